@@ -199,7 +199,7 @@ format: environment ## let ruff rewrite code, and wrap the prose of the docs
 	$(python) .ci/prose.py $(shell find *.md docs -name "*.md")
 
 .PHONY: bench
-bench: java hdfs-jars s3-server azure-server environment ## measure against Spark's own file sink
+bench: java hdfs-jars s3-server azure-server delta environment ## measure against Spark's own file sink
 	@$(python) -m benchmarks
 
 .PHONY: docs
@@ -241,6 +241,12 @@ kafka-jars:
 .PHONY: parquet-jar
 parquet-jar:
 	@.ci/parquet-jar
+
+# Delta is built for this Spark.
+.PHONY: delta
+delta: java
+	@.ci/jars delta
+	@.ci/venv .venv-spark42 "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_42)
 
 .PHONY: store-jars
 store-jars:

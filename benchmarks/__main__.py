@@ -24,6 +24,8 @@ from benchmarks import (
     known_files,
     kv_amplification,
     kv_runs,
+    kv_store,
+    kv_stream,
     local_files,
     modules,
     object_stores,
@@ -55,6 +57,8 @@ BENCHMARKS = {
     "files": files.run,
     "known": known_files.run,
     "kvruns": kv_runs.run,
+    "kvstore": kv_store.run,
+    "kvstream": kv_stream.run,
     "local": local_files.run,
     "objectstores": object_stores.run,
     "first": first.run,
@@ -80,7 +84,9 @@ def main(arguments: list[str] | None = None) -> None:
         for name in options.names or BENCHMARKS:
             directory = Path(scratch, name)
             directory.mkdir()
-            tables[name] = BENCHMARKS[name](Settings(directory, options.smoke, tuple(options.sinks)))
+            tables[name] = BENCHMARKS[name](
+                Settings(directory, options.smoke, tuple(options.sinks), options.rows, options.batches)
+            )
             shutil.rmtree(directory)
             for table in tables[name]:
                 _print(render_table(table))
@@ -101,6 +107,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="SINK",
         help="labels of the sinks to run; the null sink always runs",
     )
+    parser.add_argument("--rows", type=int, help="of kvstore: 1,000,000 by default")
+    parser.add_argument("--batches", type=int, help="of each query of kvstream: 100 by default")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(BENCHMARKS))

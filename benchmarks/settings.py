@@ -19,8 +19,12 @@ class Settings:
         directory: an existing scratch directory, on the disk that is measured.
         smoke: tiny sizes that only show that the benchmark works; the figures mean nothing.
         sinks: labels of the sinks to run; all when empty.
+        rows: of `kvstore`; None for its default.
+        batches: of `kvstream`; None for its default.
     """
 
     directory: Path
     smoke: bool = False
     sinks: tuple[str, ...] = ()
+    rows: int | None = None
+    batches: int | None = None

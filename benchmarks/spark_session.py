@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.progress import show_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from benchmarks.sinks import Sink
 
@@ -80,8 +80,10 @@ def _process() -> ProcessPoolExecutor:
 
 
 @contextmanager
-def open_session(directory: Path, *, unix_sockets: bool) -> Iterator[SparkSession]:
-    """Open Spark with two cores, its own files under ``directory``.
+def open_session(
+    directory: Path, *, unix_sockets: bool, more: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Open Spark with two cores, its own files under ``directory``, and ``more`` settings.
 
     The workers get this interpreter and this package. One process can hold one JVM setting of the
     sockets only: call it inside ``in_own_process``.
@@ -102,7 +104,7 @@ def open_session(directory: Path, *, unix_sockets: bool) -> Iterator[SparkSessio
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
         UNIX_SOCKETS: str(unix_sockets).lower(),
     }
-    for key, value in settings.items():
+    for key, value in (settings | dict(more or {})).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

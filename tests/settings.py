@@ -23,7 +23,7 @@ KEPT = 1_000
 
 @contextlib.contextmanager
 def settled_once() -> Iterator[None]:
-    """Make, suit to a store, describe, pickle and check equal settings once within the block."""
+    """Within the block, settings are made, suited to a store, described, pickled and checked once if they are equal."""
     checked: set[tuple[SinkConfig, Capabilities, str]] = set()
     check_paths, from_options = proposal.check_paths, SinkConfig.from_options
 

@@ -64,7 +64,7 @@ STATES_MIN = {
     TWO_ROLLING: 15_000,
 }
 # Of them, in the suite: those of the first crash, and a share of the others.
-PORTION = 1 if THOROUGH else 0.1
+PORTION = 1 if THOROUGH else 0.08
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import pytest
 
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import FileSystemContract
+from tests.crash.share import THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +68,9 @@ class HdfsContract(FileSystemContract):
 
 
 class TestWebHdfs(HdfsContract):
+    # Who wins is for the NameNode to say, which the other protocol asks more often.
+    race_rounds = rename_rounds = 50 if THOROUGH else 10
+
     def root_url(self) -> str:
         return self.cluster.web_url
 

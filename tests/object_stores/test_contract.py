@@ -57,6 +57,7 @@ class S3Contract(FileSystemContract):
 
 
 class TestMoto(S3Contract):
+    race_rounds = 50 if THOROUGH else 10
     odd_names = tuple(name for name in ODD_NAMES if "\n" not in name)
 
     @pytest.mark.xfail(reason="moto finds no object whose name has a line feed: the Versity gateway is tried with it")

@@ -159,6 +159,8 @@ class _RunWriter:
         self._block_ends: list[int] = []
         self._block_rows: list[int] = []
         self._block_crcs: list[int] = []
+        self._rows = 0
+        self._unhashed: list[pa.RecordBatch] = []  # keys of fewer rows than have pages: they may need no hashes
         self._hashes: list[NDArray[np.uint64]] = []
         self._first_keys: list[pa.RecordBatch] = []
         self._last_key: pa.RecordBatch | None = None
@@ -167,7 +169,11 @@ class _RunWriter:
         """Write some rows, at least one, as about that many blocks."""
         keys = window.select(range(self._key_columns))
         self._check_keys(keys)
-        self._hashes.append(hash_rows(keys.columns))
+        self._unhashed.append(keys)
+        self._rows += window.num_rows
+        if self._rows >= PAGED_ROWS_MIN:
+            self._hashes += [hash_rows(each.columns) for each in self._unhashed]
+            self._unhashed.clear()
         rows = -(-window.num_rows // max(blocks, 1))
         for start in range(0, window.num_rows, rows):
             block = window.slice(start, rows)
@@ -195,7 +201,7 @@ class _RunWriter:
         end = self._taken()
         self._append(END_OF_STREAM)
         self._append(bytes(padded(self._position) - self._position))
-        pages_offset, rows = self._position, sum(self._block_rows)
+        pages_offset, rows = self._position, self._rows
         row_bits = (max(self._block_rows, default=1) - 1).bit_length()
         shape, page_crcs = self._write_pages(row_bits) if rows >= PAGED_ROWS_MIN else (NO_PAGES, [])
         keys = [*self._first_keys, *([] if self._last_key is None else [self._last_key])]

@@ -1,0 +1,237 @@
+"""Whole stores beside LMDB, RocksDB and SQLite: built, opened, read warm and cold, and put into window by window."""
+
+from __future__ import annotations
+
+import logging
+import os
+import statistics
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import kv_puts
+from benchmarks.kv_engines import ENGINES, Design
+from benchmarks.kv_rows import KEYS, rows_of
+from benchmarks.kv_whole import Store
+from benchmarks.report import Table
+from benchmarks.spark_session import in_own_process
+from ftfile.arrays.buffers import from_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from benchmarks.settings import Settings
+
+__all__ = ("run",)
+
+LOGGER = logging.getLogger(__name__)
+ROWS = 1_000_000
+MANY = 1_000  # keys of a multi_get
+LOOKED_UP = 10_000  # keys of a lookup, in Arrow
+REFRESHES = 20
+STORES: Mapping[str, Mapping[str, str]] = {
+    "store, lz4": {"buckets": "1"},
+    "store, none": {"buckets": "1", "compression": "none"},
+    "store, lz4, 16 buckets": {"buckets": "16"},
+}
+LZ4, NONE, MANY_BUCKETS = STORES
+NOTE = (
+    "{:,} rows, values of 100 bytes, half of them random; median of {} alternating rounds, each build and each reader "
+    "in a process of its own. Rates are by the CPU time of the process, a store's build ends with its compaction; "
+    "`cold` is by the clock: single gets after the files were dropped from the page cache (`posix_fadvise`), which the "
+    "disk below may still have. `multi_get` is of 1,000 keys, `Arrow` of 10,000 to and from Arrow arrays. `memory` is "
+    "what the reader has allocated after its gets, caches included, files mapped into memory excluded. Engines have "
+    "int64 keys as 8 bytes, which they need not encode."
+)
+
+
+class Size(NamedTuple):
+    """How much is measured."""
+
+    rows: int
+    gets: int
+    cold_gets: int
+    rounds: int
+    puts: int
+    window: int  # puts of one
+
+
+class Figures(NamedTuple):
+    """Of one design and one kind of keys; the names are columns of the table, see `COLUMNS`."""
+
+    build: float
+    row_bytes: float
+    open_ms: float
+    get: float
+    cold: float
+    many: float
+    arrow: float
+    scan: float
+    refresh_ms: float | None
+    memory: float
+
+
+COLUMNS = (
+    "design",
+    "build M rows/s",
+    "bytes a row",
+    "open ms",
+    "get k/s",
+    "cold k/s",
+    "multi_get k/s",
+    "Arrow k/s",
+    "scan M rows/s",
+    "idle refresh ms",
+    "memory MB",
+)
+
+
+class Target(NamedTuple):
+    """A ratio, or a figure, that is wanted; `most` if it must not be more."""
+
+    what: str
+    wanted: float
+    found: Callable[[Mapping[str, Figures]], float]
+    most: bool = False
+
+
+TARGETS = (
+    Target("get, x RocksDB", 2, lambda of: of[LZ4].get / of["RocksDB"].get),
+    Target("get, x LMDB", 0.5, lambda of: of[LZ4].get / of["LMDB"].get),
+    Target("multi_get, x RocksDB", 2, lambda of: of[LZ4].many / of["RocksDB"].many),
+    Target("multi_get, x SQLite", 1.5, lambda of: of[LZ4].many / of["SQLite"].many),
+    Target("Arrow lookup without compression, x LMDB", 1.2, lambda of: of[NONE].arrow / of["LMDB"].arrow),
+    Target("scan, x LMDB", 2, lambda of: of[LZ4].scan / of["LMDB"].scan),
+    Target("build, x LMDB", 0.6, lambda of: of[LZ4].build / of["LMDB"].build),
+    Target("build without compression, x LMDB", 1.1, lambda of: of[NONE].build / of["LMDB"].build),
+    Target("open, ms", 10, lambda of: of[LZ4].open_ms, most=True),
+    Target("idle refresh, ms", 5, lambda of: of[LZ4].refresh_ms or 0.0, most=True),
+)
+
+
+def run(settings: Settings) -> list[Table]:
+    """Build the same rows with each design, read them, and put them in by windows."""
+    size = _size(settings)
+    tables = [table for kind in KEYS for table in _read_tables(settings.directory, kind, size)]
+    return [*tables, *kv_puts.tables(settings.directory, size.puts, size.window, size.rounds)]
+
+
+def _size(settings: Settings) -> Size:
+    if settings.smoke:
+        return Size(rows=5_000, gets=500, cold_gets=5, rounds=1, puts=2_000, window=500)
+    rows = settings.rows or ROWS
+    return Size(rows, 100_000, 300, 5 if rows <= ROWS else 3, min(rows, ROWS), 10_000)
+
+
+def _read_tables(directory: Path, kind: str, size: Size) -> list[Table]:
+    names = [*STORES, *ENGINES]
+    found: dict[str, list[Figures]] = {name: [] for name in names}
+    for number in range(size.rounds):
+        for name in names if number % 2 == 0 else names[::-1]:
+            LOGGER.info("kvstore: %s, round %d of %d: %s", kind, number + 1, size.rounds, name)
+            path = directory / f"{kind}-{number}-{name}".replace(" ", "-")
+            build_s = in_own_process(_build_s, name, path, kind, size.rows)
+            found[name].append(in_own_process(_read, name, path, kind, size, build_s))
+            kv_puts.remove(path)
+    medians = {name: _medians(figures) for name, figures in found.items()}
+    ratios = tuple((each.what, _bound(each), each.found(medians)) for each in TARGETS)
+    note = NOTE.format(size.rows, size.rounds)
+    return [
+        Table(f"stores beside engines: {kind} keys", COLUMNS, tuple((n, *f) for n, f in medians.items()), note),
+        Table(f"what is wanted of a store: {kind} keys", ("figure", "wanted", "found"), ratios),
+    ]
+
+
+def _bound(target: Target) -> str:
+    return f"{'<=' if target.most else '>='} {target.wanted}"
+
+
+def _medians(rounds: Sequence[Figures]) -> Figures:
+    medians: dict[str, Any] = {}
+    for name in Figures._fields:
+        found = [getattr(figures, name) for figures in rounds]
+        medians[name] = None if None in found else statistics.median(found)
+    return Figures(**medians)
+
+
+def _design(name: str, path: Path) -> Design:
+    return ENGINES[name](name, path) if name in ENGINES else Store(name, path, **STORES[name])
+
+
+def _build_s(name: str, path: Path, kind: str, count: int) -> float:
+    rows = rows_of(kind, count, encoded=name in ENGINES)
+    design = _design(name, path)
+    return _cpu_s(lambda: design.build(rows))
+
+
+def _read(name: str, path: Path, kind: str, size: Size, build_s: float) -> Figures:
+    rows = rows_of(kind, size.rows, encoded=name in ENGINES)
+    drawn = np.random.default_rng(1).integers(0, size.rows, size.gets)
+    keys = rows.column(0).take(from_numpy(drawn, pa.int64()))
+    del rows
+    wanted = keys.to_pylist()
+    parts = [wanted[start : start + MANY] for start in range(0, len(wanted), MANY)]
+    design = _design(name, path)
+    kv_puts.drop_from_page_cache(path)
+    before = _allocated_bytes()
+    began = time.perf_counter()
+    design.open()
+    open_s = time.perf_counter() - began
+    get = design.getter()
+    began = time.perf_counter()
+    assert all(get(key) is not None for key in wanted[: size.cold_gets])
+    cold_s = time.perf_counter() - began
+    _get_all(get, wanted)  # warm
+    get_s = _cpu_s(lambda: _get_all(get, wanted))
+    memory = _allocated_bytes() - before
+    many_s = _cpu_s(lambda: [design.multi_get(part) for part in parts])
+    arrays = [keys.slice(start, LOOKED_UP) for start in range(0, len(keys), LOOKED_UP)]
+    lookup_s = _cpu_s(lambda: [design.lookup(array) for array in arrays])
+    scanned: list[int] = []
+    scan_s = _cpu_s(lambda: scanned.append(design.scan()))
+    assert scanned == [size.rows]
+    refresh_ms = _refresh_ms(design)
+    design.close()
+    thousands, millions = len(wanted) / 1_000, size.rows / 1_000_000
+    return Figures(
+        build=millions / build_s,
+        row_bytes=design.size_bytes() / size.rows,
+        open_ms=open_s * 1_000,
+        get=thousands / get_s,
+        cold=size.cold_gets / 1_000 / cold_s,
+        many=thousands / many_s,
+        arrow=thousands / lookup_s,
+        scan=millions / scan_s,
+        refresh_ms=refresh_ms,
+        memory=memory / (1 << 20),
+    )
+
+
+def _refresh_ms(design: Design) -> float | None:
+    if not isinstance(design, Store):
+        return None
+    began = time.perf_counter()
+    for _ in range(REFRESHES):
+        design.refresh()
+    return (time.perf_counter() - began) * 1_000 / REFRESHES
+
+
+def _get_all(get: Callable[[Any], Any], keys: list[Any]) -> None:
+    for key in keys:
+        get(key)
+
+
+def _cpu_s(work: Callable[[], Any]) -> float:
+    began = time.process_time()
+    work()
+    return max(time.process_time() - began, 1e-6)
+
+
+def _allocated_bytes() -> int:
+    """Return the memory of this process that no file backs."""
+    with open(f"/proc/{os.getpid()}/status", encoding="ascii") as status:  # noqa: PTH123 - of the kernel
+        (found,) = (line.split()[1] for line in status if line.startswith("RssAnon"))
+    return int(found) << 10

@@ -1,0 +1,84 @@
+"""A whole store as a table from keys to values, to compare it with engines: written, compacted, read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ftfile.kv
+from benchmarks.kv_engines import Design
+from ftfile.arrays.spark_types import spark_schema_json
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.core.context import SYSTEM
+from ftfile.kv.config import StoreConfig
+from ftfile.kv.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pyarrow as pa
+
+__all__ = ("Store",)
+
+_BATCH_ROWS = 10_000  # as Spark hands them over
+
+
+class Store(Design):
+    """A store of ftfile: one batch of one task, and then all runs of a bucket merged to one."""
+
+    def __init__(self, label: str, path: Path, **options: str) -> None:
+        super().__init__(label, path)
+        self._options = {"keyColumns": "key"} | options
+        self._reader: ftfile.kv.Reader
+
+    def build(self, rows: pa.RecordBatch) -> None:
+        """Write all rows by one task, and merge the runs of each bucket to one."""
+        options = {"path": str(self.path)} | self._options
+        config = StoreConfig.from_options(options, _nullable(spark_schema_json(rows.schema)))
+        writer, job = StoreWriter.plan(config, SYSTEM), JobIdentity("build")
+        batches = (rows.slice(start, _BATCH_ROWS) for start in range(0, rows.num_rows, _BATCH_ROWS))
+        message = writer.write(TaskIdentity(job, 0, 0), batches, SYSTEM)
+        writer.commit([message], None, SYSTEM)
+        ftfile.kv.compact(self.path, full=True)
+
+    def open(self) -> None:
+        """Open the newest version."""
+        self._reader = ftfile.kv.open(self.path)
+
+    def getter(self) -> Callable[[Any], Any]:
+        """Return the function from a key to its value, or None."""
+        return self._reader.get
+
+    def multi_get(self, keys: list[Any]) -> int:
+        """Look keys up and return how many there are."""
+        return len(self._reader.multi_get(keys))
+
+    def lookup(self, keys: pa.Array) -> int:
+        """Look keys up that are in Arrow, and return how many there are."""
+        return int(self._reader.lookup(keys).num_rows)
+
+    def scan(self) -> int:
+        """Read all rows and return how many there are."""
+        return sum(batch.num_rows for batch in self._reader.scan())
+
+    def refresh(self) -> None:
+        """Read what is newest."""
+        self._reader.refresh()
+
+    def close(self) -> None:
+        """Release everything."""
+        self._reader.close()
+
+    def size_bytes(self) -> int:
+        """Return the bytes of runs; files that a compaction replaced stay for a while."""
+        with ftfile.kv.open(self.path) as reader:
+            return reader.stats().size_bytes
+
+
+def _nullable(schema: str) -> str:
+    """Return the schema as a DataFrame's columns have it."""
+    found = json.loads(schema)
+    for field in found["fields"]:
+        field["nullable"] = True
+    return json.dumps(found)

@@ -1,0 +1,288 @@
+"""The invariants of a store, checked from its files alone, at any moment.
+
+- **K1** live runs of a bucket are apart in keys or in position.
+- **K2** the rows of a run rise, each key once, in its bucket, and are those that its marks tell of.
+- **K3** the pages of a run find each of its rows.
+- **K4** a purge ends the rows in its range that came before it, and no others.
+- **K5** deletes and purges leave a bucket only when no older row can come back.
+- **K6** maintenance changes the rows of no version; a batch changes those that it wrote.
+- **K7** a store has one definition: what its first record says of keys, buckets and merges stays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.log.log import CommitLog
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.kv.buckets import bucket_number
+from ftfile.kv.columns import DELETE, operations, ops_in
+from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.files.opening import OpenFiles, open_run
+from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold.rows import aligned
+from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.key_columns import first_fall
+from ftfile.kv.key_values import key_at
+from ftfile.kv.marks import open_marks
+from ftfile.kv.planning.runs import apart, position_of, run_of
+from ftfile.kv.run.cache import Cache
+from ftfile.testing.checker import DirectoryReport, check_directory
+from ftfile.testing.log_check import LogContents, read_log, require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ftfile.commit.format.model import Add, Record
+    from ftfile.fs.api import FileSystem
+    from ftfile.kv.planning.runs import Run
+
+__all__ = ("StoreReport", "check_store")
+
+_CACHE_BYTES = 16 << 20
+
+Buckets = dict[str, pa.Table]
+
+
+@dataclass
+class StoreReport:
+    """The content of a store.
+
+    Attributes:
+        version: the newest.
+        rows: of it, values by key.
+        directory: what `check_directory` found.
+        checked: versions whose rows were checked, which stay as they are as long as their bytes do.
+        tables: the rows of runs that were checked, by id.
+    """
+
+    version: int
+    rows: dict[tuple[Any, ...], tuple[Any, ...]]
+    directory: DirectoryReport
+    checked: set[int] = field(default_factory=set)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+
+
+def check_store(fs: FileSystem, *, earlier: StoreReport | None = None) -> StoreReport:
+    """Check K1 to K7, and I1 to I9 of its directory, and return the rows of a store. Changes nothing.
+
+    Rows of a version are compared with those of the version before, with the new runs on top; so all versions that the
+    log keeps are checked whose files a vacuum has not taken.
+
+    Args:
+        fs: rooted at the store, with its keys, if it is encrypted.
+        earlier: of an earlier check; what it has checked is only compared by its bytes.
+
+    Raises:
+        InvariantViolation: names the invariant and what was found.
+    """
+    directory = check_directory(fs, earlier=earlier.directory if earlier else None, rows_of=lambda _: ())
+    check = _Check(fs, read_log(fs), earlier)
+    newest = check.log.head
+    for version in sorted(check.log.snapshots):
+        if version >= 0 and (version == newest or version not in check.checked):
+            check.version(version)
+    return StoreReport(newest, check.rows, directory, check.checked, check.tables)
+
+
+class _Check:
+    def __init__(self, fs: FileSystem, log: LogContents, earlier: StoreReport | None) -> None:
+        self.log = log
+        self.rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.checked: set[int] = set(earlier.checked) if earlier else set()
+        self.tables: dict[str, pa.Table] = dict(earlier.tables) if earlier else {}
+        self._fs = fs
+        self._files = OpenFiles(fs)
+        self._cache = Cache(_CACHE_BYTES)
+        self._records = {record.version: record for record in log.records}
+        self._definitions = _definitions_of(fs, log)
+        self._in_bucket: set[tuple[str, int]] = set()
+
+    def version(self, version: int) -> None:
+        """Check a version, unless a vacuum has taken its files."""
+        definition = self._definitions.get(version)
+        if definition is None:
+            return
+        runs = self._runs_of(version)
+        try:
+            for bucket, own in runs.items():
+                self._check_runs(bucket, own, definition)
+        except NotFound as error:
+            gone = version < self.log.head and self.log.horizon_ms > 0
+            require(gone, "K6", f"version {version} needs a file that is gone: {error}")
+            return
+        found = self._folded(runs, definition, bottom=True)
+        if version == self.log.head:
+            self.rows = _as_dict(_live_rows(found, definition), definition)
+        if version not in self.checked:
+            self._check_change(version, definition, found)
+            self.checked.add(version)
+
+    def _runs_of(self, version: int) -> dict[str, list[Run]]:
+        found: defaultdict[str, list[Run]] = defaultdict(list)
+        for add in open_marks(self._fs, self.log.snapshots[version].values()):
+            if add.kind == "segment":
+                found[add.bucket].append(run_of(add))
+        return {bucket: sorted(runs, key=lambda run: run.marks.at) for bucket, runs in found.items()}
+
+    def _check_runs(self, bucket: str, runs: Sequence[Run], definition: StoreDefinition) -> None:
+        for place, run in enumerate(runs):
+            for other in runs[:place]:
+                text = (
+                    f"runs {run.add.id} and {other.add.id} of bucket {bucket} share keys, and their order is not known"
+                )
+                require(apart(run, other), "K1", text)
+            rows = self._table(run.add)
+            if (run.add.id, definition.buckets) not in self._in_bucket:
+                self._in_bucket.add((run.add.id, definition.buckets))
+                _check_rows(run, rows, definition)
+
+    def _table(self, add: Add) -> pa.Table:
+        """Return the rows of a run that are live."""
+        if add.id not in self.tables:
+            try:
+                reader = open_run(self._files, add, self._cache)
+                reader.verify()
+            except CorruptData as error:
+                require(False, "K3", str(error))  # noqa: FBT003
+            rows = pa.Table.from_batches(reader.scan(), reader.schema)
+            expected = add.rows + add.skip_rows
+            require(rows.num_rows == expected, "K2", f"{add.id} has {rows.num_rows} rows, and not {expected}")
+            self.tables[add.id] = rows.slice(add.skip_rows)
+        return self.tables[add.id]
+
+    def _folded(self, runs: Mapping[str, Sequence[Run]], definition: StoreDefinition, *, bottom: bool) -> Buckets:
+        return {
+            bucket: fold(
+                [self._table(run.add) for run in own],
+                definition,
+                bottom=bottom,
+                purges=[run.marks.purges for run in own],
+            )
+            for bucket, own in runs.items()
+        }
+
+    def _check_change(self, version: int, definition: StoreDefinition, found: Buckets) -> None:
+        """Compare the rows of a version with those of the version before, with new runs on top."""
+        record = self._records.get(version)
+        before = self._definitions.get(version - 1)
+        if record is None or (version > 0 and version - 1 not in self.log.snapshots):
+            return
+        is_moved = _operation(record) == "rebucket"
+        runs = self._runs_of(version)
+        new = {bucket: [run for run in own if not is_moved and _is_of(run, version)] for bucket, own in runs.items()}
+        old: Buckets = {}
+        if before is not None and not record.overwrite:
+            try:
+                old = self._folded(self._runs_of(version - 1), before, bottom=False)
+            except NotFound:
+                return  # a vacuum took it
+        expected = {}
+        for bucket in old.keys() | new.keys():
+            tables = [old[bucket]] if bucket in old else []
+            tables += [self._table(run.add) for run in new.get(bucket, ())]
+            purges = [()] * (bucket in old) + [run.marks.purges for run in new.get(bucket, ())]
+            if tables:
+                expected[bucket] = fold(tables, definition, bottom=True, purges=purges)
+        self._compare(version, _live_rows(expected, definition), _live_rows(found, definition), definition, new)
+
+    def _compare(
+        self,
+        version: int,
+        expected: pa.Table,
+        found: pa.Table,
+        definition: StoreDefinition,
+        new: Mapping[str, Sequence[Run]],
+    ) -> None:
+        if expected.equals(found):
+            return
+        wanted, has = _as_dict(expected, definition), _as_dict(found, definition)
+        back = has.keys() - wanted.keys()
+        has_purges = any(run.marks.purges for own in new.values() for run in own)
+        invariant = "K4" if has_purges else "K5" if back else "K6"
+        differing = sorted(key for key in wanted.keys() | has.keys() if wanted.get(key) != has.get(key))[:3]
+        shown = "; ".join(f"{key}: {has.get(key)} instead of {wanted.get(key)}" for key in differing)
+        require(False, invariant, f"rows of version {version} are not those before it and its own: {shown}")  # noqa: FBT003
+
+
+def _definitions_of(fs: FileSystem, log: LogContents) -> dict[int, StoreDefinition]:
+    """Return the definition at each version that has one, and check that it stays the same."""
+    head = CommitLog(fs).read_on()
+    bases = sorted(log.bases.items())
+    encoding = next((base.encoding for name, base in bases if name.version <= log.start), None)
+    found: dict[int, StoreDefinition] = {}
+    last: StoreDefinition | None = None
+    for record in log.records:
+        encoding = record.encoding or encoding
+        if encoding is None:
+            continue
+        definition = StoreDefinition.from_json(head.definitions[encoding]["store"])
+        if last is not None and not record.overwrite:
+            _require_same(last, definition, record)
+        found[record.version] = last = definition
+    return found
+
+
+def _require_same(last: StoreDefinition, definition: StoreDefinition, record: Record) -> None:
+    pairs: list[tuple[object, object]] = [
+        (last.keys, definition.keys),
+        (last.bucket_by, definition.bucket_by),
+        (last.sequence, definition.sequence),
+        (last.schema.names[: len(last.keys)], definition.schema.names[: len(last.keys)]),
+        ([definition.merge.get(name) for name in last.values], [last.merge.get(name) for name in last.values]),
+    ]
+    if _operation(record) != "rebucket":
+        pairs.append((last.buckets, definition.buckets))
+    for old, new in pairs:
+        require(old == new, "K7", f"version {record.version} changes {old} to {new}")
+
+
+def _operation(record: Record) -> str:
+    return record.author.operation if isinstance(record.author, MaintenanceAuthor) else ""
+
+
+def _is_of(run: Run, version: int) -> bool:
+    first, last = run.marks.at
+    return first == last and position_of(version) <= first < position_of(version + 1)
+
+
+def _check_rows(run: Run, rows: pa.Table, definition: StoreDefinition) -> None:
+    add, marks = run.add, run.marks
+    ends = (key_at(rows, 0, definition.keys), key_at(rows, -1, definition.keys)) if rows.num_rows else None
+    require(marks.keys == ends, "K2", f"{add.id} has keys {ends}, and its marks say {marks.keys}")
+    more = ops_in(rows) & ~marks.ops
+    require(not more, "K2", f"{add.id} has operations {ops_in(rows):b}, and its marks say {marks.ops:b}")
+    if not rows.num_rows:
+        return
+    batch = rows.combine_chunks().to_batches()[0]
+    fall = first_fall([batch.column(name) for name in definition.keys])
+    require(fall is None, "K2", f"keys of {add.id} do not rise behind row {fall}")
+    numbers = set(buckets_of(hash_rows([batch.column(name) for name in definition.bucket_by]), definition.buckets))
+    require(numbers == {bucket_number(add.bucket)}, "K2", f"{add.id} of bucket {add.bucket} has rows of {numbers}")
+
+
+def _live_rows(buckets: Buckets, definition: StoreDefinition) -> pa.Table:
+    """Return the rows of all buckets that are no deletes, by key, without columns of ours."""
+    names = definition.schema.names
+    tables = [aligned(definition.schema.empty_table(), definition).select(names)]
+    for rows in buckets.values():
+        live = rows.filter(pa.array(operations(rows) != DELETE))
+        tables.append(aligned(live, definition).select(names))
+    found = pa.concat_tables(tables)
+    order = pc.sort_indices(found.select(definition.keys), [(name, "ascending") for name in definition.keys])
+    return found.take(order).combine_chunks()
+
+
+def _as_dict(rows: pa.Table, definition: StoreDefinition) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    columns = [rows[name].to_pylist() for name in definition.schema.names]
+    count = len(definition.keys)
+    values: Iterator[tuple[Any, ...]] = (
+        zip(*columns[count:], strict=True) if columns[count:] else iter([()] * len(rows))
+    )
+    return dict(zip(zip(*columns[:count], strict=True), values, strict=True))

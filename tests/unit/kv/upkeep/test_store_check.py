@@ -1,0 +1,127 @@
+"""Each invariant of a store is noticed where it is broken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ftfile import kv
+from ftfile.commit.format.definitions import definition_key
+from ftfile.commit.format.model import Body, MaintenanceAuthor, Remove
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.protocol import commit
+from ftfile.kv.planning.runs import run_of
+from ftfile.kv.run.pages import build_pages
+from ftfile.testing.checker import InvariantViolation
+from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.store_check import check_store
+from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.log.state import LogState
+    from ftfile.testing.micro_batch import StoreBatch
+
+
+def write(query: StoreBatch, batch: int, words: str, **others: Any) -> None:
+    query.run(batch, [[{"word": word, "n": 1, **others} for word in words]])
+
+
+def record(make: Callable[[LogState], Body]) -> None:
+    """Create a record that nobody would."""
+    commit(CommitLog(open_filesystem(PATH)), MaintenanceAuthor("compact", "broken"), lambda head, _: make(head))
+
+
+def replaced(run: Add, **marks: Any) -> Body:
+    """Return the body that gives a run other marks."""
+    changed = run_of(run).marked(replace(run_of(run).marks, **marks), id="broken-1")
+    return Body(adds=(changed,), removes=(Remove.of(run),))
+
+
+def runs(head: LogState) -> list[Add]:
+    return sorted(head.segments.values(), key=lambda add: run_of(add).marks.at)
+
+
+def broken() -> str:
+    with pytest.raises(InvariantViolation) as caught:
+        check_store(open_filesystem(PATH))
+    return caught.value.invariant
+
+
+@pytest.fixture
+def query() -> StoreBatch:
+    query = counts(buckets="1", flushIntervalCount="1000")
+    write(query, 0, "abcd")
+    write(query, 1, "cdef")
+    return query
+
+
+@pytest.mark.usefixtures("query")
+class TestBroken:
+    def test_a_store_in_order(self) -> None:
+        report = check_store(open_filesystem(PATH))
+        assert report.rows == {("a",): (1,), ("b",): (1,), ("c",): (2,), ("d",): (2,), ("e",): (1,), ("f",): (1,)}
+        assert check_store(open_filesystem(PATH), earlier=report).checked == {0, 1}
+
+    def test_k1_runs_that_meet_at_one_place(self) -> None:
+        record(lambda head: replaced(runs(head)[0], at=run_of(runs(head)[1]).marks.at))
+        assert broken() == "K1"
+
+    def test_k2_marks_that_are_not_those_of_the_rows(self) -> None:
+        record(lambda head: replaced(runs(head)[0], keys=((b"a",), (b"x",))))
+        assert broken() == "K2"
+
+    def test_k2_another_bucket(self) -> None:
+        kv.rebucket(PATH, 2, context=current())
+
+        def swapped(head: LogState) -> Body:
+            run = runs(head)[0]
+            other = replace(run, id="broken-1", bucket="b=00001" if run.bucket == "b=00000" else "b=00000")
+            return Body(adds=(other,), removes=tuple(map(Remove.of, runs(head))))
+
+        record(swapped)
+        assert broken() == "K2"
+
+    def test_k3_pages_that_find_nothing(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+        empty = lambda *arguments: (0 * pages for pages in build_pages(*arguments))  # noqa: E731
+        monkeypatch.setattr("ftfile.kv.run.writer.build_pages", empty)
+        query.run(2, [[{"word": f"w{number}", "n": 1} for number in range(5000)]])
+        assert broken() == "K3"
+
+    def test_k4_a_purge_that_ends_more_than_its_range(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        module = __import__("ftfile.kv.upkeep.purge", fromlist=["_PurgeRuns"])
+        prepare = module._PurgeRuns.prepare  # noqa: SLF001
+
+        def too_much(self: Any, head: LogState, snapshot: Any) -> Body:
+            body: Body = prepare(self, head, snapshot)
+            return replace(body, removes=(Remove.of(runs(head)[0]),))
+
+        monkeypatch.setattr(module._PurgeRuns, "prepare", too_much)  # noqa: SLF001
+        kv.purge(PATH, "e", context=current())
+        assert broken() == "K4"
+
+    def test_k5_a_delete_that_leaves_too_early(self, query: StoreBatch) -> None:
+        query.columns = {**COLUMNS, "gone": "boolean"}
+        query.options = {**query.options, "deleteColumn": "gone"}
+        write(query, 2, "a", gone=True)
+        assert ("a",) not in check_store(open_filesystem(PATH)).rows
+        record(lambda head: Body(removes=(Remove.of(runs(head)[2]),)))
+        assert broken() == "K5"
+
+    def test_k6_rows_that_maintenance_loses(self) -> None:
+        record(lambda head: Body(removes=(Remove.of(runs(head)[0]),)))
+        assert broken() == "K6"
+
+    def test_k7_another_definition(self) -> None:
+        def other(head: LogState) -> Body:
+            assert head.encoding is not None
+            encoding = head.definitions[head.encoding]
+            text = {**encoding, "store": {**encoding["store"], "buckets": 2}}
+            return Body(encoding=definition_key(text), definitions={definition_key(text): text})
+
+        record(other)
+        assert broken() == "K7"
