@@ -20,11 +20,24 @@ if TYPE_CHECKING:
     from ftfile.maintenance.vacuum import vacuum
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource
+    from ftfile.spark.store_datasource import FtKvDataSource
 
-__all__ = ("FtFileDataSource", "__version__", "compact", "drop", "flush", "open", "repair", "source_status", "vacuum")
+__all__ = (
+    "FtFileDataSource",
+    "FtKvDataSource",
+    "__version__",
+    "compact",
+    "drop",
+    "flush",
+    "open",
+    "repair",
+    "source_status",
+    "vacuum",
+)
 
 _HOMES = {
     "FtFileDataSource": ("ftfile.spark.datasource", "FtFileDataSource"),
+    "FtKvDataSource": ("ftfile.spark.store_datasource", "FtKvDataSource"),
     "__version__": ("ftfile.core.version", "__version__"),
     "compact": ("ftfile.maintenance.compact", "compact"),
     "drop": ("ftfile.maintenance.drop", "drop"),
@@ -47,4 +60,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - as many types as names
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyspark":
             raise
-        raise ImportError("ftfile.FtFileDataSource needs pyspark: pip install 'ftfile[spark]'") from error
+        raise ImportError(f"ftfile.{name} needs pyspark: pip install 'ftfile[spark]'") from error

@@ -172,3 +172,32 @@ def test_files_of_others_are_read_through_rotations_restarts_and_replays(spark: 
     run()
     assert sorted(ftfile.open(out).to_arrow()["value"].to_pylist()) == sorted(log.lines())
     log.close()
+
+
+@pytest.mark.spark
+def test_a_store_counts_words_over_restarts_and_replays(spark: SparkSession, tmp_path: Path) -> None:
+    source, out, checkpoint = (str(tmp_path / name) for name in ("in", "store", "checkpoint"))
+
+    def run() -> None:
+        ones = spark.readStream.schema("word string").json(source).selectExpr("word", "1 as n")
+        writer = ones.writeStream.format("ftkv").options(keyColumns="word", buckets=2, merge="n:sum")
+        writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out).awaitTermination()
+
+    for _ in range(2):
+        spark.sql("select concat('w', id % 3) as word from range(9)").write.mode("append").json(source)
+        run()
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+    run()
+    read = spark.read.format("ftkv").option("versionAsOf", 1)
+    counts = [("w0", 6), ("w1", 6), ("w2", 6)]
+    assert sorted(map(tuple, read.load(out).collect())) == counts
+    words = spark.sql("select 'w1' as word union all select 'none'")
+    assert sorted(map(tuple, ftfile.spark.lookup(words, out, "word").collect())) == [("none", None), ("w1", 6)]
+    pushing = read.option("filterPushdown", "true")
+    if spark.version.startswith("4.0."):
+        with pytest.raises(Exception, match=r"from 4\.1 on"):
+            pushing.load(out).collect()
+        return
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    assert [tuple(row) for row in pushing.load(out).where("word = 'w1'").collect()] == [("w1", 6)]

@@ -12,6 +12,7 @@ import pytest
 import ftfile.kv
 from ftfile.spark import lookup
 from tests.spark.scripted_source import Row, Script
+from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ def words(spark: SparkSession, paths: Paths) -> DataFrame:
 
 def start(frame: DataFrame, paths: Paths, mode: str = "append", **options: Any) -> StreamingQuery:
     writer = frame.writeStream.format("ftkv").outputMode(mode).option("checkpointLocation", paths["checkpoint"])
-    return writer.options(keyColumns="word", buckets=4, **options).start(paths["out"])
+    return writer.options(keyColumns="word", **{"buckets": 4, **options}).start(paths["out"])
 
 
 def run(frame: DataFrame, paths: Paths, script: Script, batches: int, mode: str = "append", **options: Any) -> None:
@@ -241,3 +242,11 @@ class TestRefusals:
         query.awaitTermination(2)
         query.stop()
         assert not [path for path in Path(paths["out"]).rglob("*.json") if path.is_file()]
+
+
+def test_attached_a_store_is_merged_when_its_stream_ends(attached: SparkSession, paths: Paths) -> None:
+    script = Script(paths["script"]).write([[[(0, word)]] for word in "aaaaa"], available=0)
+    ones = words(attached, paths).selectExpr("word", "1 as n")
+    run(ones, paths, script, 5, merge="n:sum", buckets=1, flushIntervalCount=5)
+    wait_until(lambda: ftfile.kv.open(paths["out"]).stats().runs == 1, "the merge of five runs")
+    assert contents(paths["out"]) == {"a": [5]}

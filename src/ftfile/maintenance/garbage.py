@@ -16,6 +16,7 @@ from ftfile.commit.read.ranges import OwnRanges, contained, list_ranges
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import NotFound
 from ftfile.fs.calls.parallel import parallel
+from ftfile.kv.operator.leftovers import unneeded_windows, writers_of_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,7 @@ _WHY = {
     "record": "bases and ranges stand for it",
     "base": "a newer one replaces it",
     "range": "a newer one replaces it",
+    "windows": "its windows are in records",
     "temporary": "a process was killed before it gave it its name",
 }
 
@@ -50,7 +52,7 @@ class GarbageFile:
     path: str  # relative to the directory
     size_bytes: int
     # `staged`, `direct` (written under its final name), `retired`, `returned` (a removed part at its final name: hidden
-    # again, not deleted), `record`, `base`, `range` or `temporary`.
+    # again, not deleted), `record`, `base`, `range`, `windows` or `temporary`.
     kind: str
     why: str  # what makes it garbage
 
@@ -223,7 +225,9 @@ def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
         **{layout.base_path(name): "base" for name in older if name not in own_bases},
         **{layout.range_path(name): "range" for name in contained(ranges, OwnRanges(log, head, ranges).cover())},
     }
-    for directory in (layout.META, layout.LOG, layout.BASES, layout.RANGES):
+    for path in unneeded_windows(fs, head):
+        replaced = {**replaced, path: "windows"}
+    for directory in (layout.META, layout.LOG, layout.BASES, layout.RANGES, *writers_of_windows(fs)):
         for info in list_or_empty(fs, directory):
             if info.is_directory or info.modified_ms > horizon_ms:
                 continue

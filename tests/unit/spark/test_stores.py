@@ -15,7 +15,9 @@ import ftfile
 import ftfile.kv
 from ftfile.core.errors import ConfigError
 from ftfile.kv.definition import define
+from ftfile.kv.run.reader import RunReader
 from ftfile.spark.datasource import FtFileDataSource
+from ftfile.spark.open_stores import reader_here
 from ftfile.spark.store_datasource import FtKvDataSource
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.kv.building import Builder
@@ -125,6 +127,31 @@ class TestFilters:
         left, reader = self.pushed(store, EqualTo(("DAY",), 2), GreaterThan(("word",), "bb"))
         assert left == []
         assert in_order(read(reader)) == as_rows({key: n for key, n in ROWS.items() if key[0] == 2 and key[1] > "bb"})
+
+    def test_less_is_read_than_the_bucket_has(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        definition = define(pa.schema([("id", pa.int64()), ("text", pa.string())]), ["id"], buckets=1)
+        store = Builder(str(tmp_path / "store"), definition, compression="none", block_bytes=1024)
+        store.put({number: f"text {number}" * 5 for number in range(20_000)})
+        read_bytes = []
+        plain_read = RunReader._read  # noqa: SLF001 - every byte of a run is read by it
+
+        def counting(reader: RunReader, start: int, end: int) -> memoryview:
+            read_bytes.append(end - start)
+            return plain_read(reader, start, end)
+
+        monkeypatch.setattr(RunReader, "_read", counting)
+        schema = StructType().add("id", LongType()).add("text", StringType())
+        sizes = []
+        for filters in ([], [GreaterThan(("id",), 19_000)], [In(("id",), (7, 12_000))]):
+            _, reader = self.pushed(store, *filters, schema=schema)
+            reader_here(reader._place).close()  # type: ignore[attr-defined]  # noqa: SLF001 - out of the cache
+            read_bytes.clear()
+            rows = read(reader)
+            sizes.append((len(rows), sum(read_bytes)))
+        (all_rows, all_bytes), (range_rows, range_bytes), (key_rows, key_bytes) = sizes
+        assert (all_rows, range_rows, key_rows) == (20_000, 999, 2)
+        # Each opens the run, which reads its pages.
+        assert key_bytes < range_bytes < all_bytes // 4
 
     def test_a_contradiction_reads_nothing(self, store: Builder) -> None:
         left, reader = self.pushed(store, EqualTo(("day",), 1), EqualTo(("day",), 2))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
 
-__all__ = ("FileCodec", "Found", "WalFile", "list_wal", "read_chain")
+__all__ = ("FileCodec", "Found", "WalFile", "list_wal", "newest_file", "read_chain")
 
 _ADVICE = "Restore it from a copy: windows that were acknowledged are in it"
 
@@ -56,13 +56,16 @@ class Found:
     """The part of a chain that is not recorded.
 
     Attributes:
-        files: oldest first; none before it has a window that is not recorded.
+        files: before the newest one, oldest first: what is in them is durable.
         windows: those that come back, by number.
+        of_newest: the last ones of them, which are in the newest file: of that, a killed process may have left what
+            was not synced.
         has_more: there are windows that do not come back.
     """
 
     files: list[WalFile] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
+    of_newest: list[Window] = field(default_factory=list)
     has_more: bool = False
 
 
@@ -82,10 +85,24 @@ class FileCodec:
         self._schema = row_schema(definition)
         self._directory_id = fs.directory_id if isinstance(fs, SealedFileSystem) else ""
 
-    def begin(self, name: layout.WalName, before: int, previous: WalFile | None) -> bytes:
-        """Return the frame with which a file begins; `before` is the last window that counts in those before it."""
-        text = {"previous": None if previous is None else [*previous.name, previous.length]}
-        return self._encode(BEGIN, before, name, 0, text, self._schema.serialize())
+    def begin(self, name: layout.WalName, before: int, previous: WalFile | None, windows: Sequence[Window]) -> bytes:
+        """Return the frames with which a file begins; it counts once all of them are there.
+
+        Args:
+            name: of the file.
+            before: the last window that counts in the files before it.
+            previous: the file before it.
+            windows: the first ones of the file.
+        """
+        text = {"previous": None if previous is None else [*previous.name, previous.length], "windows": len(windows)}
+        content = self._encode(BEGIN, before, name, 0, text, self._schema.serialize())
+        for window in windows:
+            content += self.window(name, len(content), window)
+        return content
+
+    def is_begun(self, name: layout.WalName, frames: Sequence[Frame]) -> bool:
+        """Return True if a file has all frames with which it begins."""
+        return bool(frames) and len(frames) > self._decode(name, frames[0])[0]["windows"]
 
     def window(self, name: layout.WalName, offset: int, window: Window) -> bytes:
         """Return the frame of a window, which is to be at an offset."""
@@ -150,30 +167,37 @@ def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_
     """
     names = list_wal(fs, writer)
     found = Found()
-    head = _newest(fs, writer, names)
+    head = newest = newest_file(fs, writer, codec, names)
     cut: int | None = None
     while head is not None:
         name, (begin, *frames) = head
         counted = [frame for frame in frames if cut is None or frame.window <= cut]
         wanted = [frame for frame in counted if up_to is None or frame.window <= up_to]
         found.has_more |= len(wanted) < len(counted)
-        found.windows[:0] = codec.windows(name, begin, [frame for frame in wanted if frame.window > recorded])
-        last = wanted[-1].window if wanted else begin.window if up_to is None else min(begin.window, up_to)
-        found.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
+        windows = codec.windows(name, begin, [frame for frame in wanted if frame.window > recorded])
+        found.windows[:0] = windows
+        if head is newest:
+            found.of_newest = windows
+        else:
+            last = wanted[-1].window if wanted else begin.window if up_to is None else min(begin.window, up_to)
+            found.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
         cut = begin.window if cut is None else min(cut, begin.window)
         head = _head_before(fs, writer, codec, (name, begin), names, recorded)
     return found
 
 
-def _newest(fs: FileSystem, writer: str, names: Sequence[layout.WalName]) -> tuple[layout.WalName, list[Frame]] | None:
+def newest_file(
+    fs: FileSystem, writer: str, codec: FileCodec, names: Sequence[layout.WalName]
+) -> tuple[layout.WalName, list[Frame]] | None:
     """Return the newest file that was begun, and its frames."""
     for name in reversed(names):
         path = layout.wal_path(writer, name)
         content = fs.read(path)
         frames = read_frames(content, path)
-        if (frames[-1].end if frames else 0) < len(content) or not frames:
+        is_begun = codec.is_begun(name, frames)
+        if not is_begun or frames[-1].end < len(content):
             _log.warning("%s ends within a window, which was never acknowledged: it does not come back", path)
-        if frames:
+        if is_begun:
             return name, frames
     return None
 

@@ -77,10 +77,6 @@ class WindowReader(Reader):
         found = super().multi_get(stored)
         return [None if value is None else self._shown(key, (value,)) for key, value in zip(stored, found, strict=True)]
 
-    def at(self, version: int) -> Reader:
-        """Return a reader of another version; see `Reader.at`. It knows no codec."""
-        return Reader(self._log, self.path).at(version)
-
     def get_uncommitted(self, key: Any) -> Any:  # noqa: ANN401
         """Return the row of a key by the changes that are not committed alone.
 

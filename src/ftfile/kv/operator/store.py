@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -15,7 +16,7 @@ from ftfile.kv.operator.pending import Pending
 from ftfile.kv.operator.reads import WindowReader
 from ftfile.kv.operator.recording import Recorder
 from ftfile.kv.operator.settings import Columns, config_of
-from ftfile.kv.operator.upkeep import Upkeep
+from ftfile.kv.operator.upkeep import Upkeep, keep_up
 from ftfile.kv.operator.wal import MAX_FILE_BYTES, Wal
 from ftfile.kv.operator.windows import Buffer
 
@@ -141,7 +142,8 @@ class KeyValueStore(WindowReader):
         super().__init__(log, config.path, Pending(config.definition, windows), codec)
         self._begun: int | None = None
         self._is_open = True
-        self._upkeep = Upkeep(None, in_background=maintenance == "background")
+        work = functools.partial(keep_up, log, config) if maintenance != "none" else None
+        self._upkeep = Upkeep(work, in_background=maintenance == "background")
 
     def __enter__(self) -> KeyValueStore:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self

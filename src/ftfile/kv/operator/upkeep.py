@@ -6,13 +6,37 @@ import threading
 from typing import TYPE_CHECKING
 
 from ftfile.core.logs import get_logger
+from ftfile.kv.upkeep.automatic import vacuum_if_due
+from ftfile.kv.upkeep.due import merge_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("Upkeep",)
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.kv.config import StoreConfig
+
+__all__ = ("Upkeep", "keep_up")
 
 _log = get_logger(__name__)
+
+
+def keep_up(log: CommitLog, config: StoreConfig) -> None:
+    """Merge the runs that are due, and begin a vacuum if it is time for one.
+
+    Raises:
+        FtfileError: merges failed; they stay due.
+    """
+    merges = merge_due(log)
+    vacuum_if_due(
+        config.path,
+        log,
+        grace_s=config.grace_s,
+        interval_s=config.vacuum_interval_s,
+        key_provider=config.encryption.keys.reference if config.encryption is not None else None,
+        storage=dict(config.storage.settings),
+    )
+    if merges.errors:
+        raise merges.errors[0]
 
 
 class Upkeep:

@@ -72,8 +72,10 @@ class Wal:
         self._number = max((name.number + 1 for name in names if name.epoch >= self._epoch), default=0)
         found = read_chain(self._fs, self._writer, self._codec, recorded, up_to)
         self._files = found.files
-        if found.has_more:
-            self._begin([])
+        if found.windows or found.has_more:
+            # From now on they count as durable.
+            self._begin(found.of_newest)
+            self._held = [*found.of_newest] if self._appends else []
         return found.windows
 
     def append(self, window: Window) -> None:
@@ -141,9 +143,7 @@ class Wal:
         self._number += 1
         previous = self._files[-1] if self._files else None
         before = max(self._recorded, previous.last if previous is not None else -1)
-        content = self._codec.begin(name, before, previous)
-        for window in windows:
-            content += self._codec.window(name, len(content), window)
+        content = self._codec.begin(name, before, previous, windows)
         path = layout.wal_path(self._writer, name)
         if self._appends:
             self._stream = self._created(path, content)

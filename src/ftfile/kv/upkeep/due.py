@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     # Returns the jobs to be done at a head.
     Choose = Callable[[LogState, HowWritten], Iterable[AssemblyJob]]
 
-__all__ = ("Merges", "all_due", "run_due")
+__all__ = ("Merges", "all_due", "merge_due", "run_due")
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2
@@ -126,15 +126,21 @@ def run_due(log: CommitLog) -> int:
         CommitError: as for a batch write.
         StorageError: the log cannot be read.
     """
+    merges = merge_due(log)
+    for error in merges.errors:
+        _log.warning("merging runs failed, it will be tried again: %s", error)
+    return merges.records
+
+
+def merge_due(log: CommitLog) -> Merges:
+    """Do the jobs that are due, and return the results, with the errors of runs that stay; raises as `run_due`."""
     merges = Merges(log, MaintenanceAuthor("compact", log.ids.unique()))
 
     def choose(head: LogState, how: HowWritten) -> Iterable[AssemblyJob]:
         return (job for job in all_due(head, how, log) if not is_held(job, head.version + 1))
 
     merges.do_all(choose)
-    for error in merges.errors:
-        _log.warning("merging runs failed, it will be tried again: %s", error)
-    return merges.records
+    return merges
 
 
 def all_due(head: LogState, how: HowWritten, log: CommitLog) -> list[AssemblyJob]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ftfile.commit.format import layout
-from ftfile.core.errors import ConfigError, CorruptData, EncodingError, Fenced, UserCodeError, WindowOrder
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError, Fenced, StorageError, UserCodeError, WindowOrder
 from ftfile.kv.operator.chain import list_wal
 from ftfile.kv.operator.codecs import Int64, Json, Pairs
 from ftfile.kv.operator.reads import DELETED
+from ftfile.kv.upkeep.compact import compact
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
 
@@ -77,13 +79,63 @@ def test_hd_3_an_update_replaces_the_row_of_its_key(fs: CrashingFileSystem) -> N
         assert store.multi_get([1, 2, 5, 6]) == [1, 0, 1, None]
 
 
+@pytest.mark.parametrize("maintenance", ["inline", "background"])
+def test_hd_4_a_failure_of_upkeep_is_raised_at_the_next_window(
+    maintenance: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ftfile.kv.operator import upkeep
+
+    failure = StorageError("write", "a.spool", "the disk is full")
+
+    def fail(_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(upkeep, "merge_due", fail)
+    with open_store(CrashingFileSystem(), **COUNTS, maintenance=maintenance) as store:
+        window(store, 1, a=1)
+        store.committed(1)
+        store.begin_window(2)
+        store.merge("a", 1)
+        for thread in [each for each in threading.enumerate() if each.name == "ftkv-upkeep"]:
+            thread.join()
+        with pytest.raises(StorageError) as caught:
+            store.end_window()
+        assert caught.value is failure
+        store.end_window()
+        assert (store.get("a"), store.read("a")) == (1, 2)
+
+
+def test_hd_18_files_of_purged_rows_go(fs: CrashingFileSystem) -> None:
+    options = {"flushIntervalCount": "4", "flushSize": "100"}
+    with open_store(fs, **NUMBERS, buckets=1, maintenance="inline", options=options) as store:
+        for first in range(0, 3000, 100):
+            for key in range(first, first + 100):
+                store.put(key, key)
+            store.commit()
+        before = store.stats()
+        assert before.runs < 10, "runs are merged"
+        store.purge(0, 2900)
+        store.commit()
+        assert compact("operator://store", full=True).bytes_written
+        store.refresh()
+        assert store.stats().rows == 100
+        assert keys_of(store) == [*range(2900, 3000)]
+        store.purge()
+        store.commit()
+        compact("operator://store", full=True)
+        store.refresh()
+        assert (store.stats().rows, store.stats().runs) == (0, 0)
+
+
 def test_hd_5_files_of_one_row_and_those_that_are_merged(fs: CrashingFileSystem) -> None:
-    options = {"flushSize": "1", "maxFileSize": "1", "flushIntervalCount": "2"}
-    with open_store(fs, **NUMBERS, buckets=1, options=options) as store:
+    options = {"flushSize": "1", "flushIntervalCount": "2"}
+    with open_store(fs, **NUMBERS, buckets=1, options=options, maintenance="inline") as store:
         for number in range(6):
             store.put(number % 3, number)
             store.commit()
+        store.refresh()
         assert store.multi_get([0, 1, 2]) == [3, 4, 5]
+        assert store.stats().runs <= 3
 
 
 def test_hd_8_a_reader_reads_its_version_while_the_store_goes_on(fs: CrashingFileSystem) -> None:
@@ -411,6 +463,8 @@ def test_19_and_20_damage_of_windows(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), open_store(fs, **COUNTS) as again:
         assert again.last_window == 1
     assert "never acknowledged" in caplog.text
+    path = layout.wal_path("w", list_wal(fs, "w")[-1])
+    whole = fs.read(path)
     fs.put(path, whole[:50] + b"?" + whole[51:])
     with pytest.raises(CorruptData, match="wal"):
         open_store(fs, **COUNTS)

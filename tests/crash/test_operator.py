@@ -1,0 +1,280 @@
+"""Every crash of an operator's store: windows that had ended come back, and each is recorded once.
+
+What feeds the operator has windows 0 to 7 and knows which have ended. For every moment, every disk that a power cut or
+a kill may leave is opened again, with and without a restore. Then the operator goes on, and in the end the store has
+what a dict has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from ftfile.attempt import logs
+from ftfile.commit.log.log import CommitLog
+from ftfile.core.errors import Fenced, FtfileError
+from ftfile.fs.registry import register
+from ftfile.kv.operator.chain import list_wal
+from ftfile.kv.operator.epochs import epoch_of
+from ftfile.kv.operator.store import KeyValueStore
+from ftfile.testing.context import current, repeatable
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
+from ftfile.testing.sweep import fault_sweep
+from tests.crash.faults import FAULTS
+from tests.crash.share import THOROUGH, some
+from tests.crash.world import CLOCK, IDS, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ftfile.fs.api import FileSystem
+    from ftfile.testing.fs.crashing import CrashState, KillState
+
+pytestmark = pytest.mark.slow
+
+WINDOWS = 8
+RUNS = itertools.count(1)
+STORES = ["disk", "hdfs", "s3"]
+STATES_MIN = {"disk": 1_000, "hdfs": 300, "s3": 150}
+
+
+@pytest.fixture(autouse=True)
+def one_world() -> Iterator[None]:
+    with repeatable(CLOCK, IDS):
+        yield
+
+
+def open_store(fs: FileSystem, **options: Any) -> KeyValueStore:
+    IDS.start(next(RUNS), 0)
+    register("operator", lambda _: fs)
+    logs.forget_logs()
+    shape: dict[str, Any] = {"keys": {"word": "string"}, "values": {"n": "long"}, "merge": "sum", "buckets": 2}
+    files: dict[str, Any] = {"maintenance": "none", "max_wal_file_bytes": 1500, "context": current()}
+    return KeyValueStore("operator://store", writer="w", **shape, **files, **options)
+
+
+def change(target: Any, number: int) -> None:
+    """Make the changes of a window to a store, or to a dict."""
+    target.merge("all", 1)
+    target.put(f"k{number}", number)
+    if number == 2:
+        target.delete("k0")
+    if number == 4:
+        target.purge("k1", "k3")
+        target.merge("k1", 10)
+    if number == 6:
+        target.delete("all")
+        target.merge("all", 5)
+
+
+class Model(dict[str, int]):
+    """A store in memory."""
+
+    def merge(self, key: str, value: int) -> None:
+        self[key] = self.get(key, 0) + value
+
+    def put(self, key: str, value: int) -> None:
+        self[key] = value
+
+    def delete(self, key: str) -> None:
+        self.pop(key, None)
+
+    def purge(self, start: str, end: str) -> None:
+        for key in [key for key in self if start <= key < end]:
+            del self[key]
+
+
+def expected(last: int) -> dict[str, int]:
+    model = Model()
+    for number in range(last + 1):
+        change(model, number)
+    return model
+
+
+KEYS = sorted({key for last in range(WINDOWS) for key in expected(last)} | {"none"})
+
+
+def play(store: KeyValueStore, note: Callable[[str], None]) -> None:
+    """Write the windows that are left, record some of them at a time, and the last two at once."""
+    for number in range(store.last_window + 1, WINDOWS - 2):
+        store.begin_window(number)
+        change(store, number)
+        store.end_window()
+        note(f"ended {number}")
+        store.checkpointed(number)
+        if number % 3 == 2:
+            store.committed(number - 1)
+            note(f"recorded {number - 1}")
+    for number in range(max(store.last_window + 1, WINDOWS - 2), WINDOWS):
+        change(store, number)
+        store.commit(number)
+        note(f"ended {number}")
+        note(f"recorded {number}")
+    store.committed(WINDOWS - 1)
+    note(f"recorded {WINDOWS - 1}")
+    store.close()
+
+
+class Known(NamedTuple):
+    """What is known outside: the last windows that have ended, may have, and are recorded."""
+
+    ended: int
+    maybe: int
+    recorded: int
+
+
+def known(notes: Sequence[str]) -> Known:
+    ended = maybe = recorded = -1
+    for note in notes:
+        what, _, number = note.rpartition(" ")
+        if what == "recorded":
+            recorded = int(number)
+        else:
+            ended = int(number)
+            maybe = max(maybe, ended) if what == "back to" else ended
+    return Known(ended, maybe, recorded)
+
+
+def check(store: KeyValueStore, notes: Sequence[str], restore: int | None = None) -> None:
+    ended, maybe, recorded = known(notes)
+    assert recorded <= store.recorded_window <= maybe + 1
+    if restore is None:
+        assert ended <= store.last_window <= maybe + 1, f"windows up to {store.last_window} came back"
+    else:
+        assert store.last_window == restore
+    committed, all_windows = expected(store.recorded_window), expected(store.last_window)
+    assert {key: store.get(key) for key in KEYS} == {key: committed.get(key) for key in KEYS}
+    assert {key: store.read(key) for key in KEYS} == {key: all_windows.get(key) for key in KEYS}
+
+
+def check_finished(fs: FileSystem) -> None:
+    """Check the rows, that versions record windows once, and that epochs rise."""
+    with open_store(fs) as store:
+        check(store, (f"ended {WINDOWS - 1}", f"recorded {WINDOWS - 1}"))
+        assert {key: store.get(key) for key in KEYS} == {key: expected(WINDOWS - 1).get(key) for key in KEYS}
+    log = CommitLog(fs)
+    epochs, windows = [], []
+    for version in range(log.read_on().version + 1):
+        record = log.read_record(version)
+        assert record is not None
+        epochs += [change["set"]["w"] for table, change in record.tables.items() if table == "operators"]
+        transaction = getattr(record.author, "transaction", None)
+        windows += [transaction.version] if transaction is not None else []
+    assert epochs == sorted(set(epochs))
+    assert epoch_of(log.read_on(), "w") == epochs[-1]
+    assert windows == sorted(set(windows))
+    assert list_wal(fs, "w") == []
+
+
+class Exploration:
+    """States seen: digests of disks, with what was known outside."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.seen: set[tuple[bytes, tuple[str, ...]]] = set()
+        self.recoveries = 0
+
+    def explore(self, store: Any) -> None:
+        whole = CrashingFileSystem(clock=CLOCK, store=store)
+        play(open_store(whole), whole.note)
+        check_finished(whole.after_kill(len(whole.journal)))
+        states: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole, seen=self.seen)]
+        for state in some(states, self.seed, 0.06):
+            for restores in (False, True):
+                recovered = self.recover(state, restores=restores)
+            again_crashed = [*itertools.islice(crash_states(recovered, seen=self.seen), 200)]
+            for again in some(again_crashed, self.seed, 0.02) if again_crashed else ():
+                self.recover(again, before=f"{state}; then, in the recovery, ")
+
+    def recover(self, state: CrashState | KillState, *, restores: bool = False, before: str = "") -> CrashingFileSystem:
+        fs = state.filesystem()
+        self.recoveries += 1
+        with told(f"{before}{state}, {'with' if restores else 'without'} a restore"):
+            options: dict[str, Any] = {}
+            if restores:
+                with open_store(fs) as first:
+                    recorded = first.recorded_window
+                options = {"restore": max(recorded, known(state.notes).ended - 1)}
+                # What feeds it knows of no window behind its checkpoint.
+                fs.note(f"back to {options['restore']}")
+            store = open_store(fs, **options)
+            check(store, state.notes, options.get("restore"))
+            play(store, fs.note)
+            check_finished(fs)
+        return fs
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_k8_and_k9_hold_after_every_crash(
+    store: str, seed: int, record_property: Callable[[str, object], None]
+) -> None:
+    exploration = Exploration(seed)
+    exploration.explore(store)
+    record_property("crash_states", len(exploration.seen))
+    print(f"{store}: {len(exploration.seen)} states, {exploration.recoveries} recoveries")
+    assert len(exploration.seen) >= STATES_MIN[store]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("store", STORES)
+def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
+    """Whatever fails, the process that is started again goes on from what had ended."""
+    notes: list[str] = []
+
+    def scenario(fs: FileSystem) -> None:
+        notes.clear()
+        play(open_store(fs), notes.append)
+
+    step = 1 if THOROUGH else 15
+    first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
+    runs = 0
+    for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario, step):
+        runs += 1
+        with told(str(run)):
+            again = open_store(run.file_system)
+            check(again, notes)
+            play(again, lambda _: None)
+            check_finished(run.file_system)
+    assert runs >= 50 // step
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_call_that_failed_is_repeated(fault: str, seed: int) -> None:
+    """The process itself goes on after a fault: each call is repeated until it is done."""
+    if fault.endswith("from then on"):
+        pytest.skip("it never ends")
+    step = 1 if THOROUGH else 8
+
+    def again(call: Callable[[], Any]) -> Any:
+        for _ in range(5):
+            try:
+                return call()
+            except Fenced:
+                raise
+            except FtfileError:
+                continue
+        return call()
+
+    def scenario(fs: FileSystem) -> None:
+        store = again(lambda: open_store(fs))
+        for number in range(WINDOWS):
+            store.begin_window(number)
+            change(store, number)
+            again(store.end_window)
+            if number % 3 == 2:
+                again(functools.partial(store.committed, number - 1))
+        again(functools.partial(store.committed, WINDOWS - 1))
+        again(store.refresh)
+        final = {key: expected(WINDOWS - 1).get(key) for key in KEYS}
+        assert {key: again(functools.partial(store.get, key)) for key in KEYS} == final
+        store.close()
+
+    first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
+    for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK), scenario, step):
+        with told(str(run)):
+            assert run.error is None, run.error
+            check_finished(run.file_system)

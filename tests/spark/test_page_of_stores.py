@@ -1,0 +1,31 @@
+"""The examples of docs/keyed-state.md, run one after the other as a user would paste them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ftfile.kv
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).parents[2] / "docs/keyed-state.md"
+
+
+def test_every_example_runs_as_it_stands(spark: SparkSession, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 5
+    names: dict[str, Any] = {}
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        for block in blocks:
+            exec(compile(block.replace("/tmp/ftkv", str(tmp_path)), str(PAGE), "exec"), names)
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    lines = shown.getvalue().splitlines()
+    assert lines[:2] == ["2 [2, None] 0", "[{'word': 'not', 'n': 1}, {'word': 'or', 'n': 1}]"]
+    assert {"|  to|  2|", "|  1| ada|London|", "|  2| eve|  NULL|"} <= {*lines}
+    assert ftfile.kv.open(str(tmp_path / "users")).version == 0
