@@ -15,9 +15,9 @@ from benchmarks.null_source import NullSource
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import write_text_input
 from benchmarks.spark_session import in_own_process, open_session, transports
+from ftfile.attempt.follow.offsets import START
 from ftfile.core.context import SYSTEM
 from ftfile.core.options import parse_options
-from ftfile.source.follow.offsets import START
 from ftfile.source.follow.stream import FollowConfig, FollowStream
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 

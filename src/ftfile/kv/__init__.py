@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ftfile.kv.feed.changes import changes
     from ftfile.kv.operator.codecs import ArrowRows, Bytes, Codec, Int64, Json, Pairs, Text
     from ftfile.kv.operator.reads import DELETED
     from ftfile.kv.operator.store import KeyValueStore
@@ -32,6 +33,7 @@ __all__ = (
     "Pairs",
     "Reader",
     "Text",
+    "changes",
     "compact",
     "open",
     "purge",
@@ -47,6 +49,7 @@ _HOMES = {
     "DELETED": ("ftfile.kv.operator.reads", "DELETED"),
     "KeyValueStore": ("ftfile.kv.operator.store", "KeyValueStore"),
     "Reader": ("ftfile.kv.reading.reader", "Reader"),
+    "changes": ("ftfile.kv.feed.changes", "changes"),
     "compact": ("ftfile.kv.upkeep.compact", "compact"),
     "open": ("ftfile.kv.reading.open_store", "open_store"),
     "purge": ("ftfile.kv.upkeep.purge", "purge"),

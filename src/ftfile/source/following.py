@@ -6,11 +6,11 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from ftfile.attempt.follow.offsets import START, position_of, to_offset
+from ftfile.attempt.follow.settings import FollowSettings
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
-from ftfile.source.follow.offsets import START, position_of, to_offset
 from ftfile.source.follow.planner import FollowPlanner
-from ftfile.source.follow.settings import FollowSettings
 from ftfile.source.shares import read_share
 
 if TYPE_CHECKING:

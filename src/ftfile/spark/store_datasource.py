@@ -21,7 +21,7 @@ __all__ = ("FtKvDataSource",)
 
 
 class FtKvDataSource(Shipped, DataSource):
-    """Exactly-once upserts into keyed stores from streams and batches, and a reader of one version.
+    """Exactly-once upserts into keyed stores from streams and batches, readers of one version, and of changes.
 
     Register with `spark.dataSource.register(FtKvDataSource)`, or just install the package: Spark 4 finds it.
     """
@@ -32,10 +32,11 @@ class FtKvDataSource(Shipped, DataSource):
         return "ftkv"
 
     def schema(self) -> StructType:
-        """Return key columns, then value columns, of the version to be read."""
+        """Return key columns, then value columns, of the version to be read; or the columns of the change feed."""
+        from ftfile.spark.store_changes import reads_changes, schema_of_changes  # noqa: PLC0415
         from ftfile.spark.store_reader import stored_schema  # noqa: PLC0415
 
-        return stored_schema(self.options)
+        return schema_of_changes(self.options) if reads_changes(self.options) else stored_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of one version; with `filterPushdown=true`, one to which Spark gives filters."""
@@ -43,14 +44,11 @@ class FtKvDataSource(Shipped, DataSource):
 
         return make_reader(self.options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002 - Spark's signature
-        """Refuse: rows of a store change, and are no stream."""
-        from ftfile.core.errors import ConfigError  # noqa: PLC0415
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of the changes of a store; Spark cannot be told others by the columns alone."""
+        from ftfile.spark.store_changes import FtKvStreamReader  # noqa: PLC0415
 
-        raise ConfigError(
-            "readStream of format 'ftkv': a store is no stream, since its rows change. Read a version with "
-            "spark.read.format('ftkv'), or join a stream with ftfile.spark.lookup(df, path, on=[...])"
-        )
+        return FtKvStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch write."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pyspark.sql.types import BinaryType, DataType, LongType, StringType, Struct
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import DirectoryMarker, check_marker
+from ftfile.attempt.follow.offsets import START
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
@@ -21,7 +23,6 @@ from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.columns import default_schema, require_columns
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.stream import FilesConfig, FileStream, RootedShare
-from ftfile.source.follow.offsets import START
 from ftfile.source.follow.stream import FollowConfig, FollowStream
 from ftfile.source.shares import Share, read_share
 from ftfile.spark.settings import absolute_options, has_file_format, require_shared
@@ -39,17 +40,19 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ftfile.kv.feed.stream import FeedConfig, FeedStream
+    from ftfile.kv.feed.versions import Share as StoreShare
 
-__all__ = ("FtFileStreamReader", "schema_of_files")
+__all__ = ("FtFileStreamReader", "SharePartition", "StreamReader", "schema_of_files")
 
 _log = get_logger(__name__)
 
 
 @dataclass
-class _SharePartition(InputPartition):
+class SharePartition(InputPartition):
     """The share of one task. Spark ships the reader once per run: all that is found out later comes with this."""
 
-    share: Share | RootedShare
+    share: Share | RootedShare | StoreShare
     marker: DirectoryMarker | None
 
     def __post_init__(self) -> None:
@@ -81,26 +84,18 @@ _KINDS: dict[pa.DataType, DataType] = {
 }
 
 
-class FtFileStreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader):
+class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader):
     """Reads what is new. Spark builds it in a process that it asks for offsets, and in one that ships it to tasks.
 
-    With `fileFormat` it reads files of others, without it follows an ftfile directory.
+    Args:
+        config: of the stream.
+        storage_of_tasks: settings of the file system in tasks.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        raw = absolute_options(options)
-        self._config: FollowConfig | FilesConfig
-        if has_file_format(raw):
-            self._config = FilesConfig.from_options(parse_options(raw, "files"), schema.json())
-            columns = arrow_schema(self._config.schema_json)
-            require_columns(columns, self._config.decoding, may_be_in_paths=len(columns) > 1)
-        else:
-            self._config = FollowConfig.from_options(parse_options(raw, "follow"), schema.json())
-        config = self._config
-        root = config.settings.root if isinstance(config, FilesConfig) else config.path
-        require_shared(open_filesystem(root, SYSTEM, config.storage), root)
-        self._storage_of_tasks = settings_for_others(root, config.storage)
-        self._stream: FollowStream | FileStream | None = None
+    def __init__(self, config: FollowConfig | FilesConfig | FeedConfig, storage_of_tasks: dict[str, str]) -> None:
+        self._config = config
+        self._storage_of_tasks = storage_of_tasks
+        self._stream: FollowStream | FileStream | FeedStream | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return a constant: Spark asks for it again when it repeats the first batch."""
@@ -126,17 +121,47 @@ class FtFileStreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamR
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the share of each task."""
         stream = self._opened()
-        shares: Sequence[Share | RootedShare] = stream.shares(start, end)
-        marker = stream.marker if isinstance(stream, FollowStream) else None
-        return [_SharePartition(share, marker) for share in shares]
+        shares: Sequence[Share | RootedShare | StoreShare] = stream.shares(start, end)
+        marker = None if isinstance(stream, FileStream) else stream.marker
+        return [SharePartition(share, marker) for share in shares]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note that no batch up to an offset comes again."""
         self._opened().commit(end)
 
+    @abstractmethod
+    def _open(self) -> FollowStream | FileStream | FeedStream:
+        """Return the stream of the configuration."""
+
+    def _opened(self) -> FollowStream | FileStream | FeedStream:
+        if self._stream is None:
+            self._stream = self._open()
+            if ReadAllAvailable is None and self._config.settings.has_limits:
+                _log.warning("on this Spark, trigger(availableNow=True) ends after one batch of the limits' size")
+        return self._stream
+
+
+class FtFileStreamReader(StreamReader):
+    """Reads files of others with `fileFormat`; without it, follows an ftfile directory."""
+
+    _config: FollowConfig | FilesConfig
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        raw = absolute_options(options)
+        config: FollowConfig | FilesConfig
+        if has_file_format(raw):
+            config = FilesConfig.from_options(parse_options(raw, "files"), schema.json())
+            columns = arrow_schema(config.schema_json)
+            require_columns(columns, config.decoding, may_be_in_paths=len(columns) > 1)
+        else:
+            config = FollowConfig.from_options(parse_options(raw, "follow"), schema.json())
+        root = config.settings.root if isinstance(config, FilesConfig) else config.path
+        require_shared(open_filesystem(root, SYSTEM, config.storage), root)
+        super().__init__(config, settings_for_others(root, config.storage))
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
-        assert isinstance(partition, _SharePartition), f"another reader's partition: {partition!r}"
+        assert isinstance(partition, SharePartition), f"another reader's partition: {partition!r}"
         config, share = self._config, partition.share
         requested = arrow_schema(config.schema_json)
         if isinstance(config, FilesConfig):
@@ -148,12 +173,6 @@ class FtFileStreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamR
         check_marker(fs, config.path, partition.marker)
         return read_share(fs, share, requested)
 
-    def _opened(self) -> FollowStream | FileStream:
-        if self._stream is None:
-            config = self._config
-            self._stream = (
-                FileStream(config, SYSTEM) if isinstance(config, FilesConfig) else FollowStream(config, SYSTEM)
-            )
-            if ReadAllAvailable is None and config.settings.has_limits:
-                _log.warning("on this Spark, trigger(availableNow=True) ends after one batch of the limits' size")
-        return self._stream
+    def _open(self) -> FollowStream | FileStream:
+        config = self._config
+        return FileStream(config, SYSTEM) if isinstance(config, FilesConfig) else FollowStream(config, SYSTEM)

@@ -6,16 +6,16 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot, position_of
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.snapshot import read_records, take_snapshot
-from ftfile.source.follow.offsets import Beginning, InLog, InSnapshot, position_of
 from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:
+    from ftfile.attempt.follow.offsets import Position
     from ftfile.commit.format.model import Record
     from ftfile.fs.api import FileSystem
-    from ftfile.source.follow.offsets import Position
     from ftfile.testing.source_run import SourceRun
 
 __all__ = ("check_followed",)

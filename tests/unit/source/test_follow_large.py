@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot, position_of, to_offset
+from ftfile.attempt.follow.settings import FollowSettings, Limits
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin, Record, StreamAuthor
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.log import CommitLog
-from ftfile.source.follow.offsets import Beginning, InLog, InSnapshot, position_of, to_offset
 from ftfile.source.follow.planner import FollowPlanner
-from ftfile.source.follow.settings import FollowSettings, Limits
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import spark_schema
 from ftfile.testing.source_run import OFFSET_BYTES_MAX
@@ -23,7 +23,7 @@ from tests.crash.share import THOROUGH
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.source.follow.offsets import Position
+    from ftfile.attempt.follow.offsets import Position
 
 # `make long` has a million parts.
 PARTS = 1_000_000 if THOROUGH else 100_000

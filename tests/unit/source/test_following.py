@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.attempt.follow.offsets import START, position_of
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log import records
 from ftfile.core.errors import AnotherLog, ChangedRows, ConfigError, HistoryGone, SchemaError
-from ftfile.source.follow.offsets import START, position_of
 from ftfile.source.follow.stream import FollowStream
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation

@@ -210,7 +210,7 @@ class TestKinds:
             source(str(tmp_path)).schema()
         with pytest.raises(ConfigError, match="the reader has no `path`"):
             FtKvDataSource({}).schema()
-        with pytest.raises(ConfigError, match=r"format\('ftkv'\).*ftfile\.spark\.lookup"):
+        with pytest.raises(ConfigError, match=r"readChangeFeed=true.*ftfile\.spark\.lookup"):
             source(str(tmp_path)).streamReader(SCHEMA)
         with pytest.raises(ConfigError, match="inside one process"):
             source("memory://x").schema()

@@ -15,8 +15,9 @@ _HEAD = """# Options
 
 Made from the option table by `make docs`; do not edit. Keys may be written in any case. An unknown key is an
 error that names the nearest known one; a value that is not understood is an error that says what is accepted. What is
-for `follow` is for `spark.readStream`, `files` is for it with `fileFormat`, `read` is for `spark.read`. `ftkv-write`
-and `ftkv-read` are for [keyed stores](keyed-state.md), `format("ftkv")`; all others are for `format("ftfile")`.
+for `follow` is for `spark.readStream`, `files` is for it with `fileFormat`, `read` is for `spark.read`. `ftkv-write`,
+`ftkv-read` and `ftkv-follow` (`readStream` with `readChangeFeed`) are for [keyed stores](keyed-state.md),
+`format("ftkv")`; all others are for `format("ftfile")`.
 """
 
 

@@ -22,8 +22,9 @@ FOLLOW = frozenset({"follow"})
 FILES = frozenset({"files"})
 STORE_WRITE = frozenset({"ftkv-write"})
 STORE_READ = frozenset({"ftkv-read"})
+STORE_FOLLOW = frozenset({"ftkv-follow"})
 OF_FILES = WRITE | READ | FOLLOW | FILES
-STORES = STORE_WRITE | STORE_READ
+STORES = STORE_WRITE | STORE_READ | STORE_FOLLOW
 EVERYWHERE = OF_FILES | STORES
 
 _Value = TypeVar("_Value")

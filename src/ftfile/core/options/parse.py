@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ParsedOptions", "Use", "parse_options")
 
-Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read"]
+Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow"]
 
 _USES: dict[str, str] = {
     "write": "writing",
@@ -26,6 +26,7 @@ _USES: dict[str, str] = {
     "files": "streams of foreign files (`readStream` with `fileFormat`)",
     "ftkv-write": "writing keyed stores (`ftkv`)",
     "ftkv-read": "reading keyed stores (`ftkv`)",
+    "ftkv-follow": "reading the changes of keyed stores (`ftkv` with `readChangeFeed`)",
 }
 
 

@@ -11,35 +11,35 @@ FOLLOWING: tuple[Option, ...] = (
     Option(
         "startingVersion",
         kinds.LATEST_OR_VERSION,
-        "The first version whose new rows a new query reads; `latest` begins behind the newest. It counts until the "
-        "first batch; see [following](following.md#where-to-begin).",
-        used_by=kinds.FOLLOW,
+        "The first version whose new rows, or changes, a new query reads; `latest` begins behind the newest. It counts "
+        "until the first batch; see [following](following.md#where-to-begin).",
+        used_by=kinds.FOLLOW | kinds.STORE_FOLLOW,
         default_text="all rows of the newest version, and then what follows",
     ),
     Option(
         "startingTimestamp",
         kinds.TIME,
         "Begin with the first version that was created at or after this time, as the store's clock tells.",
-        used_by=kinds.FOLLOW,
+        used_by=kinds.FOLLOW | kinds.STORE_FOLLOW,
     ),
     Option(
         "maxFilesPerTrigger",
         kinds.COUNT,
         "A batch reads at most this many files; the rows that one task added to one open file count as a file.",
-        used_by=kinds.FOLLOW | kinds.FILES,
+        used_by=kinds.FOLLOW | kinds.FILES | kinds.STORE_FOLLOW,
     ),
     Option(
         "maxBytesPerTrigger",
         kinds.SIZE,
         "A batch reads at most this much of files as they are stored, and one file at least; of a growing foreign "
         "file, one line at least.",
-        used_by=kinds.FOLLOW | kinds.FILES,
+        used_by=kinds.FOLLOW | kinds.FILES | kinds.STORE_FOLLOW,
     ),
     Option(
         "maxRowsPerTrigger",
         kinds.COUNT,
         "A batch reads at most this many rows, and one file at least.",
-        used_by=kinds.FOLLOW,
+        used_by=kinds.FOLLOW | kinds.STORE_FOLLOW,
     ),
     Option(
         "skipChangeCommits",

@@ -127,6 +127,14 @@ STORE: tuple[Option, ...] = (
         used_by=kinds.STORE_WRITE,
     ),
     Option(
+        "readChangeFeed",
+        kinds.BOOLEAN,
+        "With `readStream`, read the changes of a store; see [keyed state](keyed-state.md#the-change-feed). It must be "
+        "`true`, since columns are other ones than those of the store.",
+        default=False,
+        used_by=kinds.STORE_FOLLOW,
+    ),
+    Option(
         "cacheBytes",
         kinds.SIZE,
         "The memory of a process for pages and blocks that it has read.",

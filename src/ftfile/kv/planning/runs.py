@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add
 
-__all__ = ("Marks", "Run", "Stretch", "apart", "meet", "placed", "position_of", "run_of", "stretches_of")
+__all__ = ("Marks", "Run", "Stretch", "apart", "meet", "placed", "position_of", "run_of", "stretches_of", "version_of")
 
 # A position is the version of a record and, in the low bits, the index of the run in it.
 _INDEX_BITS = 20
@@ -118,6 +118,11 @@ def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
 def position_of(version: int, index: int = 0) -> int:
     """Return the position of a new run in the record of a version."""
     return version << _INDEX_BITS | index
+
+
+def version_of(position: int) -> int:
+    """Return the version of a position."""
+    return position >> _INDEX_BITS
 
 
 class Stretch(NamedTuple):

@@ -91,6 +91,11 @@ class Reader:
         """Return the version with its buckets and runs, for what is built on them."""
         return self._view
 
+    @property
+    def log(self) -> CommitLog:
+        """Return the log of the store, for what is built on it."""
+        return self._log
+
     def refresh(self) -> int:
         """Read the newest version from now on, and return it; reads that have begun end with the old one."""
         with self._lock:

@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.attempt.follow.beginning import begin_at, origin_of
+from ftfile.attempt.follow.columns import FollowedColumns
+from ftfile.attempt.follow.continuity import check_position, require_kept, required_record
+from ftfile.attempt.follow.definitions import definitions_of
+from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot
+from ftfile.attempt.follow.settings import Budget, Limits
 from ftfile.attempt.kind_of_directory import refuse_store
-from ftfile.commit.log.times import first_since
 from ftfile.commit.places import open_add
-from ftfile.core.errors import ChangedRows, ConfigError, CorruptData, HistoryGone, SchemaError
+from ftfile.core.errors import ChangedRows, CorruptData, HistoryGone, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.fs.calls.parallel import parallel
-from ftfile.source.follow.columns import FollowedColumns
-from ftfile.source.follow.continuity import check_position, require_kept, required_record
-from ftfile.source.follow.definitions import definitions_of
 from ftfile.source.follow.feed import describe, is_change, new_rows_of
 from ftfile.source.follow.first import FirstSnapshot
-from ftfile.source.follow.offsets import Beginning, InLog, InSnapshot
-from ftfile.source.follow.settings import Budget, Limits
 from ftfile.source.shares import Share, pack
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ftfile.attempt.follow.offsets import Position
+    from ftfile.attempt.follow.settings import FollowSettings
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.source.follow.offsets import Position
-    from ftfile.source.follow.settings import FollowSettings
 
 __all__ = ("FollowPlanner",)
 
@@ -85,7 +85,11 @@ class FollowPlanner:
         refuse_store(head, self._path)
         end = head.version if end_version is None else min(end_version, head.version)
         check_position(self._log, head, start)
-        begin = replace(start, first=None) if isinstance(start, InLog) else self._begin(head, end, start)
+        begin = (
+            replace(start, first=None)
+            if isinstance(start, InLog)
+            else begin_at(self._log, self._settings, head, end, start)
+        )
         plan = _Plan(Budget(self._settings.limits if limited else Limits()), begin)
         if isinstance(plan.position, InSnapshot):
             self._plan_snapshot(plan, plan.position)
@@ -110,7 +114,7 @@ class FollowPlanner:
         head = self._log.read_on()
         check_position(self._log, head, end)
         if isinstance(start, Beginning):
-            start = _origin_of(end)
+            start = origin_of(end)
         if isinstance(start, InSnapshot):
             require_kept(head, start.version)
             adds = self._first.adds(start.version)
@@ -122,32 +126,6 @@ class FollowPlanner:
         assert isinstance(end, InLog), f"{end} does not follow {start}"
         self._first.forget()
         yield from self._shares_of_records(head, start, end)
-
-    def _begin(self, head: LogState, end: int, start: Position) -> Position:
-        if not isinstance(start, Beginning):
-            return start
-        settings = self._settings
-        if settings.starting_version == "latest":
-            return self._behind(head, end, end + 1)
-        if settings.starting_time is not None:
-            first = first_since(self._log, settings.starting_time)
-            if first > head.version and settings.starting_time.timestamp() * 1000 > self._log.clock.now_ms():
-                raise ConfigError(f"startingTimestamp={settings.starting_time.isoformat()} lies in the future")
-            return self._behind(head, end, min(first, end + 1))
-        if settings.starting_version is not None:
-            if settings.starting_version > end + 1:
-                newest = f"the newest version is {end}" if end >= 0 else "nothing has been committed yet"
-                raise ConfigError(f"startingVersion={settings.starting_version}: {newest}")
-            if settings.starting_version < head.log_start:
-                oldest = f"the oldest version that vacuum has left is {head.log_start}"
-                raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
-            return self._behind(head, end, settings.starting_version)
-        return InSnapshot(end, required_record(self._log, head, end).nonce, 0) if end >= 0 else start
-
-    def _behind(self, head: LogState, end: int, first: int) -> InLog:
-        """Return the position before version `first`, which may be the one that follows the end."""
-        nonce = required_record(self._log, head, end).nonce if first > end >= 0 else ""
-        return InLog(first - 1, nonce, first=first)
 
     def _plan_snapshot(self, plan: _Plan, begin: InSnapshot) -> None:
         adds = self._first.adds(begin.version)
@@ -240,15 +218,6 @@ class _Plan:
         end = self.budget.take_first(adds, begin)
         self.taken += [(version, add) for add in adds[begin:end]]
         return end
-
-
-def _origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
-    """Return where the first batch began, by its end alone."""
-    if isinstance(end, InSnapshot):
-        return InSnapshot(end.version, end.nonce, 0)
-    if end.first is None:
-        return InSnapshot(end.version, end.nonce, 0)
-    return InLog(end.first - 1, "")
 
 
 def _shares(adds: Iterable[Add], definitions: dict[str, Any]) -> Iterator[Share]:

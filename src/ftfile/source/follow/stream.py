@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import read_marker
+from ftfile.attempt.follow.offsets import Beginning, position_of, to_offset
+from ftfile.attempt.follow.settings import FollowSettings
 from ftfile.commit.files import list_or_empty, stat_or_none
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import normalise, open_filesystem
-from ftfile.source.follow.offsets import Beginning, position_of, to_offset
 from ftfile.source.follow.planner import FollowPlanner
-from ftfile.source.follow.settings import FollowSettings
 
 if TYPE_CHECKING:
     from ftfile.attempt.directory_marker import DirectoryMarker
+    from ftfile.attempt.follow.offsets import Position
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
-    from ftfile.source.follow.offsets import Position
     from ftfile.source.shares import Share
 
 __all__ = ("FollowConfig", "FollowStream")

@@ -58,10 +58,10 @@ class Budget:
         self._limits = limits
         self._used = (0, 0, 0)
 
-    def take(self, adds: Sequence[Add]) -> bool:
-        """Take all of the adds and return True, or take none if that would pass a limit."""
+    def take(self, adds: Sequence[Add], *, always: bool = False) -> bool:
+        """Take all of the adds and return True, or take none if that would pass a limit, unless `always`."""
         used = self._with(adds)
-        if adds and not self._allows(used):
+        if adds and not always and not self._allows(used):
             return False
         self._used = used
         return True

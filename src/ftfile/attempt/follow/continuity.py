@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.follow.offsets import Beginning, InSnapshot
 from ftfile.commit.format import layout
 from ftfile.core.errors import AnotherLog, CorruptData, HistoryGone
-from ftfile.source.follow.offsets import Beginning, InSnapshot
 
 if TYPE_CHECKING:
+    from ftfile.attempt.follow.offsets import Position
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
-    from ftfile.source.follow.offsets import Position
 
 __all__ = ("check_position", "require_kept", "required_record")
 

@@ -1,0 +1,218 @@
+"""The rows of the feed: keys that changes may concern, looked up before and after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.arrays.buffers import from_numpy
+from ftfile.core.errors import ConfigError, NotFound, StaleFiles
+from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.feed.differences import differ
+from ftfile.kv.feed.versions import applied, by_bucket
+from ftfile.kv.files.opening import open_run
+from ftfile.kv.fold.windows import SortedRows, windows_of
+from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.key_ranges import union
+from ftfile.kv.reading.bucket import Bucket
+from ftfile.kv.reading.levels import Sources
+from ftfile.kv.reading.reader import CACHE
+from ftfile.kv.reading.view import view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.kv.feed.versions import Change, Share
+    from ftfile.kv.files.opening import OpenFiles
+    from ftfile.kv.planning.runs import Run
+    from ftfile.kv.reading.view import View
+
+__all__ = (
+    "CHANGE_TYPE",
+    "COMMIT_TIMESTAMP",
+    "COMMIT_VERSION",
+    "NEW",
+    "OLD",
+    "as_requested",
+    "changed_rows",
+    "feed_schema",
+    "stored_columns",
+)
+
+OLD, NEW = "old", "new"
+# As in Delta's change data feed.
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+_OWN = {OLD, NEW, CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP}
+_VALUE = "value:"  # no name of a column
+_TYPES = ("insert", "update", "delete")
+_TIME = pa.timestamp("us", tz="UTC")
+_WINDOW_BYTES = 16 << 20  # of keys that are looked up at a time
+
+
+def feed_schema(definition: StoreDefinition) -> pa.Schema:
+    """Return the columns of the feed of a store: keys, old and new values, what changed, and when.
+
+    Raises:
+        ConfigError: a key column has the name of another one.
+    """
+    taken = [name for name in definition.keys if name.lower() in _OWN]
+    if taken:
+        raise ConfigError(f"the key columns {taken} have names of columns of the change feed: it cannot be read")
+    values = pa.struct([pa.field(name, definition.schema.field(name).type) for name in definition.values])
+    structs = [pa.field(name, values) for name in (OLD, NEW)] if definition.values else []
+    return pa.schema(
+        [
+            *(pa.field(name, definition.schema.field(name).type) for name in definition.keys),
+            *structs,
+            pa.field(CHANGE_TYPE, pa.string()),
+            pa.field(COMMIT_VERSION, pa.int64()),
+            pa.field(COMMIT_TIMESTAMP, _TIME),
+        ]
+    )
+
+
+def changed_rows(files: OpenFiles, share: Share) -> Iterator[pa.RecordBatch]:
+    """Yield a row for each key that a version gives another row, version by version, sorted by key within a bucket.
+
+    Raises:
+        StaleFiles: vacuum has deleted runs of these versions.
+        CorruptData: a run is damaged.
+        EncodingError, UserCodeError: the values of a key cannot be merged.
+        StorageError: the store failed.
+    """
+    definition = StoreDefinition.from_json(share.definition)
+    sources = Sources(files, CACHE, definition)
+    live = {add.id: add for add in share.live}
+    before = view_of(-1, [*live.values()], sources)
+    for change in share.changes:
+        live = applied(live, change)
+        after = view_of(change.version, [*live.values()], sources, before)
+        try:
+            yield from _changes(change, before, after)
+        except NotFound as error:
+            raise StaleFiles(
+                f"version {change.version} is no longer kept: vacuum has deleted {error.path!r}. Read changes within "
+                "the `grace` of the store, or make that longer"
+            ) from error
+        before = after
+
+
+def stored_columns(requested: pa.Schema, definition: StoreDefinition) -> pa.Schema:
+    """Return the columns of a store that columns of its feed show: keys, then values, by the names that it has."""
+    columns = {field.name.lower(): field.type for field in requested}
+    structs = [columns[name] for name in (NEW, OLD) if name in columns and pa.types.is_struct(columns[name])]
+    for struct in structs:
+        columns |= {f"{_VALUE}{field.name.lower()}": field.type for field in struct}
+    keys = [(name, columns.get(name.lower())) for name in definition.keys]
+    values = [(name, columns.get(f"{_VALUE}{name.lower()}")) for name in definition.values]
+    return pa.schema([pa.field(name, kind) for name, kind in (*keys, *values) if kind is not None])
+
+
+def as_requested(batch: pa.RecordBatch, requested: pa.Schema) -> pa.RecordBatch:
+    """Return the columns that are requested, found by name, case aside; others are null."""
+    rows = _shaped(batch.to_struct_array(), pa.struct(list(requested)))
+    return pa.RecordBatch.from_arrays(rows.flatten(), schema=requested)
+
+
+def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one change."""
+    new = by_bucket(change.new_runs)
+    numbers = sorted({*before.buckets, *after.buckets} if change.scope == "all" else new)
+    none = Bucket((), after.definition)
+    first, behind = change.buckets
+    for number in numbers:
+        if first <= number < behind:
+            buckets = before.buckets.get(number, none), after.buckets.get(number, none)
+            runs = [after.runs[add.id] for add in new.get(number, ())]
+            sources = _all_keys(buckets) if change.scope == "all" else _keys_of(runs, buckets[0], after)
+            for keys in _unique(sources, after.definition):
+                batch = _compared(keys, buckets, change)
+                if batch.num_rows:
+                    yield batch
+
+
+def _all_keys(buckets: Sequence[Bucket]) -> list[Iterator[pa.RecordBatch]]:
+    return [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]
+
+
+def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.RecordBatch]]:
+    """Return the keys of rows in new runs, and those of older rows that their purges end."""
+    files, names = view.sources.files, list(view.definition.keys)
+    written = [open_run(files, run.add, CACHE).scan(columns=names) for run in runs if run.marks.keys is not None]
+    purges = union(purge for run in runs for purge in run.marks.purges)
+    return [*written, *(old.scan(start, end, [], _WINDOW_BYTES) for start, end in purges)]
+
+
+def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefinition) -> Iterator[pa.RecordBatch]:
+    """Yield the keys of sorted sources, sorted, each once."""
+    names = list(definition.keys)
+    schema = pa.schema([pa.field(name, definition.schema.field(name).type) for name in names])
+    inputs = [SortedRows(_plain(source, schema), schema, len(names)) for source in sources]
+    for window in windows_of(inputs, _WINDOW_BYTES):
+        keys = pa.concat_tables(window)
+        if len(inputs) > 1:
+            keys = (
+                keys.group_by(names, use_threads=False).aggregate([]).sort_by([(each, "ascending") for each in names])
+            )
+        yield from keys.select(names).combine_chunks().to_batches()
+
+
+def _plain(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield batches without what their schemas say of nulls."""
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Change) -> pa.RecordBatch:
+    """Return the keys whose rows differ, with both rows."""
+    hashes = hash_rows(keys.columns)
+    (was, old), (is_now, new) = (_looked_up(bucket, keys, hashes) for bucket in buckets)
+    is_changed = was != is_now
+    for one, other in zip(old, new, strict=True):
+        is_changed |= was & is_now & differ(one, other)
+    kinds = np.where(was & is_now, 1, np.where(is_now, 0, 2))
+    schema = feed_schema(buckets[0].definition)
+    count = keys.num_rows
+    structs = [
+        pa.StructArray.from_arrays(columns, fields=list(schema.field(name).type), mask=pa.array(~found))
+        for name, columns, found in ((OLD, old, was), (NEW, new, is_now))
+        if columns
+    ]
+    columns = [
+        *keys.columns,
+        *structs,
+        pa.array(_TYPES).take(pa.array(kinds)),
+        pa.array(np.full(count, change.version)),
+        pa.array(np.full(count, change.time_ms * 1000)).cast(_TIME),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return batch if is_changed.all() else batch.filter(pa.array(is_changed))
+
+
+def _looked_up(
+    bucket: Bucket, keys: pa.RecordBatch, hashes: NDArray[np.uint64]
+) -> tuple[NDArray[np.bool_], list[pa.Array]]:
+    """Return which keys have rows, and the value columns, null where they have none."""
+    numbers, rows = bucket.lookup(keys, hashes)
+    places = np.full(keys.num_rows, -1)
+    places[numbers] = np.arange(len(numbers))
+    found = places >= 0
+    taken = from_numpy(places, pa.int64(), found)
+    return found, [column.combine_chunks().take(taken) for column in rows.columns]
+
+
+def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return array
+    if not (pa.types.is_struct(array.type) and pa.types.is_struct(kind)):
+        return array.cast(kind)
+    own = {field.name.lower(): column for field, column in zip(array.type, array.flatten(), strict=True)}
+    columns = [
+        _shaped(own[field.name.lower()], field.type) if field.name.lower() in own else pa.nulls(len(array), field.type)
+        for field in kind
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=array.is_null())
