@@ -67,7 +67,7 @@ class Storage:
     def log_at(self, path: str, encryption: Encryption | None, context: Context) -> CommitLog:
         """Return this process's log of a writer's directory, see `logs.log_at`."""
         offered = (*self.written, *((OWNER_ONLY,) if self.owner_only else ()))
-        return log_at(path, context, (*self.connection, *offered), encryption, offered)
+        return log_at(path, context, self.connection, encryption, offered)
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:

@@ -119,3 +119,9 @@ def test_dead_letters_are_encrypted(out: str, ring: Path) -> None:
     query.run(0, [rows("a", "confidential" * 100)])
     assert rows_of(out, f"file:{ring}") == {"a": 1}
     assert b"confidential" not in all_bytes(out)
+
+
+def test_files_without_permissions_are_written(ring: Path) -> None:
+    url = "memory://encrypted-store/out"
+    query_of(url, ring).run(0, [rows("a")])
+    assert rows_of(url, f"file:{ring}") == {"a": 1}

@@ -1,0 +1,61 @@
+"""Keyed stores on object stores: S3's protocol, and the emulators of Azure and Google."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.keyed_stores import try_batches_and_upkeep, try_windows_of_a_killed_process
+from tests.object_stores import azure, gcs
+from tests.unit.sink.encrypted import ring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.object_stores.servers import Store
+
+__all__ = ("ring",)
+
+# Of adlfs and gcsfs by aiohttp: that takes time.
+pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+
+_directories = (f"keyed-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def azurite() -> Iterator[Store]:
+    if missing := azure.what_is_missing():
+        pytest.skip(missing)
+    with azure.azurite() as store, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(azure.CONNECTION, store.connection)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def google() -> Iterator[Store]:
+    if missing := gcs.what_is_missing():
+        pytest.skip(missing)
+    with gcs.fake_gcs() as store:
+        yield store
+
+
+@pytest.fixture(params=["store", "azurite", "google"])
+def each(request: pytest.FixtureRequest) -> Store:
+    found: Store = request.getfixturevalue(request.param)
+    return found
+
+
+def test_batches_and_upkeep(each: Store) -> None:
+    try_batches_and_upkeep(f"{each.url}/{next(_directories)}", each.settings)
+
+
+def test_windows_of_a_killed_process(each: Store) -> None:
+    try_windows_of_a_killed_process(f"{each.url}/{next(_directories)}", each.settings)
+
+
+def test_an_encrypted_store(store: Store, ring: Path) -> None:
+    try_batches_and_upkeep(f"{store.url}/{next(_directories)}", store.settings, f"file:{ring}")
+    try_windows_of_a_killed_process(f"{store.url}/{next(_directories)}", store.settings, f"file:{ring}")
