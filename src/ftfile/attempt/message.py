@@ -61,6 +61,7 @@ class TaskCommit:
     found_committed: bool = False  # the batch was in the log; nothing was written
     planned_ms: int = 0  # the driver's clock when the batch was planned
     metrics: dict[str, float] = field(default_factory=dict)
+    definition: str | None = None  # key of the definition of the store for which it wrote rows
     writer_version: str = __version__  # of the ftfile that ran in the executor
 
 

@@ -22,8 +22,17 @@ _WIDER = {
 }
 
 
-def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen", "any"]) -> None:
-    """Compare Spark schemas as JSON by the names of columns; a SchemaError names those that differ too much."""
+def check_schema_change(
+    recorded: str, new: str, policy: Literal["fail", "widen", "any"], *, has_any: bool = True
+) -> None:
+    """Compare Spark schemas as JSON by the names of columns; a SchemaError names those that differ too much.
+
+    Args:
+        recorded: the schema of the log.
+        new: that of the rows.
+        policy: the option `onSchemaChange`.
+        has_any: the error may propose `onSchemaChange=any`.
+    """
     if recorded == new or policy == "any":
         return
     before = {field.name: field.type for field in arrow_schema(recorded)}
@@ -36,10 +45,12 @@ def check_schema_change(recorded: str, new: str, policy: Literal["fail", "widen"
             found.append(f"{name} was {old_type} and is {new_type}")
     if found:
         allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
+        others = (["widen"] if policy == "fail" else []) + (["any"] if has_any else [])
+        advice = f"Set onSchemaChange={' or '.join(others)}, or write" if others else "Write"
         raise SchemaError(
             f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: "
             f"{'; '.join(sorted(found))}. "
-            f"Set onSchemaChange={'widen or any' if policy == 'fail' else 'any'}, or write to a new directory"
+            f"{advice} to a new directory"
         )
 
 

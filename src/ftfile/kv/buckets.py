@@ -36,6 +36,9 @@ def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str
         return
     keys = rows.select(definition.bucket_by).combine_chunks().to_batches()[0]
     numbers = buckets_of(hash_rows(keys.columns), definition.buckets)
+    if (numbers == numbers[0]).all():
+        yield bucket_name(int(numbers[0])), rows
+        return
     order = np.argsort(numbers, kind="stable")
     sorted_rows, found = rows.take(from_numpy(order, pa.int64())), numbers[order]
     starts = np.flatnonzero(np.diff(found, prepend=-1))

@@ -17,6 +17,7 @@ from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.merge_functions import LAST
 from ftfile.kv.planning.settings import PlanSettings
 
 if TYPE_CHECKING:
@@ -55,9 +56,17 @@ class StoreConfig:
 
     @classmethod
     def from_options(
-        cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False, stream: bool = False
+        cls,
+        options: Mapping[str, str],
+        schema_json: str,
+        *,
+        overwrite: bool = False,
+        stream: bool = False,
+        recorded: StoreDefinition | None = None,
     ) -> StoreConfig:
         """Check options and schema; nothing but a key is read, and nothing is written.
+
+        A write that is no overwrite takes what is left out from `recorded`, the definition of the store.
 
         Raises:
             ConfigError: an option is unknown, malformed, or contradicts another.
@@ -67,20 +76,9 @@ class StoreConfig:
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
         encryption, transaction = Encryption.from_options(parsed), transaction_of(parsed)
-        if encryption is not None and encryption.kind != "aes-gcm":
-            raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
-        if parsed["onSchemaChange"] == "any":
-            raise ConfigError(
-                "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
-                "onSchemaChange=widen for new columns and wider types"
-            )
-        if stream and transaction is not None:
-            raise ConfigError(
-                "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids "
-                "already make each batch exactly once. Leave both out"
-            )
+        _check(parsed, encryption, transaction, stream=stream)
         schema_json = as_nullable(schema_json)
-        delete_column, definition = _define(parsed, arrow_schema(schema_json))
+        delete_column, definition = _define(parsed, arrow_schema(schema_json), None if overwrite else recorded)
         return cls(
             path=normalise(parsed["path"]),
             schema_json=schema_json,
@@ -139,9 +137,30 @@ class StoreConfig:
         return {"store": store, **self.storage.to_json()}
 
 
-def _define(parsed: ParsedOptions, schema: pa.Schema) -> tuple[str | None, StoreDefinition]:
+def _check(
+    parsed: ParsedOptions, encryption: Encryption | None, transaction: Transaction | None, *, stream: bool
+) -> None:
+    """Raise a ConfigError for what a store, or a stream, does not have."""
+    if encryption is not None and encryption.kind != "aes-gcm":
+        raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
+    if parsed["onSchemaChange"] == "any":
+        raise ConfigError(
+            "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
+            "onSchemaChange=widen for new columns and wider types"
+        )
+    if stream and transaction is not None:
+        raise ConfigError(
+            "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids "
+            "already make each batch exactly once. Leave both out"
+        )
+
+
+def _define(
+    parsed: ParsedOptions, schema: pa.Schema, recorded: StoreDefinition | None
+) -> tuple[str | None, StoreDefinition]:
     """Return the column of deletes, and the definition for the others; names are in the schema's spelling."""
-    names, deletes, sequence = parsed["keyColumns"], parsed["deleteColumn"], parsed["sequenceColumn"]
+    fixed = _defining_options(parsed, schema, recorded)
+    names, deletes, sequence = fixed["keyColumns"], parsed["deleteColumn"], fixed["sequenceColumn"]
     if names is None:
         raise ConfigError(
             f"keyColumns is not given: name the columns that make the key, of {', '.join(schema.names)}, as in "
@@ -156,12 +175,29 @@ def _define(parsed: ParsedOptions, schema: pa.Schema) -> tuple[str | None, Store
     definition = define(
         schema,
         keys,
-        bucket_by=[column_named("bucketBy", name, schema, _any_type, "") for name in parsed["bucketBy"]],
-        buckets=parsed["buckets"],
-        merge=parsed["merge"],
+        bucket_by=[column_named("bucketBy", name, schema, _any_type, "") for name in fixed["bucketBy"]],
+        buckets=fixed["buckets"],
+        merge=fixed["merge"],
         sequence=sequence and column_named("sequenceColumn", sequence, schema, _any_type, ""),
     )
     return deletes, definition
+
+
+def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreDefinition | None) -> dict[str, Any]:
+    """Return the options that the first record fixes: as they are given, else as the store has them."""
+    values = {name: parsed[name] for name in ("keyColumns", "bucketBy", "buckets", "merge", "sequenceColumn")}
+    given = parsed["keyColumns"]
+    if recorded is None or (given and [name.lower() for name in given] != [name.lower() for name in recorded.keys]):
+        return values  # other keys are an error of their own
+    functions = [f"{name}:{function}" for name, function in sorted(recorded.merge.items()) if name in schema.names]
+    of_store = {
+        "keyColumns": recorded.keys,
+        "bucketBy": recorded.bucket_by,
+        "buckets": recorded.buckets,
+        "merge": ",".join(functions) or LAST,
+        "sequenceColumn": recorded.sequence if parsed["merge"] == LAST else None,
+    }
+    return {name: value if name in parsed.given else of_store[name] for name, value in values.items()}
 
 
 def _any_type(_: pa.DataType) -> bool:

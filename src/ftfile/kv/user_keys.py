@@ -39,7 +39,7 @@ class UserKeys:
         self._names = definition.keys
         self._kinds = [definition.schema.field(name).type for name in definition.keys]
         self._converters = [_converter(*each) for each in zip(self._names, self._kinds, strict=True)]
-        self.to_stored: Callable[[Any], Key] = self._one if len(self._names) == 1 else self._several
+        self.to_stored: Callable[[Any], Key] = self._one_converter() if len(self._names) == 1 else self._several
 
     def to_user(self, key: Key) -> Any:  # noqa: ANN401
         """Return the value of a stored key; a tuple if a key has several columns."""
@@ -58,12 +58,20 @@ class UserKeys:
             raise self._other_count(values)
         return tuple([convert(value) for convert, value in zip(self._converters, values, strict=False)])
 
-    def _one(self, key: Any) -> Key:  # noqa: ANN401
-        if isinstance(key, tuple):
-            if len(key) != 1:
-                raise self._other_count(key)
-            (key,) = key
-        return (self._converters[0](key),)
+    def _one_converter(self) -> Callable[[Any], Key]:
+        """Return the function for keys of one column."""
+        (convert,) = self._converters
+
+        def one(key: Any) -> Key:  # noqa: ANN401
+            if isinstance(key, tuple):
+                if len(key) != 1:
+                    raise self._other_count(key)
+                (key,) = key
+            return (convert(key),)
+
+        if pa.types.is_binary(self._kinds[0]):
+            return lambda key: (key,) if type(key) is bytes else one(key)
+        return one
 
     def _several(self, key: Any) -> Key:  # noqa: ANN401
         if not isinstance(key, tuple) or len(key) != len(self._names):
@@ -153,8 +161,10 @@ _SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], str, ToSto
 
 
 def _taking(name: str, convert: ToStored, taken: tuple[type, ...], text: str) -> ToStored:
+    usual = taken[0]
+
     def to_stored(value: Any) -> int | bytes:  # noqa: ANN401
-        if not isinstance(value, taken) or isinstance(value, datetime):
+        if type(value) is not usual and (not isinstance(value, taken) or isinstance(value, datetime)):
             raise _other_type(name, value, text)
         try:
             return convert(value)

@@ -131,6 +131,8 @@ def _value_columns(definition: StoreDefinition, columns: Sequence[str] | None, s
         if columns is None
         else [column_named("columns", name, values, lambda _: True, "") for name in columns]
     )
+    if len(wanted) != len({*wanted}):
+        raise ConfigError(f"columns={', '.join(wanted)}: a column is named twice; name each once")
     theirs = {name.lower() for name in schema.names}
     if doubled := [name for name in wanted if name.lower() in theirs]:
         raise ConfigError(

@@ -34,9 +34,9 @@ __all__ = ("FtKvReader", "make_reader", "stored_schema")
 
 @dataclass
 class _StorePartition(InputPartition):
-    """The share of one task: ranges of a bucket, or single keys."""
+    """The share of one task: ranges of buckets, or single keys."""
 
-    share: BucketShare | None
+    shares: tuple[BucketShare, ...] = ()
     keys: pa.Table | None = None
 
     def __post_init__(self) -> None:
@@ -68,16 +68,16 @@ class FtKvReader(Shipped, DataSourceReader):
         reader = reader_here(self._place)
         selection = select(self._conditions, reader.definition) if self._conditions else EVERYTHING
         if selection.keys is not None:
-            found = [_StorePartition(None, keys) for keys in selection.keys.values()]
+            found = [_StorePartition(keys=selection.keys)] if selection.keys.num_rows else []
         else:
-            found = [_StorePartition(share) for share in shares_of(reader.runs(), selection)]
-        return found or [_StorePartition(None)]
+            found = [_StorePartition(shares) for shares in shares_of(reader.runs(), selection)]
+        return found or [_StorePartition()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task, in an executor."""
         assert isinstance(partition, _StorePartition)
         requested = arrow_schema(self._schema_json)
-        if partition.share is None and partition.keys is None:
+        if not partition.shares and partition.keys is None:
             return
         reader = reader_here(self._place)
         stored = reader.definition.schema.names
@@ -93,10 +93,10 @@ def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Ite
         values = [name for name in columns if name in definition.values]
         rows = reader.lookup(partition.keys, values)
         yield from rows.filter(rows[FOUND]).to_batches()
-    elif partition.share is not None:
-        for bounds in partition.share.ranges:
+    for share in partition.shares:
+        for bounds in share.ranges:
             start, end = (to_user_bound(bound, definition) for bound in bounds)
-            yield from reader.scan(start, end, columns, buckets=[partition.share.bucket])
+            yield from reader.scan(start, end, columns, buckets=[share.bucket])
 
 
 def _as_requested(batch: pa.RecordBatch, names: Sequence[str], requested: pa.Schema) -> pa.RecordBatch:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
+from ftfile.kv.driver.head import recorded_definition
 from ftfile.kv.writer import StoreWriter
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.writers import BatchWriter, StreamWriter
@@ -33,6 +34,8 @@ class FtKvBatchWriter(BatchWriter):
 
 
 def _planned(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> StoreWriter:
-    config = StoreConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite, stream=stream)
+    raw = absolute_options(options)
+    recorded = None if overwrite else recorded_definition(raw, SYSTEM)
+    config = StoreConfig.from_options(raw, schema.json(), overwrite=overwrite, stream=stream, recorded=recorded)
     require_shared(config.storage.log_at(config.path, config.encryption, SYSTEM).fs, config.path)
     return StoreWriter.plan(config, SYSTEM)

@@ -17,6 +17,7 @@ from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
 from ftfile.fs.registry import normalise
 from ftfile.kv.config import StoreConfig
+from ftfile.kv.driver.head import recorded_definition
 from ftfile.kv.writer import StoreWriter
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter, forget_caches
@@ -223,4 +224,8 @@ class StoreBatch(BatchQuery):
 
     def config(self) -> StoreConfig:
         """Return the settings."""
-        return StoreConfig.from_options(self.all_options(), spark_schema(self.columns), overwrite=self.overwrite)
+        options = self.all_options()
+        recorded = None if self.overwrite else recorded_definition(options, current())
+        return StoreConfig.from_options(
+            options, spark_schema(self.columns), overwrite=self.overwrite, recorded=recorded
+        )

@@ -6,7 +6,7 @@ import datetime
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,14 +15,12 @@ from ftfile.attempt.identity import TaskIdentity
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, SET
+from ftfile.kv.upkeep.rebucket import rebucket
 from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
-from ftfile.testing.micro_batch import MicroBatch
-from tests.unit.kv.stores import SECOND, counting, head_of, query_of, rows, rows_of, table_of
-
-if TYPE_CHECKING:
-    from ftfile.testing.micro_batch import StoreBatch
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.unit.kv.stores import FIRST, SECOND, counting, head_of, query_of, rows, rows_of, table_of
 
 DELETING = {"k": "string", "n": "long", "gone": "boolean"}
 TIMED = {"k": "string", "at": "long", "text": "string", "gone": "boolean"}
@@ -374,6 +372,56 @@ class TestDefinition:
         query = query_of(out, {"k": "string", "n": "long"} | columns, **{"merge": "n:sum"} | options)
         with pytest.raises(ConfigError, match=told):
             query.plan()
+
+    def test_what_is_left_out_is_taken_from_the_store(self, out: str) -> None:
+        columns = {"k": "string", "part": "long", "n": "long", "seen": "long"}
+        row = {"k": "a", "part": 1, "n": 1, "seen": 5}
+        given = {"keyColumns": "part,k", "bucketBy": "k", "buckets": "2", "merge": "n:sum,seen:max"}
+        StoreBatch(out, columns, given, FIRST).run(0, [[row]])
+        later = StoreBatch(out, columns, {"onNewQuery": "continue"}, SECOND)
+        later.run(0, [[row | {"seen": 4}]])
+        assert rows_of(out) == {(1, "a"): (2, 5)}
+        wider = StoreBatch(
+            out, columns | {"more": "string"}, {"onNewQuery": "continue", "onSchemaChange": "widen"}, FIRST
+        )
+        wider.run(1, [[row | {"more": "x"}]])
+        assert rows_of(out) == {(1, "a"): (3, 5, "x")}
+        for options, told in (
+            ({"bucketBy": "part"}, r"bucketBy: the store has \['k'\], and \['part'\] is given"),
+            ({"merge": "n:sum"}, "merge: the store has n:sum,seen:max, and n:sum is given"),
+            ({"keyColumns": "k"}, "keyColumns: the store has"),
+        ):
+            with pytest.raises(ConfigError, match=told):
+                StoreBatch(out, columns, options, SECOND).plan()
+        with pytest.raises(ConfigError, match="keyColumns names no column: 'part'"):
+            StoreBatch(out, {"k": "string", "n": "long"}, {}, SECOND).plan()
+        with pytest.raises(SchemaError, match=r"seen is gone. Set onSchemaChange=widen, or write"):
+            StoreBatch(out, {"k": "string", "part": "long", "n": "long"}, {}, SECOND).plan()
+
+    def test_the_sequence_column_is_taken_from_the_store(self, out: str) -> None:
+        query_of(out, sequenceColumn="n").run(0, [rows("a", n=5)])
+        later = StoreBatch(out, {"k": "string", "n": "long"}, {"onNewQuery": "continue"}, SECOND)
+        later.run(0, [rows("a", n=3)])
+        assert rows_of(out) == {"a": 5}
+
+    def test_an_overwrite_takes_nothing_from_the_store(self, out: str) -> None:
+        counting(out).run(0, [rows("a")])
+        query = StoreBatch(out, {"k": "string", "n": "long"}, {}, FIRST)
+        query.overwrite = True
+        with pytest.raises(ConfigError, match="keyColumns is not given"):
+            query.plan()
+
+    def test_rows_of_another_definition_are_not_committed(self, out: str) -> None:
+        """Spark builds the writer of a stream again for the commit; the store may have other buckets by then."""
+        query = StoreBatch(out, {"k": "string", "n": "long"}, {"keyColumns": "k", "buckets": "4"}, FIRST)
+        query.run(0, [rows("a")])
+        query = StoreBatch(out, {"k": "string", "n": "long"}, {}, FIRST)
+        written = query.write(1, [rows(*"bcdef")])
+        rebucket(out, 8)
+        with pytest.raises(ConfigError, match="definition of the store was changed while a batch was written"):
+            query.writer().commit(written, 1, current())
+        query.run(1, [rows(*"bcdef")])
+        assert rows_of(out) == dict.fromkeys("abcdef", 1)
 
     def test_the_first_record_decides_also_when_two_start_at_once(self, out: str) -> None:
         first = counting(out)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.commit.format.model import Add, Origin
-from ftfile.kv.buckets import bucket_name
+from ftfile.kv.buckets import bucket_name, bucket_number, by_bucket
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.key_values import key_at
 from ftfile.kv.planning.runs import Marks, Run
@@ -32,8 +32,7 @@ def is_met(row: dict[str, Any], column: str, comparison: Comparison, values: lis
 def is_selected(selection: Selection, row: dict[str, Any], definition: StoreDefinition, bucket: int) -> bool:
     table = pa.Table.from_pylist([row], definition.schema)
     if selection.keys is not None:
-        keys = selection.keys.get(bucket)
-        return keys is not None and table.select(definition.keys).to_pylist()[0] in keys.to_pylist()
+        return table.select(definition.keys).to_pylist()[0] in selection.keys.to_pylist()
     key = key_at(table, 0, definition.keys)
     in_range = any(start <= key and (end is None or key < end) for start, end in selection.ranges)
     return in_range and (selection.buckets is None or bucket in selection.buckets)
@@ -57,7 +56,12 @@ def test_what_is_selected_has_all_rows_that_meet_the_conditions(seed: int) -> No
     of_columns = (frozenset(column) for column in zip(*each_key, strict=True))
     every = select([Condition(name, values) for name, values in zip("abc", of_columns, strict=True)], definition)
     assert every.keys is not None
-    bucket_of = {tuple(key.values()): bucket for bucket, keys in every.keys.items() for key in keys.to_pylist()}
+    assert every.keys.num_rows == len(rows)
+    bucket_of = {
+        tuple(key.values()): bucket_number(bucket)
+        for bucket, keys in by_bucket(every.keys, definition)
+        for key in keys.to_pylist()
+    }
     assert len({*bucket_of.values()}) > 1
     for row in rows:
         meets = [is_met(row, *each) for each in given]
@@ -76,7 +80,7 @@ def test_all_key_columns_give_keys_and_some_give_ranges() -> None:
     assert flags is not None
     keys = select([one, flags, strings], definition).keys
     assert keys is not None
-    assert [table.num_rows for table in keys.values()] == [2]
+    assert keys.num_rows == 2
     assert select([one, two], definition).buckets == frozenset()
     found = select([one, flags], definition)
     assert found.keys is None
@@ -128,13 +132,23 @@ def run(bucket: int, first: int, last: int, size: int) -> Run:
 
 def test_large_buckets_are_split_where_runs_begin() -> None:
     runs = [run(0, 0, 9, 60), run(0, 10, 19, 60), run(0, 20, 29, 60), run(0, 5, 25, 1), run(3, 0, 9, 500)]
-    assert shares_of(runs, EVERYTHING, 125) == [
-        BucketShare(0, (((), (20,)),)),
-        BucketShare(0, (((20,), None),)),
-        BucketShare(3, (((), None),)),
+    assert shares_of(runs, EVERYTHING, 125, 0) == [
+        (BucketShare(0, (((), (20,)),)),),
+        (BucketShare(0, (((20,), None),)),),
+        (BucketShare(3, (((), None),)),),
     ]
     ranges = Selection(None, frozenset({0}), (((2,), (4,)), ((6,), (21,)), ((30,), None)), frozenset())
-    assert shares_of(runs, ranges, 125) == [
-        BucketShare(0, (((2,), (4,)), ((6,), (20,)))),
-        BucketShare(0, (((20,), (21,)), ((30,), None))),
+    assert shares_of(runs, ranges, 125, 0) == [
+        (BucketShare(0, (((2,), (4,)), ((6,), (20,)))),),
+        (BucketShare(0, (((20,), (21,)), ((30,), None))),),
     ]
+
+
+def test_small_buckets_that_are_neighbours_share_a_task() -> None:
+    runs = [run(bucket, 0, 9, size) for bucket, size in enumerate((10, 20, 1, 30, 31, 5))]
+    shares = shares_of(runs, EVERYTHING, 125, 31)
+    assert [[each.bucket for each in task] for task in shares] == [[0, 1, 2], [3], [4], [5]]
+    some = Selection(None, frozenset({1, 3, 5}), (((2,), (4,)), ((30,), None)), frozenset())
+    tasks = shares_of([*runs, run(5, 40, 49, 8), run(1, 50, 59, 1)], some, 125, 40)
+    assert [[each.bucket for each in task] for task in tasks] == [[1], [3], [5]]
+    assert {each.ranges for task in tasks for each in task} == {some.ranges}

@@ -14,9 +14,9 @@ STORE: tuple[Option, ...] = (
         kinds.COLUMNS,
         "The columns that make the key, in the order in which rows are sorted by them: strings, binaries, integers, "
         "booleans, dates, timestamps, decimals of at most 18 digits. A row in which one is null cannot be written. The "
-        "first record fixes this, `bucketBy`, `buckets`, `merge` and `sequenceColumn`: later writes give the same.",
+        "first record fixes this, `bucketBy`, `buckets`, `merge` and `sequenceColumn`; later writes need not.",
         used_by=kinds.STORE_WRITE,
-        default_text="none; it must be given",
+        default_text="that of the store; a new one needs it",
     ),
     Option(
         "bucketBy",
@@ -145,8 +145,8 @@ STORE: tuple[Option, ...] = (
         "filterPushdown",
         kinds.BOOLEAN,
         "Use filters on key columns to read less: equality and `IN` on all of them become lookups, on `bucketBy` they "
-        "choose buckets, and ranges choose blocks. It needs Spark 4.1 and "
-        "`spark.sql.python.filterPushdown.enabled=true`.",
+        "choose buckets, and ranges choose blocks. Call `load` for each query, see [keyed state]"
+        "(keyed-state.md#read-with-spark). It needs Spark 4.1 and `spark.sql.python.filterPushdown.enabled=true`.",
         default=False,
         used_by=kinds.STORE_READ,
     ),

@@ -8,15 +8,37 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import spark_schema_json
+from ftfile.attempt.encryption import Encryption
 from ftfile.attempt.kind_of_directory import refuse_files, store_of
 from ftfile.attempt.schema_change import check_schema_change, is_wider
+from ftfile.attempt.storage import Storage
+from ftfile.core.options import parse_options
+from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, require_same
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
 
-__all__ = ("definition_after",)
+__all__ = ("definition_after", "recorded_definition")
+
+
+def recorded_definition(options: Mapping[str, str], context: Context) -> StoreDefinition | None:
+    """Return the definition of the store that a writer's options name; None if nothing was committed there.
+
+    Raises:
+        ConfigError: an option is wrong.
+        StorageError, CorruptData: the log cannot be read.
+    """
+    parsed = parse_options(options, "ftkv-write")
+    if parsed["path"] is None:
+        return None
+    path, storage = normalise(parsed["path"]), Storage.from_options(parsed)
+    text = store_of(storage.log_at(path, Encryption.from_options(parsed), context).read_on())
+    return None if text is None else StoreDefinition.from_json(text)
 
 
 def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
@@ -33,7 +55,7 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     recorded, given = StoreDefinition.from_json(text), config.definition
     require_same(recorded, given)
     old, new = (spark_schema_json(_values_of(each)) for each in (recorded, given))
-    check_schema_change(old, new, config.on_schema_change)
+    check_schema_change(old, new, config.on_schema_change, has_any=False)
     return _joined(recorded, given)
 
 

@@ -10,6 +10,7 @@ from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Add, Body, Remove, StreamAuthor
 from ftfile.commit.rewrites import Accepted, accept_rewrites
+from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
@@ -55,6 +56,7 @@ class StoreChange:
 
 def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Proposal:
     """Return the commit that the checked messages of all tasks make."""
+    _check_definition(config, messages)
     writer = messages[0].identity.writer
     author = author_of(writer, config.checkpoint, config.transaction, log.fs.context)
     letters = letters_of(messages)
@@ -84,6 +86,16 @@ def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: Comm
 
     claims_replay = any(message.found_committed for message in messages)
     return Proposal(author, prepare, fingerprint_of(messages), claims_replay)
+
+
+def _check_definition(config: StoreConfig, messages: Sequence[TaskCommit]) -> None:
+    """Raise a ConfigError for rows of another definition: Spark plans the commit of a stream again."""
+    own = definition_key(config.definition.to_json())
+    if any(message.definition not in (None, own) for message in messages):
+        raise ConfigError(
+            f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
+            "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
+        )
 
 
 def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreChange) -> Body:

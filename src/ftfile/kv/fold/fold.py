@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold.merging import Groups, merged
 from ftfile.kv.fold.rows import aligned
+from ftfile.kv.key_columns import first_fall
 from ftfile.kv.key_ranges import contain, union
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ def fold(
     rows = _unpurged(stretches, definition, purges)
     if not rows.num_rows:
         return _finished(rows)
+    if first_fall([rows[name].combine_chunks() for name in definition.keys]) is None:  # sorted, each key once
+        ops = operations(rows)
+        found = np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
+        return _ended(rows.select(rows.column_names[:-1]), found, expired_ms, bottom=bottom)
     order = _order(rows, definition)
     groups = _groups(rows, order, definition)
     ops = operations(rows)[order]
@@ -72,8 +77,7 @@ def fold(
         columns = pa.table(taken, names=columns.column_names)
     else:
         columns = columns.take(newest)
-    folded = columns.append_column(pa.field(OP, pa.int8()), pa.array(found))
-    return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
+    return _ended(columns, found, expired_ms, bottom=bottom)
 
 
 def _unpurged(
@@ -121,6 +125,12 @@ def _without_deletes(folded: pa.Table, expired_ms: int | None) -> pa.Table:
         deleted_ms = folded[DELETED_MS].fill_null(0).to_numpy()
         is_kept |= np.True_ if expired_ms is None else deleted_ms >= expired_ms
     return folded.filter(pa.array(is_kept))
+
+
+def _ended(columns: pa.Table, ops: NDArray[np.int8], expired_ms: int | None, *, bottom: bool) -> pa.Table:
+    """Return folded rows with their operations."""
+    folded = columns.append_column(pa.field(OP, pa.int8()), pa.array(ops))
+    return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
 
 
 def _finished(folded: pa.Table) -> pa.Table:

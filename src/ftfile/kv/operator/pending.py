@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.key_values import Key
-    from ftfile.kv.operator.windows import Change
+    from ftfile.kv.operator.windows import Changes
 
 __all__ = ("KeyChanges", "Pending")
 
@@ -68,6 +68,8 @@ class Pending:
         rows: list[tuple[int, tuple[Any, ...]]] = []
         for changes, purges in self._new_to_old():
             change = changes.get(key)
+            if isinstance(change, tuple):
+                return KeyChanges([*rows, (SET, change)], is_whole=True)
             if change is not None:
                 rows += [(MERGE, values) for values in reversed(change.rows)]
                 if change.op != MERGE:
@@ -78,7 +80,7 @@ class Pending:
                 return KeyChanges([*rows, (DELETE, ())], is_whole=True)
         return KeyChanges(rows, is_whole=False)
 
-    def _new_to_old(self) -> Iterator[tuple[dict[Key, Change], tuple[KeyRange, ...]]]:
+    def _new_to_old(self) -> Iterator[tuple[Changes, tuple[KeyRange, ...]]]:
         yield self.buffer.changes, self.buffer.purges
         for window in reversed(self.windows):
             yield window.by_key(self.definition), window.purges

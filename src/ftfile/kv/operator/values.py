@@ -24,6 +24,8 @@ def value_maker(fields: Sequence[pa.Field]) -> Callable[[Any], tuple[Any, ...]]:
     names = [field.name for field in fields]
     if len(fields) == 1:
         (check,) = checks
+        if pa.types.is_binary(fields[0].type):
+            return lambda value: (value if type(value) is bytes else check(value),)
         return lambda value: (check(value),)
 
     def make(row: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as users give it

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import EncodingError
 from ftfile.kv.columns import DELETE, MERGE, OP, SET
 from ftfile.kv.fold.fold import fold
@@ -17,14 +19,19 @@ from ftfile.kv.key_values import to_scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_values import Key
+
+    Values = tuple[Any, ...]
+    Changes = dict[Key, "Change | Values"]
 
 __all__ = ("Buffer", "Change", "Window", "folded", "row_schema")
 
 
 class Change:
-    """The changes of one key in one window, or in several.
+    """The changes of one key in one window, where they are not one set.
 
     Attributes:
         op: `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do.
@@ -33,33 +40,35 @@ class Change:
 
     __slots__ = ("op", "rows")
 
-    def __init__(self, op: int, rows: list[tuple[Any, ...]]) -> None:
+    def __init__(self, op: int, rows: list[Values]) -> None:
         self.op = op
         self.rows = rows
 
 
 @dataclass(slots=True)
 class Buffer:
-    """The changes since the last window ended, by key.
+    """The changes since the last window ended, by key: the values of a set alone, else a `Change`.
 
     A purge ends the rows of all windows before, and the changes of this one before it.
     """
 
-    changes: dict[Key, Change] = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
     purges: tuple[KeyRange, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.purges)
 
-    def put(self, key: Key, row: tuple[Any, ...]) -> None:
+    def put(self, key: Key, row: Values) -> None:
         """Set the values of a key."""
-        self.changes[key] = Change(SET, [row])
+        self.changes[key] = row
 
-    def merge(self, key: Key, row: tuple[Any, ...]) -> None:
+    def merge(self, key: Key, row: Values) -> None:
         """Merge values into those of a key."""
         found = self.changes.get(key)
         if found is None:
             self.changes[key] = Change(MERGE, [row])
+        elif isinstance(found, tuple):
+            self.changes[key] = Change(SET, [found, row])
         else:
             found.rows.append(row)
 
@@ -76,20 +85,16 @@ class Buffer:
 
     def to_rows(self, definition: StoreDefinition) -> pa.RecordBatch:
         """Return a row for each change, those of a key from old to new."""
-        keys: list[Key] = []
-        rows: list[tuple[Any, ...]] = []
-        ops: list[int] = []
-        nothing = (None,) * len(definition.values)
-        for key, change in self.changes.items():
-            first = change.rows if change.op != DELETE else (nothing, *change.rows)
-            keys += [key] * len(first)
-            rows += first
-            ops += [change.op, *[MERGE] * (len(first) - 1)]
+        keys: list[Key] = [*self.changes]
+        rows: list[Any] = [*self.changes.values()]
+        ops = np.full(len(rows), SET, np.int8)
+        if Change in set(map(type, rows)):
+            keys, rows, ops = _unfolded(self.changes, (None,) * len(definition.values))
         fields = [*definition.schema]
         key_fields, value_fields = fields[: len(definition.keys)], fields[len(definition.keys) :]
         columns = [_key_column(part, each) for part, each in zip(_parts(keys, key_fields), key_fields, strict=True)]
         columns += [_column(part, each) for part, each in zip(_parts(rows, value_fields), value_fields, strict=True)]
-        return pa.RecordBatch.from_arrays([*columns, pa.array(ops, pa.int8())], schema=row_schema(definition))
+        return pa.RecordBatch.from_arrays([*columns, from_numpy(ops, pa.int8())], schema=row_schema(definition))
 
 
 @dataclass(slots=True)
@@ -106,9 +111,9 @@ class Window:
     number: int
     rows: pa.RecordBatch
     purges: tuple[KeyRange, ...]
-    changes: dict[Key, Change] | None = None
+    changes: Changes | None = None
 
-    def by_key(self, definition: StoreDefinition) -> dict[Key, Change]:
+    def by_key(self, definition: StoreDefinition) -> Changes:
         """Return the changes by key."""
         if self.changes is None:
             self.changes = _by_key(self.rows, definition)
@@ -127,7 +132,7 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     return fold(tables, definition, bottom=False, purges=purges), union(each for some in purges for each in some)
 
 
-def _by_key(rows: pa.RecordBatch, definition: StoreDefinition) -> dict[Key, Change]:
+def _by_key(rows: pa.RecordBatch, definition: StoreDefinition) -> Changes:
     buffer = Buffer()
     key_of = key_reader([rows.column(name) for name in definition.keys])
     values = [rows.column(name).to_pylist() for name in definition.values]
@@ -142,10 +147,28 @@ def _by_key(rows: pa.RecordBatch, definition: StoreDefinition) -> dict[Key, Chan
     return buffer.changes
 
 
+def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:
+    """Return key, values and operation of each row."""
+    keys: list[Key] = []
+    rows: list[Values] = []
+    ops: list[int] = []
+    for key, change in changes.items():
+        if isinstance(change, tuple):
+            keys.append(key)
+            rows.append(change)
+            ops.append(SET)
+            continue
+        first = change.rows if change.op != DELETE else (nothing, *change.rows)
+        keys += [key] * len(first)
+        rows += first
+        ops += [change.op, *[MERGE] * (len(first) - 1)]
+    return keys, rows, np.array(ops, np.int8)
+
+
 def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
     """Return the values by column."""
     if len(fields) == 1:
-        return [[each[0] for each in tuples]]
+        return [[value for (value,) in tuples]]
     return [list(part) for part in zip(*tuples, strict=True)] if tuples else [[] for _ in fields]
 
 

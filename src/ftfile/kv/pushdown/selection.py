@@ -29,13 +29,13 @@ class Selection(NamedTuple):
     """The part of a store to read.
 
     Attributes:
-        keys: the key columns by bucket, if these are all; None if keys are not known one by one.
+        keys: the key columns, if these are all; None if keys are not known one by one.
         buckets: None for all of them.
         ranges: of keys, apart and rising.
         met: the numbers of conditions that all rows of the selection meet.
     """
 
-    keys: dict[int, pa.Table] | None
+    keys: pa.Table | None
     buckets: frozenset[int] | None
     ranges: tuple[KeyRange, ...]
     met: frozenset[int]
@@ -50,7 +50,7 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Sele
     listed = [columns[name].values for name in definition.keys]
     if _is_at_most(KEYS_MAX, listed):
         keys = sorted(_tuples(listed))
-        return Selection(_by_bucket(keys, definition), None, (), frozenset(range(len(conditions))))
+        return Selection(_table(keys, definition.keys, definition), None, (), frozenset(range(len(conditions))))
     hashed = [columns[name].values for name in definition.bucket_by]
     buckets = None
     if _is_at_most(KEYS_MAX, hashed):
@@ -102,12 +102,6 @@ def _is_at_most(limit: int, sets: Sequence[frozenset[int | bytes] | None]) -> bo
 
 def _tuples(sets: Sequence[frozenset[int | bytes] | None]) -> Iterable[Key]:
     return itertools.product(*(each or () for each in sets))
-
-
-def _by_bucket(keys: Sequence[Key], definition: StoreDefinition) -> dict[int, pa.Table]:
-    table = _table(keys, definition.keys, definition)
-    numbers = _bucket_numbers(table.select(definition.bucket_by), definition)
-    return {number: table.filter(pa.array([each == number for each in numbers])) for number in sorted({*numbers})}
 
 
 def _bucket_numbers(table: pa.Table, definition: StoreDefinition) -> list[int]:

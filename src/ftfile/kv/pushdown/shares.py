@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.pushdown.selection import Selection
 
-__all__ = ("SPLIT_BYTES", "BucketShare", "shares_of", "to_user_bound")
+__all__ = ("JOIN_BYTES", "SPLIT_BYTES", "BucketShare", "shares_of", "to_user_bound")
 
-SPLIT_BYTES = 128 << 20
+# A task reads about as much of a bucket at most; neighbouring buckets share one up to the other.
+SPLIT_BYTES, JOIN_BYTES = 128 << 20, 32 << 20
 
 
 class BucketShare(NamedTuple):
@@ -29,19 +30,41 @@ class BucketShare(NamedTuple):
     ranges: tuple[KeyRange, ...]
 
 
-def shares_of(runs: Iterable[Run], selection: Selection, split_bytes: int = SPLIT_BYTES) -> list[BucketShare]:
-    """Return the shares of a scan: one for each bucket with rows, and more for one with more bytes than that."""
+def shares_of(
+    runs: Iterable[Run], selection: Selection, split_bytes: int = SPLIT_BYTES, join_bytes: int = JOIN_BYTES
+) -> list[tuple[BucketShare, ...]]:
+    """Return the shares of each task of a scan, by bucket.
+
+    Args:
+        runs: of the version.
+        selection: what is read of it.
+        split_bytes: a bucket with more is read by several tasks.
+        join_bytes: neighbouring buckets with no more together are read by one.
+    """
+    found: list[tuple[BucketShare, ...]] = []
+    size_bytes = 0
+    for share, share_bytes in _sized_shares(runs, selection, split_bytes):
+        size_bytes += share_bytes
+        if found and size_bytes <= join_bytes:
+            found[-1] = (*found[-1], share)
+        else:
+            found.append((share,))
+            size_bytes = share_bytes
+    return found
+
+
+def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -> Iterable[tuple[BucketShare, int]]:
+    """Yield a share for each bucket with rows, and more for a large one, each with the bytes of its runs."""
     buckets: dict[int, list[Run]] = {}
     for run in runs:
         buckets.setdefault(bucket_number(run.add.bucket), []).append(run)
-    found = []
     for number, members in sorted(buckets.items()):
         if selection.buckets is None or number in selection.buckets:
             for start, end in _stretches(members, split_bytes):
                 ranges = clip(selection.ranges, start, end)
-                if any(run.marks.keys and overlap(ranges, *run.marks.keys) for run in members):
-                    found.append(BucketShare(number, ranges))
-    return found
+                sizes = [run.size for run in members if run.marks.keys and overlap(ranges, *run.marks.keys)]
+                if sizes:
+                    yield BucketShare(number, ranges), sum(sizes)
 
 
 def _stretches(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:

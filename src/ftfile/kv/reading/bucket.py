@@ -49,7 +49,7 @@ class Bucket:
         all_count = self.definition.sequence is not None
         for level in self.levels:
             if level.low <= key <= level.high:
-                opened = level.opened()
+                opened = level.run or level.opened()
                 row = opened.get(key, hashed)
                 if row is not None:
                     if opened.is_plain and not found and not all_count:

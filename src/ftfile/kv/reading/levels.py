@@ -87,6 +87,7 @@ class Level:
         low: no row of it has a lesser key;
         high: or a greater one. Without rows, no key is between both.
         purges: ranges of keys of which rows end in older levels.
+        run: the rows of its only run, once that is open: it stays so, and its blocks are cached one by one.
         has_rest: True if its run has rows below `low`, which are no longer its own.
     """
 
@@ -99,7 +100,7 @@ class Level:
         self.purges: tuple[KeyRange, ...] = union(each for run in runs for each in run.marks.purges)
         self.has_rest = len(runs) == 1 and runs[0].add.skip_rows > 0
         self._sources = sources
-        self._run: Opened | None = None  # of one run, which stays open; its blocks are cached one by one
+        self.run: Opened | None = None
         self._overlay: Shelf[Opened] = Shelf(1)  # of several
         self._older: Level | None = None  # has all but the newest runs of this overlay
         self._lock = threading.Lock()
@@ -115,8 +116,8 @@ class Level:
         Raises:
             CorruptData, EncodingError, UserCodeError, NotFound, StorageError: see `open_run`, `fold`.
         """
-        if self._run is not None:
-            return self._run
+        if self.run is not None:
+            return self.run
         if (found := self._overlay.values[0]) is not None:
             self._overlay.used[0] = 1
             return found
@@ -131,7 +132,7 @@ class Level:
     @property
     def held(self) -> Opened | None:
         """Return its rows if they are in memory."""
-        return self._run if self._run is not None else self._overlay.values[0]
+        return self.run if self.run is not None else self._overlay.values[0]
 
     @property
     def unfolded_onto(self) -> Level | None:
@@ -140,15 +141,15 @@ class Level:
 
     def release(self) -> None:
         """Take all of it out of the cache; it can still be used."""
-        if self._run is not None:
-            self._run.reader.release()
+        if self.run is not None:
+            self.run.reader.release()
         self._sources.cache.drop(self._overlay)
 
     def _made(self) -> Opened:
         if not self.is_overlay:
             reader = open_run(self._sources.files, self.runs[0].add, self._sources.cache)
-            self._run = Opened(reader, self._sources.definition)
-            return self._run
+            self.run = Opened(reader, self._sources.definition)
+            return self.run
         made, size_bytes = self._folded()
         return self._sources.cache.put(self._overlay, 0, made, size_bytes)
 

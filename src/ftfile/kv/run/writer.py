@@ -175,14 +175,16 @@ class _RunWriter:
             self._hashes += [hash_rows(each.columns) for each in self._unhashed]
             self._unhashed.clear()
         rows = -(-window.num_rows // max(blocks, 1))
+        written = []
         for start in range(0, window.num_rows, rows):
             block = window.slice(start, rows)
             self._arrow.write_batch(block)
             data = self._taken()
-            self._append(data)
-            self._block_ends.append(self._position)
+            written.append(data)
+            self._block_ends.append((self._block_ends[-1] if self._block_ends else self._position) + len(data))
             self._block_rows.append(block.num_rows)
             self._block_crcs.append(crc32(data))
+        self._append(b"".join(written))
         self._first_keys.append(_copied(keys, np.arange(0, window.num_rows, rows)))
         self._last_key = _copied(keys, np.array([window.num_rows - 1]))
 
@@ -242,10 +244,9 @@ class _RunWriter:
         shape = shape_for(hashes, int(places[-1]))
         crcs = []
         for pages in build_pages(shape, hashes, places):
-            for page in pages:
-                data = page.astype("<u4").tobytes()
-                self._append(data)
-                crcs.append(crc32(data))
+            data = pages.astype("<u4", copy=False)
+            crcs += [crc32(page) for page in data]
+            self._append(data.tobytes())
         return shape, crcs
 
     def _append(self, data: bytes) -> None:

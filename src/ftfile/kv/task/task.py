@@ -9,6 +9,7 @@ from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.incoming import Planned, fingerprint_kind, fingerprinted, recognisable
 from ftfile.attempt.message import Rewritten, TaskCommit
 from ftfile.attempt.stage import Stage
+from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.logs import get_logger
 from ftfile.kv.definition import StoreDefinition
@@ -78,6 +79,7 @@ def write_runs(
         letters,
         planned_ms=planned.time_ms,
         metrics={"writeSeconds": fs.context.clock.monotonic_s() - began, "badRecords": bad.count},
+        definition=definition_key(config.definition.to_json()),
     )
 
 
