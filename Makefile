@@ -85,8 +85,9 @@ histories: environment ## random histories of a directory, 500 of 200 steps
 	FTFILE_HISTORIES=500 $(call pytest,.venv,histories) -n 2 tests/histories
 
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
-# A log of plans has neither hints nor ranges.
-LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink) --ignore=tests/unit/source/files
+# A log of plans has neither hints nor ranges. Of a store, most tests are about runs and not about the log.
+KV_TESTS := $(addprefix kv/,test_batches.py test_exactly_once.py upkeep)
+LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink $(KV_TESTS)) --ignore=tests/unit/source/files
 
 .PHONY: without
 without: environment ## the tests of the log and of the sink, hints deleted before every step, and then ranges

@@ -95,7 +95,7 @@ def try_batches_and_upkeep(url: str, storage: Mapping[str, str], provider: str |
     assert kv.verify(url, **how).damaged == ()
 
     time.sleep(1.1)  # servers tell time in whole seconds
-    assert ftfile.vacuum(url, retention="0s", force=True, dry_run=False, **how)
+    assert ftfile.vacuum(url, retention="0s", force=True, dry_run=False, **how).files
     query.options = {**query.options, "buckets": "4"}
     query.run(BATCHES, [[row("key-00", 1000)]])
     reader.refresh()

@@ -34,6 +34,10 @@ _ADVICE = (
     "The attempt that wrote it failed, the file was changed, or its host wrote to a disk of its own: start the query "
     "again, with a path that all hosts share"
 )
+_TOO_LONG = (
+    "Either the batch took longer than the vacuum's retention, which is `grace` where a store is vacuumed by itself: "
+    "start the query again, and vacuum with a longer retention"
+)
 
 
 def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
@@ -64,15 +68,19 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
     end = add.offset + add.length
     expected = f"{add.length} bytes" if add.kind == "part" else f"{end} bytes or more"
     if info is None:
+        if horizon_ms > 0:
+            raise StaleFiles(
+                f"{add.path!r}: no such file, and a vacuum may have deleted everything unrecorded that was written up "
+                f"to {time_text(horizon_ms)}. {_TOO_LONG}. Or: {_ADVICE}"
+            )
         raise CorruptData(add.path, expected, "no such file", _ADVICE)
     if info.size_bytes != end if add.kind == "part" else info.size_bytes < end:
         raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", _ADVICE)
     if info.modified_ms <= horizon_ms:
         raise StaleFiles(
             f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
-            f"unrecorded that was written up to {time_text(horizon_ms)}. Either the batch took longer than the "
-            "vacuum's retention: start the query again, and vacuum with a longer retention. Or the store's clock was "
-            "ahead when the vacuum ran, and the horizon lies in the future: ftfile.vacuum(path, dry_run=False) takes "
+            f"unrecorded that was written up to {time_text(horizon_ms)}. {_TOO_LONG}. Or the store's clock was ahead "
+            "when the vacuum ran, and the horizon lies in the future: ftfile.vacuum(path, dry_run=False) takes "
             "it back"
         )
 

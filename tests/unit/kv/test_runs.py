@@ -118,6 +118,13 @@ class TestReading:
         (texts,) = {tuple(part.schema.names) for part in run.scan(columns=["text"])} or {("text",)}
         assert texts == ("text",)
 
+    def test_hd_21_seeks_to_an_existing_and_to_a_missing_key(self, rows: int, compression: str) -> None:
+        run = open_run(written([numbered(rows)], NUMBERS, ["id"], compression))
+        for key in {0, 3 * (rows // 2), 3 * rows - 3} if rows else ():
+            assert next(iter(run.scan((key,)))).column(0)[0].as_py() == key
+            following = [batch.column(0)[0].as_py() for batch in run.scan((key + 1,))][:1]
+            assert following == ([key + 3] if key + 3 < 3 * rows else [])
+
     def test_it_is_whole(self, rows: int, compression: str) -> None:
         open_run(written([numbered(rows)], NUMBERS, ["id"], compression)).verify()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.core.errors import FtfileError
@@ -17,13 +17,22 @@ __all__ = ("THREADS_MAX", "parallel")
 
 THREADS_MAX = 32
 
+# Threads of the calls that this one is within, which share what a store takes at once.
+_outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
 def parallel(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Call for every item and return the results; raise the first error after the last call."""
-    context = contextvars.copy_context()
+    """Call for every item and return the results; raise the first error after the last call.
+
+    Calls within calls have together as many threads as the outermost one may have.
+    """
+    outer = _outer.get()
+    threads = min(min(fs.capabilities.concurrency, THREADS_MAX) // outer, len(items))
+    context = copy_context()
+    context.run(_outer.set, outer * max(threads, 1))
 
     def attempt(item: _Item) -> _Result | FtfileError:
         try:
@@ -31,7 +40,6 @@ def parallel(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_
         except FtfileError as error:
             return error
 
-    threads = min(fs.capabilities.concurrency, THREADS_MAX, len(items))
     if threads <= 1:
         outcomes = [attempt(item) for item in items]
     else:

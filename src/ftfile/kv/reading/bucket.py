@@ -120,6 +120,10 @@ class Bucket:
                 wanted = wanted[~contain(level.purges, _taken(keys, wanted).columns)]
         return self._folded_by_number(found) if has_several else self._sets(found)
 
+    def scanned(self, start: Key | None, end: Key | None) -> list[Level]:
+        """Return the levels that a scan from one key on and before another reads."""
+        return [level for level in self.levels if _meets(level, start, end)]
+
     def scan(
         self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
     ) -> Iterator[pa.RecordBatch]:

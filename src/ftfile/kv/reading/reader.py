@@ -20,7 +20,7 @@ from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
 from ftfile.kv.reading.bucket import shown_schema
-from ftfile.kv.reading.levels import Sources
+from ftfile.kv.reading.levels import Level, Sources
 from ftfile.kv.reading.stats import StoreStats, stats_of
 from ftfile.kv.reading.view import View, view_of
 from ftfile.kv.run.cache import Cache
@@ -251,6 +251,7 @@ class Reader:
         sources = [bucket.scan(*bounds, columns, window_bytes) for bucket in buckets]
         keys = view.definition.keys
         with self._naming_what_is_gone():
+            parallel(self._log.fs, Level.opened, [level for bucket in buckets for level in bucket.scanned(*bounds)])
             if len(sources) == 1:
                 for batch in sources[0]:
                     yield batch.select(columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import CorruptData
+from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.files.opening import OpenFiles, open_run
 from ftfile.kv.fold.windows import SortedRows
 from ftfile.kv.key_columns import key_reader
@@ -12,6 +13,8 @@ from ftfile.kv.planning.jobs import Left
 from ftfile.kv.run.cache import Cache
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_values import Key
@@ -39,6 +42,10 @@ class Inputs:
         if run.add.id not in self._readers:
             self._readers[run.add.id] = open_run(self._files, run.add, self._cache)
         return self._readers[run.add.id]
+
+    def open(self, runs: Sequence[Run]) -> None:
+        """Open runs side by side, as far as they have rows."""
+        parallel(self._files.fs, self.reader, [run for run in runs if run.marks.keys is not None])
 
     def rows(self, run: Run, cut: Key | None) -> SortedRows:
         """Return the rows of a run below a cut, without those that a job took before."""
@@ -76,6 +83,7 @@ def cut_of(group: Group, inputs: Inputs, job_bytes: int) -> Key | None:
     folded = group.below(None).folded
     if sum(run.size for run in folded) <= job_bytes:
         return None
+    inputs.open(folded)
     least = min(run.begins for run in group.runs)
     starts = sorted(
         start

@@ -138,6 +138,7 @@ class Merger:
 
     def _written(self, share: Share, runs: Inputs, outputs: Outputs) -> tuple[list[Output], dict[str, Left]]:
         """Write the folded rows of a share; return their runs, and the rests of its inputs."""
+        runs.open(share.folded)
         inputs = [runs.rows(run, share.cut) for run in share.folded]
         tables = (self._folded(window, share) for window in windows_of(inputs, self.window_bytes))
         # Another run must not lie between the keys of one.

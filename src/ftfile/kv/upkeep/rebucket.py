@@ -213,6 +213,7 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
     buckets: defaultdict[str, list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.marks.at):
         buckets[run.add.bucket].append(run)
+    inputs.open(runs)
     keys = how.definition.keys
     schema = aligned(how.definition.schema.empty_table(), how.definition).schema
     sources = [SortedRows(_folded(own, how, inputs, now_ms), schema, len(keys)) for own in buckets.values()]
