@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.kv.pushdown.conditions import Comparison, Condition, condition_of
 from ftfile.kv.pushdown.selection import EVERYTHING, select
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader
 
 __all__ = ("FtKvReader", "make_reader", "stored_schema")
+
+_log = get_logger(__name__)
 
 
 @dataclass
@@ -125,6 +128,10 @@ def _pushing_reader() -> type[FtKvReader]:
             "filterPushdown=true: Spark gives filters to Python sources from 4.1 on, with "
             "spark.sql.python.filterPushdown.enabled=true. Leave the option out: Spark filters what is read"
         )
+    _log.warning(
+        "filterPushdown=true: call load() for each query. Spark keeps what the filters of the first one left, and a "
+        "later query of the same DataFrame or view without such filters finds these rows only"
+    )
     return _PushingReader
 
 

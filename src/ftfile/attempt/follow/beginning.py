@@ -28,12 +28,12 @@ def begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int,
     if not isinstance(start, Beginning):
         return start
     if settings.starting_version == "latest":
-        return _behind(log, head, end, end + 1)
+        return _pinned_behind(log, head, end, end + 1)
     if settings.starting_time is not None:
         first = first_since(log, settings.starting_time)
         if first > head.version and settings.starting_time.timestamp() * 1000 > log.clock.now_ms():
             raise ConfigError(f"startingTimestamp={settings.starting_time.isoformat()} lies in the future")
-        return _behind(log, head, end, min(first, end + 1))
+        return _pinned_behind(log, head, end, min(first, end + 1))
     if settings.starting_version is not None:
         if settings.starting_version > end + 1:
             newest = f"the newest version is {end}" if end >= 0 else "nothing has been committed yet"
@@ -41,7 +41,7 @@ def begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int,
         if settings.starting_version < head.log_start:
             oldest = f"the oldest version that vacuum has left is {head.log_start}"
             raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
-        return _behind(log, head, end, settings.starting_version)
+        return _pinned_behind(log, head, end, settings.starting_version)
     return InSnapshot(end, required_record(log, head, end).nonce, 0) if end >= 0 else start
 
 
@@ -52,7 +52,7 @@ def origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
     return InLog(end.first - 1, "")
 
 
-def _behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
+def _pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
     """Return the position before version `first`, which may be the one that follows the end."""
     nonce = required_record(log, head, end).nonce if first > end >= 0 else ""
     return InLog(first - 1, nonce, first=first)

@@ -55,10 +55,20 @@ def fold(
     rows = _unpurged(stretches, definition, purges)
     if not rows.num_rows:
         return _finished(rows)
-    if first_fall([rows[name].combine_chunks() for name in definition.keys]) is None:  # sorted, each key once
-        ops = operations(rows)
-        found = np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
-        return _ended(rows.select(rows.column_names[:-1]), found, expired_ms, bottom=bottom)
+    is_folded = first_fall([rows[name].combine_chunks() for name in definition.keys]) is None
+    columns, ops = _single(rows, bottom=bottom) if is_folded else _several(rows, definition, bottom=bottom)
+    folded = columns.append_column(pa.field(OP, pa.int8()), pa.array(ops))
+    return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
+
+
+def _single(rows: pa.Table, *, bottom: bool) -> tuple[pa.Table, NDArray[np.int8]]:
+    """Return rows that are sorted, with each key once, and their operations."""
+    ops = operations(rows)
+    return rows.select(rows.column_names[:-1]), np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
+
+
+def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tuple[pa.Table, NDArray[np.int8]]:
+    """Return a row for each key of rows in any order, and their operations."""
     order = _order(rows, definition)
     groups = _groups(rows, order, definition)
     ops = operations(rows)[order]
@@ -77,7 +87,7 @@ def fold(
         columns = pa.table(taken, names=columns.column_names)
     else:
         columns = columns.take(newest)
-    return _ended(columns, found, expired_ms, bottom=bottom)
+    return columns, found
 
 
 def _unpurged(
@@ -125,12 +135,6 @@ def _without_deletes(folded: pa.Table, expired_ms: int | None) -> pa.Table:
         deleted_ms = folded[DELETED_MS].fill_null(0).to_numpy()
         is_kept |= np.True_ if expired_ms is None else deleted_ms >= expired_ms
     return folded.filter(pa.array(is_kept))
-
-
-def _ended(columns: pa.Table, ops: NDArray[np.int8], expired_ms: int | None, *, bottom: bool) -> pa.Table:
-    """Return folded rows with their operations."""
-    folded = columns.append_column(pa.field(OP, pa.int8()), pa.array(ops))
-    return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
 
 
 def _finished(folded: pa.Table) -> pa.Table:

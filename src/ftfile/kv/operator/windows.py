@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from ftfile.kv.key_values import Key
 
     Values = tuple[Any, ...]
-    Changes = dict[Key, "Change | Values"]
 
-__all__ = ("Buffer", "Change", "Window", "folded", "row_schema")
+__all__ = ("Buffer", "Change", "Changes", "Window", "folded", "row_schema")
 
 
 class Change:
@@ -43,6 +42,9 @@ class Change:
     def __init__(self, op: int, rows: list[Values]) -> None:
         self.op = op
         self.rows = rows
+
+
+Changes = dict["Key", "Change | Values"]  # the values alone are those of one set
 
 
 @dataclass(slots=True)

@@ -351,6 +351,16 @@ def test_a_codec_that_makes_no_bytes_is_an_error(fs: CrashingFileSystem) -> None
         store.delete(Visit("home", 1))
 
 
+def test_a_merge_counts_on_a_set_of_an_earlier_window(fs: CrashingFileSystem) -> None:
+    with open_store(fs, **COUNTS) as store:
+        store.begin_window(1)
+        store.put("a", 5)
+        store.end_window()
+        store.begin_window(2)
+        store.merge("a", 1)
+        assert (store.get_uncommitted("a"), store.read("a")) == (6, 6)
+
+
 def test_merges_are_folded_with_what_is_committed(fs: CrashingFileSystem) -> None:
     with open_store(fs, **COUNTS) as store:
         window(store, 1, a=1, b=1)
