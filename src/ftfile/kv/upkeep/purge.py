@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from ftfile.attempt.message import segment_of
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body, Origin
@@ -14,7 +12,7 @@ from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.kv.key_ranges import overlap
+from ftfile.kv.key_ranges import behind, overlap
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import placed, run_of
 from ftfile.kv.upkeep.maintained import how_written, maintaining_store, new_stage
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
     from ftfile.kv.upkeep.maintained import HowWritten
 
 __all__ = ("PurgeReport", "purge", "range_of")
@@ -140,32 +137,14 @@ def range_of(definition: StoreDefinition, start: Any, end: Any, prefix: tuple[An
     """
     keys = UserKeys(definition)
     first = keys.prefix((*prefix, *_values(start)))
-    behind = keys.prefix((*prefix, *_values(end))) if end is not None else _behind(keys.prefix(prefix), definition)
-    if behind is not None and behind <= first:
+    kinds = [definition.schema.field(name).type for name in definition.keys]
+    last = keys.prefix((*prefix, *_values(end))) if end is not None else behind(keys.prefix(prefix), kinds)
+    if last is not None and last <= first:
         raise ConfigError(
             f"start={start!r}, end={end!r}: the range has no key, as its end does not come after its start"
         )
-    return first, behind
+    return first, last
 
 
 def _values(key: Any) -> tuple[Any, ...]:  # noqa: ANN401
     return () if key is None else key if isinstance(key, tuple) else (key,)
-
-
-def _behind(prefix: Key, definition: StoreDefinition) -> Key | None:
-    """Return the least key behind all that begin with a prefix; None if none comes behind them."""
-    for place in reversed(range(len(prefix))):
-        value = prefix[place]
-        if isinstance(value, bytes):
-            return *prefix[:place], value + b"\0"
-        if value < _greatest(definition.schema.field(definition.keys[place]).type):
-            return *prefix[:place], value + 1
-    return None
-
-
-def _greatest(kind: pa.DataType) -> int:
-    if pa.types.is_boolean(kind):
-        return 1
-    if pa.types.is_decimal(kind):
-        return int(10**kind.precision - 1)
-    return int((1 << kind.bit_width - 1) - 1)
