@@ -187,9 +187,8 @@ def test_a_batch_that_took_longer_than_the_retention_of_a_vacuum_is_refused(dire
         query.write(1, [rows("lost")])
         CLOCK.advance(2 * DAY_S)
         vacuum(url)
-        with pytest.raises(Exception, match="no such file") as caught:
+        with pytest.raises(StaleFiles, match="no such file, and a vacuum may have deleted"):
             query.commit(1, messages)
-        assert not isinstance(caught.value, StaleFiles)
         query.run(1, [rows("b")])
         assert sorted(ftfile.open(url).to_arrow().column("value").to_pylist()) == ["a", "b"]
 
