@@ -32,7 +32,8 @@ def _decode_once(content: bytes, path: str, read_companion: Callable[[str], byte
     return decode_record(content, path, read_companion) if b'"companion"' in content else _decoded(content, path)
 
 
-@pytest.fixture(autouse=True, scope="session")
+# Not for the session: other tests of this process may ask for the same settings in other surroundings.
+@pytest.fixture(autouse=True, scope="module")
 def made_once() -> Iterator[None]:
     from ftfile.testing import log_check
 
