@@ -41,7 +41,13 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "test_batch_writes_stop[there-lost1]",
             "test_a_warm_committer_stops_too",
         ),
-        "unit/maintenance/test_verify.py": ("test_a_cut_off_log_is_no_reason_to_raise",),
+        "unit/maintenance/test_verify.py": (
+            "test_a_cut_off_log_is_no_reason_to_raise",
+            # The hint is what is verified, or what tells of the finding; opening the directory reads the log.
+            "TestLog::test_a_hint_of_another_type_or_history",
+            "TestLog::test_the_newest_record_is_lost",
+            "TestParts::test_a_removed_part_is_there_again",
+        ),
         "unit/maintenance/test_repair.py": (
             "TestLog::test_the_newest_record_is_lost",
             "TestLog::test_writers_tell_the_call_that_goes_on",
@@ -57,6 +63,8 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestFilesOfTheLog::test_without_a_mac",
             "TestFilesOfTheLog::test_that_are_right_but_for_the_mac",
             "TestFilesOfTheLog::test_under_the_name_of_another",
+            "TestFilesOfTheLog::test_of_another_directory",
+            "test_every_changed_byte_of_a_hint_makes_it_none",
         ),
         # Without it a damaged part counts as one that is not published, and is left out with a warning.
         "unit/maintenance/test_compaction.py": ("TestDamage::test_in_one_bucket_leaves_the_others",),
