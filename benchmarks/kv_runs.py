@@ -15,7 +15,7 @@ from benchmarks.kv_rows import rows_of
 from benchmarks.report import Table
 from ftfile.arrays.buffers import from_numpy
 from ftfile.kv.hashing.one_key import key_hasher
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing.rows import hash_keys, hash_rows
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import write_run
@@ -102,7 +102,7 @@ class Run(Design):
 
     def multi_get(self, keys: list[bytes]) -> int:
         wanted = [(key,) for key in keys]
-        return sum(row is not None for row in self._reader.get_many(wanted, [*map(self._hash, wanted)]))
+        return sum(row is not None for row in self._reader.get_many(wanted, hash_keys(wanted, [pa.binary()])))
 
     def lookup(self, keys: pa.Array) -> int:
         columns = pa.RecordBatch.from_arrays([keys], ["key"])

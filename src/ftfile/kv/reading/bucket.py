@@ -62,7 +62,7 @@ class Bucket:
                 break
         return fold_key(found, key, self.definition) if found else None
 
-    def get_many(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[Values | None]:
+    def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
         """Return the values of keys, in their order, as `get` does; what is missing is fetched side by side."""
         found: list[Values | None] = [None] * len(keys)
         several: dict[int, list[tuple[int, Values]]] = {}
@@ -71,25 +71,24 @@ class Bucket:
         for level in self.levels:
             low, high = level.low, level.high
             here = [number for number in wanted if low <= keys[number] <= high]
-            done = set()
+            ended = set()  # of them, older levels have no rows that count
             if here:
                 opened = level.opened()
-                rows = opened.reader.get_many([keys[number] for number in here], [hashes[number] for number in here])
+                rows = opened.reader.get_many([keys[number] for number in here], hashes[here])
+                is_last = opened.is_plain and not all_count
                 for number, row in zip(here, rows, strict=True):
                     if row is None:
                         continue
-                    if opened.is_plain and not all_count and number not in several:
+                    if is_last and number not in several:
                         found[number] = row
-                        done.add(number)
                         continue
                     op, values = opened.split(row)
                     several.setdefault(number, []).append((op, values))
                     if op != MERGE and not all_count:
-                        done.add(number)
+                        ended.add(number)
             if level.purges:
-                done.update(number for number in wanted if _is_in(level, keys[number]))
-            if done:
-                wanted = [number for number in wanted if number not in done]
+                ended.update(number for number in wanted if _is_in(level, keys[number]))
+            wanted = [number for number in wanted if found[number] is None and number not in ended]
         for number, partial in several.items():
             found[number] = fold_key(partial, keys[number], self.definition)
         return found
