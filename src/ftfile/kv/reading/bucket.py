@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
+from ftfile.arrays.buffers import bools_from, from_numpy, values_of
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
@@ -148,7 +148,7 @@ class Bucket:
         purges = [level.purges for level in levels]
         for window in windows_of(sources, window_bytes):
             rows = fold(window, definition, bottom=True, purges=purges)
-            rows = rows.filter(pa.array(operations(rows) != DELETE)) if OP in rows.column_names else rows
+            rows = rows.filter(bools_from(operations(rows) != DELETE)) if OP in rows.column_names else rows
             if rows.num_rows:
                 yield _batch_of(rows.select(shown))
 
@@ -172,7 +172,7 @@ class Bucket:
         ops = operations(rows)
         if (ops == DELETE).any():
             kept = ops != DELETE
-            numbers, rows = numbers[kept], rows.filter(pa.array(kept))
+            numbers, rows = numbers[kept], rows.filter(bools_from(kept))
         return numbers, rows.drop_columns([OP])
 
     def _folded_by_number(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
@@ -185,13 +185,13 @@ class Bucket:
         definition = replace(self.definition, keys=(_NUMBER,), schema=pa.schema(fields), bucket_by=(_NUMBER,))
         numbered = rows.add_column(0, _NUMBER, from_numpy(numbers, pa.int64()))
         folded = fold([numbered], definition, bottom=True)
-        folded = folded.filter(pa.array(operations(folded) != DELETE))
-        return folded[_NUMBER].to_numpy(), folded.select(self.definition.values)
+        folded = folded.filter(bools_from(operations(folded) != DELETE))
+        return values_of(folded[_NUMBER].combine_chunks(), np.int64), folded.select(self.definition.values)
 
     def _joined(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         if not found:
             fields = [self.definition.schema.field(name) for name in self.definition.values]
-            return np.empty(0, np.int64), pa.schema([*fields, pa.field(OP, pa.int8())]).empty_table()
+            return np.empty(0, np.int64), pa.Table.from_batches([], pa.schema([*fields, pa.field(OP, pa.int8())]))
         return np.concatenate([numbers for numbers, _ in found]), pa.concat_tables([rows for _, rows in found])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy, is_valid
+from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
@@ -352,9 +352,11 @@ def _in_order(keys: pa.Table, found: Sequence[tuple[np.ndarray, pa.Table]], fiel
     places[numbers] = np.arange(len(numbers))
     is_found = places >= 0
     taken = from_numpy(places, pa.int64(), None if is_found.all() else is_found)
-    rows = pa.concat_tables([pa.schema(fields).empty_table(), *(rows for _, rows in found)]).combine_chunks()
+    rows = pa.concat_tables(
+        [pa.Table.from_batches([], pa.schema(fields)), *(rows for _, rows in found)]
+    ).combine_chunks()
     columns = [*keys.columns, *(column.take(taken) for column in rows.columns)]
-    marker = pa.array(is_found)
+    marker = bools_from(is_found)
     return pa.table([*columns, marker], names=[*keys.column_names, *(field.name for field in fields), FOUND])
 
 
