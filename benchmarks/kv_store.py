@@ -32,15 +32,18 @@ ROWS = 1_000_000
 MANY = 1_000  # keys of a multi_get
 LOOKED_UP = 10_000  # keys of a lookup, in Arrow
 REFRESHES = 20
+# Rows of one task in one piece, as a bulk load has them: by default, a task sorts 16 MiB at a time.
+BULK = {"maxOpenBytes": "1g"}
 STORES: Mapping[str, Mapping[str, str]] = {
-    "store, lz4": {"buckets": "1"},
-    "store, none": {"buckets": "1", "compression": "none"},
+    "store, lz4": {"buckets": "1", **BULK},
+    "store, none": {"buckets": "1", "compression": "none", **BULK},
     "store, lz4, 16 buckets": {"buckets": "16"},
 }
 LZ4, NONE, MANY_BUCKETS = STORES
 NOTE = (
     "{:,} rows, values of 100 bytes, half of them random; median of {} alternating rounds, each build and each reader "
-    "in a process of its own. Rates are by the CPU time of the process, a store's build ends with its compaction; "
+    "in a process of its own. Rates are by the CPU time of the process, a store's build ends with its compaction, "
+    "and with one bucket its task has a GiB; "
     "`cold` is by the clock: single gets after the files were dropped from the page cache (`posix_fadvise`), which the "
     "disk below may still have. `multi_get` is of 1,000 keys, `Arrow` of 10,000 to and from Arrow arrays. `memory` is "
     "what the reader has allocated after its gets, caches included, files mapped into memory excluded. Engines have "
