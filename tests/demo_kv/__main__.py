@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import select
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from tests.demo_kv import looking, windows
 from tests.demo_kv.text import Text, write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tests.demo.report import Console
 
@@ -184,8 +185,13 @@ class _Demo:
     # --------------------------------------------------------------------------- windows without Spark
 
     def _count_in_windows(self) -> bool:
-        """Count the words again by a program that is killed at any moment; return True if its counts are right."""
+        """Count the words again by a program that is killed within drawn windows; return True if its counts are right.
+
+        Raises:
+            DemoError: the program failed, stood still, or ended before the last kill.
+        """
         store, checkpoint = self._root / "windows-store", self._root / "windows-checkpoint"
+        last = self._settings.windows - 1
         job = {
             "text": str(self._root / "text"),
             "store": str(store),
@@ -193,32 +199,49 @@ class _Demo:
             "windows": self._settings.windows,
             "checkpoint_every": 5,
         }
-        path, kills = self._written("windows", job), 0
-        while self._run_windows(path, kills < self._settings.window_kills):
-            kills += 1
+        path = self._written("windows", job)
+        killed_in = [-1]
+        for kills_left in range(self._settings.window_kills, 0, -1):
+            # Within its share of the windows that are left, so that however far a run gets, the next ones have theirs.
+            share = (last - killed_in[-1]) // (kills_left + 1)
+            killed_in.append(self._run_windows(path, killed_in[-1] + self._drawn.randint(1, max(share, 1))))
+        self._run_windows(path, None)
         self._console.line(
-            f"without Spark: {self._settings.windows} windows, a checkpoint every 5, {kills} kills at any moment"
+            f"without Spark: {self._settings.windows} windows, a checkpoint every 5; killed in windows "
+            f"{', '.join(map(str, killed_in[1:]))}"
         )
-        return self._judge("the windows", store) and kills == self._settings.window_kills
+        return self._judge("the windows", store)
 
-    def _run_windows(self, job: Path, is_killed: bool) -> bool:
-        """Run the program; return True if it was killed."""
-        with (self._root / "windows.log").open("ab") as log:
-            command = [sys.executable, windows.__file__, str(job)]
-            program = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
-        try:
-            program.wait(self._drawn.uniform(0.5, 1.5) if is_killed else STALL_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            if not is_killed:
-                raise DemoError("the program that counts in windows does not end") from None
-            return True
-        finally:
-            program.kill()
-            program.wait()
-        if program.returncode:
-            words = (self._root / "windows.log").read_text(encoding="utf-8", errors="replace")
-            raise DemoError(f"the program that counts in windows failed\n{words[-2000:]}")
-        return False
+    def _run_windows(self, job: Path, until: int | None) -> int:
+        """Run the program to its end, or kill it soon after it has begun a window; return the last that it has begun.
+
+        Raises:
+            DemoError: it failed, stood still, or ended before that window.
+        """
+        log, window, began_s = self._root / "windows.log", -1, 0.0
+        command = [sys.executable, windows.__file__, str(job)]
+        with (
+            log.open("ab") as errors,
+            # Without a buffer, in which `select` would see no line.
+            subprocess.Popen(
+                command, bufsize=0, stdout=subprocess.PIPE, stderr=errors, env=self._environment
+            ) as program,
+        ):
+            try:
+                for window in _begun_windows(program):
+                    before_s, began_s = began_s or time.monotonic(), time.monotonic()
+                    self._console.progress(f"{self._elapsed()}: window {window} of {self._settings.windows}")
+                    if until is not None and window >= until:
+                        # At any moment of the window, which takes about as long as the one before.
+                        time.sleep(self._drawn.uniform(0, began_s - before_s))
+                        return window
+                program.wait(STALL_TIMEOUT_S)
+            finally:
+                program.kill()
+        if until is not None or program.returncode:
+            said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise DemoError(f"the program without Spark ended in window {window} ({program.returncode})\n{said}")
+        return window
 
     # --------------------------------------------------------------------------- the count
 
@@ -238,6 +261,21 @@ class _Demo:
 
     def _elapsed(self) -> str:
         return f"{time.monotonic() - self._began_s:.1f} s"
+
+
+def _begun_windows(program: subprocess.Popen[bytes]) -> Iterator[int]:
+    """Yield each window as the program begins it.
+
+    Raises:
+        DemoError: it stands still.
+    """
+    assert program.stdout is not None
+    while select.select([program.stdout], [], [], STALL_TIMEOUT_S)[0]:
+        line = program.stdout.readline()
+        if not line:
+            return
+        yield int(line)
+    raise DemoError(f"the program without Spark has begun no window for {STALL_TIMEOUT_S:.0f} s")
 
 
 if __name__ == "__main__":
