@@ -57,14 +57,14 @@ class Settings:
     Attributes:
         rows: number of records.
         seconds: in which the producer gets them.
-        rollover_s: age at which a file ends.
+        rolling: options of the sink by which files end.
     """
 
     seed: int
     rows: int
     seconds: float
     file_format: str
-    rollover_s: int
+    rolling: Mapping[str, str]
     quick: bool
 
 
@@ -235,8 +235,8 @@ def _write_job(settings: Settings, around: Surroundings, stream: Stream) -> Path
         },
         "sink": {
             "fileFormat": settings.file_format,
-            "rolloverInterval": f"{settings.rollover_s}s",
             "checkpointLocation": str(stream.checkpoint),
+            **settings.rolling,
             **MORE_OPTIONS.get(settings.file_format, {}),
         },
         "settings": {
