@@ -25,7 +25,7 @@ from tests.demo.sinks import (
     recorded_batches,
     unpublished_parts,
 )
-from tests.spark.demo_runs import ended_demo, run_demo
+from tests.spark.demo_runs import count_kills, ended_demo, run_demo
 from tests.spark.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ QUERY_ID = "4d1e8f0c-0000-4000-8000-000000000001"
 
 def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     output = run_demo(DEMO, f"--seed={seed}", directory=tmp_path)
-    assert len(re.findall(r"SIGKILL to \d+ processes", output)) == 2
+    assert count_kills(output) == 2
     assert re.search(r"record of batch (\d+) there, Spark's commits/\1 not", output)
     assert output.count("each of the 60,000 flights exactly once") == 2
 
