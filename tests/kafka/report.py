@@ -9,7 +9,6 @@ from tests.demo.report import count_kills
 from tests.kafka.proof import offsets_of
 
 if TYPE_CHECKING:
-
     from tests.demo.report import Console
     from tests.kafka.run import Outcome
 

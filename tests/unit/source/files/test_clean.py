@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -22,9 +22,9 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path / "in")
 
 
-def cleaner(files: Files, mode: str = "archive", archive: str | None = None) -> Cleaner:
+def cleaner(files: Files, mode: Literal["archive", "delete"] = "archive", archive: str | None = None) -> Cleaner:
     archive = archive or str(files.root.parent / "archive")
-    made = open_cleaner(str(files.root), mode, archive, current())  # type: ignore[arg-type]
+    made = open_cleaner(str(files.root), mode, archive, current())
     assert made is not None
     return made
 
