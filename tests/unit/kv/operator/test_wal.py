@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.testing.fs.volume import Store
 
 DEFINITION = define(pa.schema([("key", pa.binary()), ("value", pa.int64())]), ["key"], merge="sum")
-STORES = ["disk", "hdfs", "s3"]
+STORES: list[Store] = ["disk", "hdfs", "s3"]
 
 
 def new_store(store: Store = "disk") -> CrashingFileSystem:

@@ -52,7 +52,7 @@ def test_delete_is_repeatable(files: Files) -> None:
 
 @pytest.mark.parametrize("mode", ["archive", "delete"])
 def test_what_was_changed_or_not_read_to_its_end_stays(
-    files: Files, mode: str, caplog: pytest.LogCaptureFixture
+    files: Files, mode: Literal["archive", "delete"], caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("grown", "touched", "replaced", "half", "packed"):
         files.write(name, b"x\ny\n")
