@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -22,9 +22,9 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path / "in")
 
 
-def cleaner(files: Files, mode: str = "archive", archive: str | None = None) -> Cleaner:
+def cleaner(files: Files, mode: Literal["archive", "delete"] = "archive", archive: str | None = None) -> Cleaner:
     archive = archive or str(files.root.parent / "archive")
-    made = open_cleaner(str(files.root), mode, archive, current())  # type: ignore[arg-type]
+    made = open_cleaner(str(files.root), mode, archive, current())
     assert made is not None
     return made
 
@@ -52,7 +52,7 @@ def test_delete_is_repeatable(files: Files) -> None:
 
 @pytest.mark.parametrize("mode", ["archive", "delete"])
 def test_what_was_changed_or_not_read_to_its_end_stays(
-    files: Files, mode: str, caplog: pytest.LogCaptureFixture
+    files: Files, mode: Literal["archive", "delete"], caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("grown", "touched", "replaced", "half", "packed"):
         files.write(name, b"x\ny\n")

@@ -353,7 +353,7 @@ class _Meddling:
                     deed()
             return original(asked)
 
-        tailing.fs.open = meddle  # type: ignore[method-assign,assignment]
+        tailing.replace("open", meddle)
 
 
 @BOTH
