@@ -10,13 +10,13 @@ from ftfile.attempt.message import segment_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
 from ftfile.commit.protocol import commit
+from ftfile.commit.wal.files import list_wal, recorded_window
 from ftfile.core.errors import ReplayMismatch
 from ftfile.kv.buckets import bucket_name, by_bucket
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import StoreChange, body_of
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.operator.chain import list_wal
-from ftfile.kv.operator.epochs import epoch_of, opening, recorded_window, require_epoch
+from ftfile.kv.operator.epochs import epoch_of, opening, require_epoch
 from ftfile.kv.operator.windows import folded
 
 if TYPE_CHECKING:

@@ -6,12 +6,13 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from ftfile.commit.wal.files import recorded_window
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.kv.key_ranges import behind
 from ftfile.kv.operator.chain import FileCodec
-from ftfile.kv.operator.epochs import check_writer_name, recorded_window
+from ftfile.kv.operator.epochs import check_writer_name
 from ftfile.kv.operator.pending import Pending
 from ftfile.kv.operator.reads import WindowReader
 from ftfile.kv.operator.recording import Recorder
