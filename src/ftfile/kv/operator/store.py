@@ -132,7 +132,7 @@ class KeyValueStore(WindowReader):
         config = config_of(path, columns, given, key_provider=key_provider, has_codec=codec is not None)
         recorder = self._recorder = Recorder.open(config, writer, context)
         config, log = recorder.config, recorder.log
-        codec_of_files = FileCodec(log.fs, writer, config.chain, config.definition)
+        codec_of_files = FileCodec(log.fs, writer, config.hidden_chain, config.definition)
         self._wal = Wal(log.fs, writer, recorder.epoch, codec_of_files, max_wal_file_bytes)
         self.writer = writer
         self.recorded_window = recorded_window(recorder.head(), writer)
