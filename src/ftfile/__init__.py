@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ftfile.commit.vacuum.run import vacuum
     from ftfile.core.version import __version__
     from ftfile.maintenance.compact import compact
     from ftfile.maintenance.drop import drop
     from ftfile.maintenance.flush import flush
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
-    from ftfile.maintenance.vacuum import vacuum
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource
     from ftfile.spark.store_datasource import FtKvDataSource
@@ -45,7 +45,7 @@ _HOMES = {
     "open": ("ftfile.maintenance.opened", "open_directory"),
     "repair": ("ftfile.maintenance.repair.run", "repair"),
     "source_status": ("ftfile.source.files.status", "source_status"),
-    "vacuum": ("ftfile.maintenance.vacuum", "vacuum"),
+    "vacuum": ("ftfile.commit.vacuum.run", "vacuum"),
 }
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import log_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +47,7 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
             "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids already "
             "make each batch exactly once. Leave both out"
         )
-    require_shared(log_of(config, SYSTEM).fs, config.path)
+    require_shared(config.log(SYSTEM).fs, config.path)
     return config
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import version_at
-from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.commit.opening import NO_STORE, open_log
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.errors import ConfigError
 from ftfile.core.units import parse_time
 from ftfile.fs.registry import normalise
 from ftfile.kv.reading.reader import CACHE, Reader
@@ -54,16 +53,10 @@ def open_store(  # noqa: PLR0913 - all by name
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     if cache_bytes is not None and cache_bytes <= 0:
         raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
-    path = normalise(os.fspath(path))
-    fs = open_with_keys(path, context, key_provider, (storage or {}).items())
-    log = CommitLog(fs)
-    try:
-        log.check_layout()
-    except NotFound as error:
-        raise ConfigError(f"{path!r} is no store: nothing was ever committed there, or the path is wrong") from error
+    log = open_log(path, key_provider, storage, context, NO_STORE)
     if cache_bytes is not None:
         CACHE.resize(cache_bytes)
-    reader = Reader(log, path)
+    reader = Reader(log, normalise(os.fspath(path)))
     if timestamp is not None:
         text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
         try:
