@@ -167,7 +167,7 @@ class PageTable:
         return self.slots.nbytes
 
     def missing(self, pages: NDArray[np.int64]) -> list[int]:
-        """Return those of the pages that are not filled."""
+        """Return the pages that are not filled."""
         found: list[int] = pages[~self._is_filled[pages]].tolist()
         return found
 
