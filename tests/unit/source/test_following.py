@@ -447,7 +447,9 @@ def test_a_directory_restored_from_an_older_copy_is_another_log(out: str) -> Non
 
 
 def test_an_offset_of_another_source_is_refused() -> None:
-    for offset in ({}, {"kind": "log"}, {"kind": "plans", "plan": 3}, None, 7, {"kind": "log", "version": "1"}):
+    log = {"kind": "log", "nonce": "n"}
+    below = [{**log, "version": -2}, {**log, "version": 1, "next": -1}, {**log, "snapshot": 1, "read": -1}]
+    for offset in ({}, {"kind": "log"}, {"kind": "plans", "plan": 3}, None, 7, {**log, "version": "1"}, *below):
         with pytest.raises(ConfigError, match="is none of an ftfile directory"):
             position_of(offset)
     assert position_of(json.loads(json.dumps(START))) == position_of(START)

@@ -78,5 +78,6 @@ def position_of(offset: Any) -> Position:  # noqa: ANN401 - whatever a checkpoin
 
 
 def _is_sound(offset: dict[str, Any]) -> bool:
-    numbers = [value for name, value in offset.items() if name not in {"kind", "nonce"}]
-    return type(offset["nonce"]) is str and all(type(number) is int and number >= -1 for number in numbers)
+    numbers = {name: value for name, value in offset.items() if name not in {"kind", "nonce"}}
+    are_sound = (type(number) is int and number >= -(name == "version") for name, number in numbers.items())
+    return type(offset["nonce"]) is str and all(are_sound)

@@ -28,9 +28,15 @@ CONTENT_BYTES_MIN = 256
 # Listings of a directory in which files go on being renamed while one of them is looked for.
 LISTINGS_MAX = 20
 
+# Directories in which a file is looked for that is not in its own any more: a root may be that of a whole disk.
+DIRECTORIES_MAX = 1000
+
 
 class Elsewhere:
-    """All files below a root by the names that their store gives them, listed once when one is asked for."""
+    """Files below a root by the names that their store gives them, listed once when one is asked for.
+
+    Those of the first `DIRECTORIES_MAX` directories, the ones nearest to the root.
+    """
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
@@ -44,12 +50,12 @@ class Elsewhere:
 
     def _files(self) -> Iterator[FileInfo]:
         directories = [""]
-        while directories:
+        for directory in directories:
             with suppress(PermissionDenied):
-                for info in list_or_empty(self._fs, directories.pop()):
+                for info in list_or_empty(self._fs, directory):
                     if not info.is_directory:
                         yield info
-                    elif not info.is_link:
+                    elif not info.is_link and len(directories) < DIRECTORIES_MAX:
                         directories.append(info.path)
 
 

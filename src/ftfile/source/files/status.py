@@ -46,7 +46,7 @@ class SourceStatus:
     oldest_unread_ms: int | None  # when the oldest of them was changed, since 1970 UTC; None for none
 
 
-def source_status(path: str, **options: str) -> tuple[SourceStatus, ...]:
+def source_status(path: str, **options: object) -> tuple[SourceStatus, ...]:
     """Return the status of each source that reads files at a path and keeps its state in one place.
 
     It reads the state and lists the files, changes nothing, and may be called beside running queries. A log that was
@@ -60,7 +60,8 @@ def source_status(path: str, **options: str) -> tuple[SourceStatus, ...]:
         ConfigError: an option is wrong.
         CorruptData: the state is damaged.
     """
-    config = FilesConfig.from_options(parse_options({"path": path, **options}, "files"), "{}")
+    texts = {name: str(value) for name, value in options.items()}
+    config = FilesConfig.from_options(parse_options({"path": path, **texts}, "files"), "{}")
     settings = config.settings
     state = config.open_state(SYSTEM)
     found = []

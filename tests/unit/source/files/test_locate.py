@@ -11,6 +11,7 @@ import pytest
 
 from ftfile.core.errors import CorruptData, FileChanged, PermissionDenied
 from ftfile.fs.local.filesystem import LocalFileSystem
+from ftfile.source.files import locate
 from ftfile.source.files.locate import CONTENT_BYTES_MIN
 from ftfile.testing.rotating import RotatingLog
 from tests.unit.source.files.planned import CODECS, packed
@@ -72,6 +73,22 @@ def test_scenario_19_a_file_moved_to_another_directory_is_found(files: Files, ta
     if replaced:
         files.write("logs/app.log", LOG[::-1])
     assert files.lines(planned) == ROWS[1:]
+
+
+@pytest.mark.parametrize("most", [3, 4])
+def test_a_moved_file_is_looked_for_in_so_many_directories(
+    files: Files, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In those nearest to the root: itself, two below it, and one below that."""
+    monkeypatch.setattr(locate, "DIRECTORIES_MAX", most)
+    file = files.write("logs/app.log", LOG)
+    planned = files.range("logs/app.log")
+    file.rename(files.write("old/2026/app.log", b""))
+    if most == 4:
+        assert files.lines(planned) == ROWS
+    else:
+        with pytest.raises(FileChanged):
+            files.lines(planned)
 
 
 @pytest.mark.parametrize("missing", [False, True])

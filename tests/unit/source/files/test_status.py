@@ -102,3 +102,13 @@ def test_mistakes_are_told(source: Source) -> None:
         ftfile.source_status(str(source.path), fileFormat="text")
     with pytest.raises(ConfigError, match="did you mean fileIdentity"):
         ftfile.source_status(str(source.path), **given(source, fileIdentiti="content"))
+    with pytest.raises(ConfigError, match="fileFormat is missing"):
+        ftfile.source_status(str(source.path), stateLocation=str(source.state))
+
+
+def test_options_may_be_values_of_python(source: Source) -> None:
+    source.add("a.log")
+    source.query().run()
+    options: dict[str, object] = {"maxFilesPerTrigger": 1, "recursiveFileLookup": True, "stateLocation": source.state}
+    (status,) = ftfile.source_status(str(source.path), fileFormat="text", **options)
+    assert status.known == 1

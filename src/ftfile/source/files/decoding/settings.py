@@ -88,8 +88,10 @@ class FileDecoding:
         """Return the settings of the options that were given, parsed, by their names in the table.
 
         Raises:
-            ConfigError: a value is wrong, or contradicts another.
+            ConfigError: no format is given, or a value is wrong, or contradicts another.
         """
+        if options.get("fileFormat") is None:
+            raise ConfigError("fileFormat is missing: give the one of the files, such as fileFormat=text")
         given = {field: options[name] for field, name in _OPTIONS.items() if options.get(name) is not None}
         by_content = options.get("fileIdentity") == "content"
         return cls(**given, times=TimeFormats.from_options(options), by_content=by_content)
