@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/internals/testing.md"
-LAYERS = ("commit", "attempt", "sink", "maintenance")
+LAYERS = ("commit", "attempt", "sink", "maintenance", "kv")
 MODULES = [
     ROOT / "src/ftfile/fs/calls/parallel.py",
     *(path for layer in LAYERS for path in (ROOT / "src/ftfile" / layer).rglob("*.py")),

@@ -188,23 +188,24 @@ def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
 
 
 def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) -> list[tuple[Add, bytes]]:
-    """Return each add with its content; one may be gone that a record removed before the horizon of a vacuum."""
+    """Return each add with its content; one may be gone that was removed before a vacuum's horizon, or dead letters."""
     old = (record for record in log.records if log.modified_ms[record.version] <= log.horizon_ms)
-    vacuumed = {remove.id for record in old for remove in record.removes}
-    adds = (*log.adds(), *(letter for record in log.records for letter in record.dead_letters))
+    letters = [letter for record in log.records for letter in record.dead_letters]
+    deletable = {remove.id for record in old for remove in record.removes} | {letter.id for letter in letters}
+    adds = (*log.adds(), *letters)
     return [
         (add, plain)
         for add in adds
-        if add.id not in damaged and (plain := _content_of(fs, add, is_vacuumed=add.id in vacuumed)) is not None
+        if add.id not in damaged and (plain := _content_of(fs, add, may_be_gone=add.id in deletable)) is not None
     ]
 
 
-def _content_of(fs: FileSystem, add: Add, *, is_vacuumed: bool) -> bytes | None:
-    """Return the content of an add, without its filters; None if a vacuum has deleted it."""
+def _content_of(fs: FileSystem, add: Add, *, may_be_gone: bool) -> bytes | None:
+    """Return the content of an add, without its filters; None if it is gone, and may be."""
     try:
         whole = open_add(add, fs.read)
     except CorruptData as error:
-        if is_vacuumed:
+        if may_be_gone:
             return None
         raise InvariantViolation("I5", str(error)) from error
     content = whole[add.offset :][: add.length] if add.kind == "segment" else whole
@@ -220,7 +221,7 @@ def _content_of(fs: FileSystem, add: Add, *, is_vacuumed: bool) -> bytes | None:
 
 def rows_of_add(fs: FileSystem, add: Add, rows_of: RowsOf = bytes.splitlines) -> list[Hashable]:
     """Return the rows of an add, wherever it lies at this moment; it violates I5 if it is not what was recorded."""
-    content = _content_of(fs, add, is_vacuumed=False)
+    content = _content_of(fs, add, may_be_gone=False)
     assert content is not None, add
     return list(_rows_of(add, content, rows_of))
 

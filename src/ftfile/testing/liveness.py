@@ -41,7 +41,7 @@ __all__ = (
 )
 
 # `k` of L1: a job is done in the batch after it was due, some tasks may be missing in it, and what is damaged is tried
-# `assemblyAttempts` times first, by default 3.
+# before others are planned without it.
 BATCHES_UNTIL_FILE = 8
 
 ADD_ID_CHARACTERS = 128

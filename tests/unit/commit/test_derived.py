@@ -65,7 +65,7 @@ def assert_right(driver: Driver, batches: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("harm", ["deleted", "empty", "torn", "flipped", "no object", "numbers are texts"])
+@pytest.mark.parametrize("harm", ["deleted", "empty", "torn", "flipped", "no object", "nested", "numbers are texts"])
 def test_harmed(driver: Driver, kind: str, harm: str) -> None:
     for batch in range(13):
         driver.commit_new(batch)
@@ -81,6 +81,7 @@ def test_harmed(driver: Driver, kind: str, harm: str) -> None:
             "torn": content[: len(content) // 2],
             "flipped": bytes([content[0] ^ 1]) + content[1:],
             "no object": to_checked_text([b"7"]),
+            "nested": to_checked_text([b"[" * 100_000]),
             "numbers are texts": to_checked_text([_as_texts(head)]) + rest.partition(b"\n")[2] if rest else b"",
         }[harm]
         if changed is not None:

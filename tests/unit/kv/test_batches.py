@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ftfile.attempt.identity import TaskIdentity
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, SET
+from ftfile.kv.planning import plan
 from ftfile.kv.upkeep.rebucket import rebucket
 from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.clock import ManualClock
@@ -212,6 +214,24 @@ class TestJobs:
         query.run(5, [rows("a")])
         assert rows_of(out) == {"a": 6}
         assert job.id not in {each.id for each in head_of(out).assembly_jobs}
+
+    def test_one_that_fails_for_ever_keeps_no_other_bucket_from_its_turn(
+        self, out: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(plan, "_RUNS_MAX", 10)
+        query, words = counting(out, buckets="4", flushIntervalCount="4"), [*"abcdefghijklmnop"]
+        for batch in range(4):
+            query.run(batch, [rows(*words)])
+        broken = next(add for add in head_of(out).segments.values() if add.bucket == "b=00000")
+        spool = Path(out, broken.path)
+        content = bytearray(spool.read_bytes())
+        content[broken.offset + broken.length // 2] ^= 1
+        spool.write_bytes(content)
+        for batch in range(4, 40):
+            query.run(batch, [rows(*words)])
+        counts = Counter(add.bucket for add in head_of(out).segments.values())
+        assert len(counts) == 4
+        assert max(counts.values()) < 15
 
     def test_done_by_two_attempts_are_taken_once(self, out: str) -> None:
         query = counting(out, buckets="1", flushIntervalCount="2")

@@ -11,7 +11,7 @@ from ftfile.commit.format.model import Add, AssemblyJob, Origin
 from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.accept import acceptable
-from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, groups_of
+from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, groups_of, without
 from ftfile.kv.planning.plan import is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.kv.planning.settings import PlanSettings
@@ -101,14 +101,52 @@ class TestFlush:
                    for job in jobs for group in groups_of(job))  # fmt: skip
         assert len(plan_of(live)) == 1
 
+
+class TestRoom:
+    """Records name so many runs; 16 of a bucket are due."""
+
+    def runs(self, *buckets: int, count: int = 16) -> list[Add]:
+        return [a_run(version, bucket=f"b={bucket:05d}") for bucket in buckets for version in range(count)]
+
     def test_a_record_names_a_bounded_number_of_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "_RUNS_MAX", 40)
-        live = [a_run(version, bucket=f"b={bucket:05d}") for bucket in range(4) for version in range(16)]
+        live = self.runs(*range(4))
         jobs = plan_of(live, tasks=4)
         assert len(jobs) == 2
         assert plan_of(live, jobs, tasks=4) == []
         monkeypatch.setattr(plan, "_RUNS_MAX", 4)
         assert len(plan_of(live, tasks=4)) == 1
+
+    def test_so_does_a_job_unless_it_is_of_one_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(plan, "_RUNS_MAX", 40)
+        live = self.runs(*range(4))
+        assert [len(job.inputs) for job in plan_of(live)] == [32]
+        due = plan_of(self.runs(9, count=16))
+        assert [len(job.inputs) for job in plan_of([*live, *due[0].inputs], due)] == []
+        assert [len(job.inputs) for job in plan_of(self.runs(0, 1, count=50))] == [50]
+
+    def test_what_failed_keeps_no_other_from_its_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(plan, "_RUNS_MAX", 40)
+        broken, live = self.runs(7, 8, 9), self.runs(*range(4))
+        due = [replace(job, attempts=1) for number in range(3) for job in plan_of(broken[16 * number :][:16])]
+        assert [len(job.inputs) for job in plan_of([*broken, *live], due)] == [32]
+
+    def test_none_overtakes_a_larger_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(plan, "_RUNS_MAX", 40)
+        (large, small), due = (self.runs(0, count=30), self.runs(1)), plan_of(self.runs(9))
+        live = [*large, *small, *due[0].inputs]
+        assert plan_of(live, due, tasks=4) == []
+        assert [len(job.inputs) for job in plan_of(live[:-16], tasks=4)] == [30]
+
+    def test_runs_that_are_left_alone_are_in_no_job(self) -> None:
+        live = self.runs(0, 1)
+        (job,) = plan_of(live, left_alone={add.id for add in live[:16]})
+        assert job.inputs == tuple(live[16:])
+        (both,) = plan_of(live)
+        assert without(both, {live[3].id}).inputs == job.inputs
+        assert groups_of(without(both, {live[3].id})) == groups_of(job)
+        assert without(both, {live[3].id, live[20].id}).inputs == ()
+        assert without(both, ()) == both
 
 
 class TestTiers:

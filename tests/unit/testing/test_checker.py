@@ -226,6 +226,16 @@ class TestI5:
         directory.record(MaintenanceAuthor("vacuum", "v"), horizon_ms=2**60)
         check_directory(directory.fs)
 
+    def test_dead_letters_may_be_deleted_and_not_changed(self, directory: Directory) -> None:
+        path = f"{layout.DEAD_LETTERS}/{QUERY}/0000000000-00000-first.deadLetters"
+        letters = directory.add(b"a\n", "first", published=False, final_path=path)
+        directory.record(dead_letters=(letters,))
+        place(directory.fs, [letters])
+        overwritten(directory.fs, path, b"b\n")
+        assert broken(directory) == "I5"
+        directory.fs.delete(path)
+        check_directory(directory.fs)
+
     def test_another_file_is_where_a_removed_part_was(self, directory: Directory) -> None:
         """One of another length is somebody's; one of its length cannot be told from it without being read."""
         add = directory.add(b"a\n", "first")

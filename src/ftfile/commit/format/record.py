@@ -37,7 +37,7 @@ __all__ = (
 
 RECORD_FORMAT = 1
 # Raised for fields that are missing, or of another type than they have.
-UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 COMPANION_FROM_BYTES = 1 << 20
 IS_SEALED = (
     "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.commit.format.model import Add, AssemblyJob
 from ftfile.kv.columns import SET
@@ -11,14 +11,14 @@ from ftfile.kv.key_ranges import clip
 from ftfile.kv.planning.runs import Marks, Run, meet, run_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ftfile.core.ids import IdSource
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.settings import PlanSettings
 
-__all__ = ("Group", "JobTerms", "Left", "Output", "Share", "groups_of", "job_of")
+__all__ = ("Group", "JobTerms", "Left", "Output", "Share", "groups_of", "job_of", "without")
 
 
 class JobTerms(NamedTuple):
@@ -172,3 +172,17 @@ def groups_of(job: AssemblyJob) -> tuple[Group, ...]:
         found.append(Group(tuple(runs), terms, job.payload["relabelBytes"]))
         start = end
     return tuple(found)
+
+
+def without(job: AssemblyJob, left_alone: Collection[str]) -> AssemblyJob:
+    """Return a job without the groups that have a run left alone, given by id."""
+    texts: list[dict[str, Any]] = []
+    inputs: list[Add] = []
+    start = 0
+    for text in job.payload["groups"]:
+        own = job.inputs[start : start + text["runs"]]
+        start += len(own)
+        if not any(add.id in left_alone for add in own):
+            texts.append(text)
+            inputs += own
+    return replace(job, inputs=tuple(inputs), payload=job.payload | {"groups": texts})

@@ -22,7 +22,7 @@ __all__ = ("is_held", "plan_jobs", "still_due")
 _SMALL_BYTES = 8192
 # A job that failed as often is left out for a number of versions.
 _TRIES, _VERSIONS_HELD = 3, 64
-# Runs that the jobs of a record may name, 500 bytes each; one job may have more.
+# Runs that a record may name in jobs that have not failed, 500 bytes each; one bucket may have more.
 _RUNS_MAX = 10_000
 _FLUSH, _MERGE, _CONTINUE = "flush", "merge", "continue"
 
@@ -39,7 +39,7 @@ class _Window(NamedTuple):
         return sum(run.size for run in self.runs)
 
 
-def plan_jobs(
+def plan_jobs(  # noqa: PLR0913 - the others by name
     live: Iterable[Add],
     due: Iterable[AssemblyJob],
     settings: PlanSettings,
@@ -47,11 +47,12 @@ def plan_jobs(
     *,
     now_ms: int,
     tasks: int = 1,
+    left_alone: Collection[str] = (),
 ) -> list[AssemblyJob]:
     """Return the jobs that are due beside those that are due already.
 
     A job is about one bucket, or about neighbouring buckets with few bytes. Jobs of a plan, and those due before, have
-    no run in common, and none in a stretch that another one has.
+    no run in common, and none in a stretch that another one has. Those that failed keep no other from its turn.
 
     Args:
         live: all live runs of the store.
@@ -60,8 +61,9 @@ def plan_jobs(
         ids: names the jobs.
         now_ms: the driver's clock.
         tasks: by which the jobs are done side by side.
+        left_alone: ids of runs that no job is to name.
     """
-    busy = {add.id for job in due for add in job.inputs}
+    busy = {add.id for job in due for add in job.inputs}.union(left_alone)
     buckets: dict[str, list[Run]] = {}
     for add in live:
         buckets.setdefault(add.bucket, []).append(run_of(add))
@@ -69,13 +71,15 @@ def plan_jobs(
         window for _, runs in sorted(buckets.items()) for window in _due_in(stretches_of(runs, busy), settings, now_ms)
     ]
     jobs: list[AssemblyJob] = []
-    room = _RUNS_MAX - len(busy)
+    room = _RUNS_MAX - sum(len(job.inputs) for job in due if not job.attempts)
     for reason in (_CONTINUE, _FLUSH, _MERGE):
         for packed in _packed([window for window in windows if window.reason == reason], settings, tasks):
             named = sum(len(runs) for runs, _ in packed)
-            if named <= room or room == _RUNS_MAX:
-                room -= named
-                jobs.append(job_of(reason, packed, settings, ids, tasks))
+            # Smaller ones do not overtake: a large one would wait for ever.
+            if named > room < _RUNS_MAX:
+                return jobs
+            room -= named
+            jobs.append(job_of(reason, packed, settings, ids, tasks))
     return jobs
 
 
@@ -123,14 +127,17 @@ def is_held(job: AssemblyJob, version: int) -> bool:
 def _packed(
     windows: Sequence[_Window], settings: PlanSettings, tasks: int
 ) -> Iterator[list[tuple[tuple[Run, ...], JobTerms]]]:
-    """Yield windows by job: neighbours together, in shares for the tasks, up to the bytes of a job."""
+    """Yield windows by job: neighbours together, in shares for the tasks, up to the bytes and runs of a job."""
     budget = min(settings.job_bytes, -(-sum(window.size for window in windows) // tasks))
     packed: list[_Window] = []
+    size_bytes = runs = 0
     for window in windows:
-        if packed and sum(each.size for each in packed) + window.size > budget:
+        if packed and (size_bytes + window.size > budget or runs + len(window.runs) > _RUNS_MAX):
             yield [(each.runs, each.terms) for each in packed]
-            packed = []
+            packed, size_bytes, runs = [], 0, 0
         packed.append(window)
+        size_bytes += window.size
+        runs += len(window.runs)
     if packed:
         yield [(each.runs, each.terms) for each in packed]
 

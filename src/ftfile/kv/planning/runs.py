@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.core.errors import ConfigError
 from ftfile.kv.key_ranges import KeyRange, decode_ranges, encode_ranges, overlap
 from ftfile.kv.key_values import Key, decode_key, encode_key
 
@@ -105,8 +106,16 @@ def apart(one: Run, other: Run) -> bool:
 
 
 def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
-    """Return new runs with their positions, in order, in the record of a version."""
-    assert len(adds) <= 1 << _INDEX_BITS
+    """Return new runs with their positions, in order, in the record of a version.
+
+    Raises:
+        ConfigError: a record has no positions for as many.
+    """
+    if len(adds) > 1 << _INDEX_BITS:
+        raise ConfigError(
+            f"{len(adds)} runs are too many for one record, which takes {1 << _INDEX_BITS}: fewer tasks or buckets, or "
+            "rows partitioned by bucket, make fewer"
+        )
     found = []
     for index, add in enumerate(adds):
         position = position_of(version, index)

@@ -59,7 +59,6 @@ _ARROW_MAGIC = b"ARROW1"
 _ARROW_END_BYTES = 4 + len(_ARROW_MAGIC)
 _CRC_BYTES = 4
 _ALIGNMENT = 64
-_BLOCK_BYTES = 16  # of the directory: end, rows, checksum
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from ftfile.kv.upkeep.maintained import open_store_log
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ftfile.commit.format.model import AssemblyJob
     from ftfile.commit.log.log import CommitLog
@@ -77,7 +77,7 @@ def compact(
         if full:
             merges.do_all(_FullMerges(log).choose)
         else:
-            merges.do_all(lambda head, how: all_due(head, how, log))
+            merges.do_all(lambda head, how, left_alone: all_due(head, how, log, left_alone))
         report = CompactReport(
             log.read_on().version, merges.records, merges.replaced, merges.written, merges.bytes_written
         )
@@ -95,8 +95,8 @@ class _FullMerges:
         self._end: int | None = None  # position of the newest row that is merged
         self._begun: set[str] = set()  # buckets all runs of which were to be merged
 
-    def choose(self, head: LogState, how: HowWritten) -> Iterator[AssemblyJob]:
-        """Yield a job for each bucket that has more to merge."""
+    def choose(self, head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterator[AssemblyJob]:
+        """Yield a job for each bucket that has more to merge, and none of these runs."""
         buckets: defaultdict[str, list[Run]] = defaultdict(list)
         for add in head.segments.values():
             buckets[add.bucket].append(run_of(add))
@@ -107,7 +107,7 @@ class _FullMerges:
             newer_ms = [run.marks.committed_ms for run in runs if run.marks.at[0] > self._end]
             expired_ms = min([self._log.clock.now_ms(), *newer_ms]) - how.plan.tombstone_ttl_ms
             reason, chosen = self._due_in(bucket, stretches)
-            if chosen:
+            if chosen and not any(run.add.id in left_alone for each in chosen for run in each.runs):
                 at = chosen[0].at[0], chosen[-1].at[1]
                 merged = tuple(run for each in chosen for run in each.unfinished or each.runs)
                 terms = JobTerms(at, chosen[0] is stretches[0], expired_ms)

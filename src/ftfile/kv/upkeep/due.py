@@ -11,13 +11,14 @@ from ftfile.commit.protocol import commit
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.kv.marks import open_state
+from ftfile.kv.planning.jobs import without
 from ftfile.kv.planning.plan import is_held, plan_jobs
 from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep.maintained import how_written, new_stage
 from ftfile.kv.upkeep.recording import MergedRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from ftfile.commit.format.model import AssemblyJob, Record
     from ftfile.commit.log.log import CommitLog
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.kv.upkeep.maintained import HowWritten
 
-    # Returns the jobs to be done at a head.
-    Choose = Callable[[LogState, HowWritten], Iterable[AssemblyJob]]
+    # Returns the jobs to be done at a head, which name no run with these ids.
+    Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
 
 __all__ = ("Merges", "all_due", "merge_due", "run_due")
 
@@ -62,12 +63,12 @@ class Merges:
         self._left_alone: set[str] = set()
         self._refused: Counter[frozenset[str]] = Counter()
 
-    def do_all(self, choose: Callable[[LogState, HowWritten], Iterable[AssemblyJob]]) -> None:
+    def do_all(self, choose: Choose) -> None:
         """Do what is chosen at the head, again and again, until that is nothing; runs that fail are left alone."""
         while True:
             head = open_state(self.log.fs, self.log.read_on(durable=True))
             how = how_written(head, self.log.fs)
-            jobs = [job for job in choose(head, how) if self._left_alone.isdisjoint(add.id for add in job.inputs)]
+            jobs = [*choose(head, how, self._left_alone)]
             if not jobs:
                 return
             self._do_some(head, how, jobs)
@@ -136,14 +137,15 @@ def merge_due(log: CommitLog) -> Merges:
     """Do the jobs that are due, and return the results, with the errors of runs that stay; raises as `run_due`."""
     merges = Merges(log, MaintenanceAuthor("compact", log.ids.unique()))
 
-    def choose(head: LogState, how: HowWritten) -> Iterable[AssemblyJob]:
-        return (job for job in all_due(head, how, log) if not is_held(job, head.version + 1))
+    def choose(head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterable[AssemblyJob]:
+        return (job for job in all_due(head, how, log, left_alone) if not is_held(job, head.version + 1))
 
     merges.do_all(choose)
     return merges
 
 
-def all_due(head: LogState, how: HowWritten, log: CommitLog) -> list[AssemblyJob]:
-    """Return the jobs that are due at a head, also those that no record names yet."""
-    due = head.assembly_jobs
-    return [*due, *plan_jobs(head.segments.values(), due, how.plan, log.ids, now_ms=log.clock.now_ms())]
+def all_due(head: LogState, how: HowWritten, log: CommitLog, left_alone: Collection[str]) -> list[AssemblyJob]:
+    """Return the jobs that are due at a head, also those that no record names yet, without runs left alone, by id."""
+    due = [job for job in (without(job, left_alone) for job in head.assembly_jobs) if job.inputs]
+    live, now_ms = head.segments.values(), log.clock.now_ms()
+    return [*due, *plan_jobs(live, due, how.plan, log.ids, now_ms=now_ms, left_alone=left_alone)]

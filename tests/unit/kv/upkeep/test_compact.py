@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from ftfile import kv
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.kv.planning import plan
 from ftfile.kv.upkeep.due import run_due
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
@@ -93,6 +96,18 @@ class TestCompact:
         with pytest.raises(CorruptData):
             kv.compact(PATH, full=True, context=current())
         assert runs_of(PATH) == 3 + 3
+
+    def test_more_damaged_buckets_than_a_record_names_leave_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(plan, "_RUNS_MAX", 8)
+        write(counts(buckets="4", flushIntervalCount="4"), 4)
+        adds = [*CommitLog(open_filesystem(PATH)).read_on().segments.values()]
+        *broken, whole = sorted({add.bucket for add in adds})
+        for bucket in broken:
+            damage(PATH, next(add for add in adds if add.bucket == bucket))
+        with pytest.raises(CorruptData):
+            kv.compact(PATH, context=current())
+        left = Counter(add.bucket for add in CommitLog(open_filesystem(PATH)).read_on().segments.values())
+        assert left == {**Counter(add.bucket for add in adds), whole: 1}
 
     def test_it_is_for_stores(self) -> None:
         with pytest.raises(ConfigError, match="no store"):
