@@ -42,7 +42,7 @@ def test_calls_of_a_silent_namenode(cluster: MiniCluster, url: str) -> None:
         finally:
             cluster.thaw("namenode")
 
-    try_calls_of_a_silent_server(url, {"timeout": "2", "patience": "0"}, silence, 10.0)
+    try_calls_of_a_silent_server(url, {"timeout": "3", "patience": "3"}, silence, 20.0)
 
 
 def test_an_encrypted_store(cluster: MiniCluster, ring: Path) -> None:

@@ -69,8 +69,8 @@ def test_calls_of_a_silent_server(store: Store) -> None:
             finally:
                 proxy.rate = 0.0
 
-        storage = store.settings_at(f"http://{proxy.address}") | {"timeout": "1", "patience": "0.1"}
-        try_calls_of_a_silent_server(f"{store.url}/{next(_directories)}", storage, silence, 10.0)
+        storage = store.settings_at(f"http://{proxy.address}") | {"timeout": "2", "patience": "2"}
+        try_calls_of_a_silent_server(f"{store.url}/{next(_directories)}", storage, silence, 20.0)
 
 
 def test_an_encrypted_store(store: Store, ring: Path) -> None:

@@ -152,7 +152,8 @@ def test_another_cluster_of_the_host_gets_no_token_where_the_own_address_is_know
 
 def test_a_token_for_an_address_that_is_no_part_of_a_url_is_left_to_the_library(file: Path) -> None:
     file.write_bytes(tokens("0:0:0:0:0:0:0:1:8020"))
-    assert repr(open_filesystem("hdfs://[::1]:8020/out").inner) == "NativeHdfsFileSystem('hdfs://[::1]:8020', '/out')"
+    fs: Any = open_filesystem("hdfs://[::1]:8020/out")
+    assert repr(fs.inner) == "NativeHdfsFileSystem('hdfs://[::1]:8020', '/out')"
 
 
 def test_nobody_shows_a_token(file: Path) -> None:
