@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -158,40 +159,19 @@ def try_calls_of_a_silent_server(
     store.committed(0)
     store.begin_window(2)
     store.merge("all", 100)
-    # Each has read nothing of a run, so that none waits for what another one has asked for.
-    readers = {name: kv.open(url, storage=storage) for name in ("refresh", "get", "multi_get", "lookup", "scan")}
-    calls: dict[str, Callable[[], object]] = {
-        "open": lambda: read(kv.open(url, storage=storage)),
-        "refresh": readers["refresh"].refresh,
-        "get": lambda: [readers["get"].get(key) for key in expected],
-        "multi_get": lambda: readers["multi_get"].multi_get([*expected]),
-        "lookup": lambda: [*readers["lookup"].lookup(pa.array([*expected]))["n"].to_pylist()],
-        "scan": lambda: read(readers["scan"]),
-        "end_window": store.end_window,
-    }
-
-    def fail(name: str) -> str:
-        began_s = time.monotonic()
-        with pytest.raises(StorageError) as caught:
-            calls[name]()
-        took_s = time.monotonic() - began_s
-        assert took_s < limit_s, f"{name} took {took_s:.1f} s"
-        assert isinstance(caught.value, Unavailable | OutcomeUnknown)
-        return str(caught.value)
-
+    calls = {**reads_of(url, storage, expected), "end_window": store.end_window}
     warm, known = kv.open(url, storage=storage), next(iter(expected))
     assert warm.get(known) == expected[known]
     with silence(), ThreadPoolExecutor(len(calls)) as pool:
         assert warm.get(known) == expected[known]
-        for said in pool.map(fail, calls):
+        for said in pool.map(functools.partial(failure_of, limit_s=limit_s), calls.values()):
             assert urllib.parse.urlsplit(url).path in said
             assert re.search("does not answer|was lost|no answer", said)
         with pytest.raises(StorageError):
             store.committed(1)
-    values = [*expected.values()]
     done = {name: call() for name, call in calls.items()}
     assert done["open"] == done["scan"] == expected
-    assert done["get"] == done["multi_get"] == done["lookup"] == values
+    assert done["get"] == done["multi_get"] == done["lookup"] == [*expected.values()]
     assert (store.last_window, store.recorded_window) == (2, 0)
 
     newer = operator_of(f"{url}-windows", storage, None)
@@ -200,6 +180,30 @@ def try_calls_of_a_silent_server(
     newer.committed(2)
     newer.close()
     assert read(kv.open(f"{url}-windows", storage=storage)) == {"all": 111}
+
+
+def reads_of(url: str, storage: Mapping[str, str], expected: Mapping[str, int]) -> dict[str, Callable[[], object]]:
+    """Return all ways to read a store; each has a reader of its own, so that none waits for another."""
+    readers = {name: kv.open(url, storage=storage) for name in ("refresh", "get", "multi_get", "lookup", "scan")}
+    keys = [*expected]
+    return {
+        "open": lambda: read(kv.open(url, storage=storage)),
+        "refresh": readers["refresh"].refresh,
+        "get": lambda: [readers["get"].get(key) for key in keys],
+        "multi_get": lambda: readers["multi_get"].multi_get(keys),
+        "lookup": lambda: [*readers["lookup"].lookup(pa.array(keys))["n"].to_pylist()],
+        "scan": lambda: read(readers["scan"]),
+    }
+
+
+def failure_of(call: Callable[[], object], limit_s: float) -> str:
+    """Return the error of a call that ends in time because a server is silent."""
+    began_s = time.monotonic()
+    with pytest.raises(StorageError) as caught:
+        call()
+    assert time.monotonic() - began_s < limit_s
+    assert isinstance(caught.value, Unavailable | OutcomeUnknown)
+    return str(caught.value)
 
 
 def query_of(url: str, storage: Mapping[str, str], provider: str | None) -> StoreBatch:
