@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,14 +21,15 @@ import pytest
 import ftfile
 from ftfile import kv
 from ftfile.attempt.logs import forget_logs
-from ftfile.core.errors import Fenced
+from ftfile.core.errors import Fenced, OutcomeUnknown, StorageError, Unavailable
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.testing.store_check import check_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
-__all__ = ("try_batches_and_upkeep", "try_windows_of_a_killed_process")
+__all__ = ("try_batches_and_upkeep", "try_calls_of_a_silent_server", "try_windows_of_a_killed_process")
 
 COLUMNS = {"k": "string", "n": "long", "gone": "boolean"}
 OPTIONS = {"keyColumns": "k", "buckets": "2", "merge": "n:sum", "deleteColumn": "gone", "flushIntervalCount": "2"}
@@ -131,6 +136,74 @@ def try_windows_of_a_killed_process(url: str, storage: Mapping[str, str], provid
     newer.close()
     reader = kv.open(url, storage=storage, key_provider=provider)
     assert read(reader) == check_rows(reader) == {"all": 16, "window-5": 5}
+
+
+def try_calls_of_a_silent_server(
+    url: str, storage: Mapping[str, str], silence: Callable[[], AbstractContextManager[object]], limit_s: float
+) -> None:
+    """Each call ends in time, with an error that names the store; the same calls succeed later, each change once.
+
+    Args:
+        url: of the store, which is made.
+        storage: its settings, with short time limits.
+        silence: the server says nothing within such a block.
+        limit_s: for a call.
+    """
+    query_of(url, storage, None).run(0, rows_of(0))
+    expected = {each["k"]: each["n"] for rows in rows_of(0) for each in rows if not each["gone"]}
+    store = operator_of(f"{url}-windows", storage, None)
+    for window in range(2):
+        store.begin_window(window)
+        store.merge("all", 10**window)
+        store.end_window()
+    store.committed(0)
+    store.begin_window(2)
+    store.merge("all", 100)
+    calls = {**reads_of(url, storage, expected), "end_window": store.end_window}
+    warm, known = kv.open(url, storage=storage), next(iter(expected))
+    assert warm.get(known) == expected[known]
+    with silence(), ThreadPoolExecutor(len(calls)) as pool:
+        assert warm.get(known) == expected[known]
+        for said in pool.map(functools.partial(failure_of, limit_s=limit_s), calls.values()):
+            assert urllib.parse.urlsplit(url).path in said
+            assert re.search("does not answer|was lost|no answer", said)
+        with pytest.raises(StorageError):
+            store.committed(1)
+    done = {name: call() for name, call in calls.items()}
+    assert done["open"] == done["scan"] == expected
+    assert done["get"] == done["multi_get"] == done["lookup"] == [*expected.values()]
+    assert (store.last_window, store.recorded_window) == (2, 0)
+
+    newer = operator_of(f"{url}-windows", storage, None)
+    store.close()
+    assert (newer.last_window, newer.read("all")) == (2, 111)
+    newer.committed(2)
+    newer.close()
+    assert read(kv.open(f"{url}-windows", storage=storage)) == {"all": 111}
+
+
+def reads_of(url: str, storage: Mapping[str, str], expected: Mapping[str, int]) -> dict[str, Callable[[], object]]:
+    """Return all ways to read a store; each has a reader of its own, so that none waits for another."""
+    readers = {name: kv.open(url, storage=storage) for name in ("refresh", "get", "multi_get", "lookup", "scan")}
+    keys = [*expected]
+    return {
+        "open": lambda: read(kv.open(url, storage=storage)),
+        "refresh": readers["refresh"].refresh,
+        "get": lambda: [readers["get"].get(key) for key in keys],
+        "multi_get": lambda: readers["multi_get"].multi_get(keys),
+        "lookup": lambda: [*readers["lookup"].lookup(pa.array(keys))["n"].to_pylist()],
+        "scan": lambda: read(readers["scan"]),
+    }
+
+
+def failure_of(call: Callable[[], object], limit_s: float) -> str:
+    """Return the error of a call that ends in time because a server is silent."""
+    began_s = time.monotonic()
+    with pytest.raises(StorageError) as caught:
+        call()
+    assert time.monotonic() - began_s < limit_s
+    assert isinstance(caught.value, Unavailable | OutcomeUnknown)
+    return str(caught.value)
 
 
 def query_of(url: str, storage: Mapping[str, str], provider: str | None) -> StoreBatch:

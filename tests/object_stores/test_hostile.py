@@ -43,7 +43,7 @@ if THOROUGH:
     SERVERS |= {"minio": (servers.minio, missing, OF_S3, 2), "moto": (servers.moto, "", OF_S3, 0)}
 
 # Batches in the suite: of a few seconds each.
-BATCHES = {"versity": 10, "gcs": 4, "azure": 4}
+BATCHES = {"versity": 8, "gcs": 4, "azure": 4}
 # In the long form, more where a batch takes fewer requests.
 LONG_BATCHES = {"versity": 50, "gcs": 50, "azure": 50, "minio": 50, "moto": 80}
 RATE = 0.1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.keyed_stores import try_batches_and_upkeep, try_windows_of_a_killed_process
+from tests.keyed_stores import try_batches_and_upkeep, try_calls_of_a_silent_server, try_windows_of_a_killed_process
 from tests.object_stores import azure, gcs
+from tests.object_stores.proxy import Proxy
 from tests.unit.sink.encrypted import ring
 
 if TYPE_CHECKING:
@@ -54,6 +56,21 @@ def test_batches_and_upkeep(each: Store) -> None:
 
 def test_windows_of_a_killed_process(each: Store) -> None:
     try_windows_of_a_killed_process(f"{each.url}/{next(_directories)}", each.settings)
+
+
+def test_calls_of_a_silent_server(store: Store) -> None:
+    with Proxy(store.port, 0, 0.0, ["silence"]) as proxy:
+
+        @contextlib.contextmanager
+        def silence() -> Iterator[None]:
+            proxy.rate = 1.0
+            try:
+                yield
+            finally:
+                proxy.rate = 0.0
+
+        storage = store.settings_at(f"http://{proxy.address}") | {"timeout": "2", "patience": "2"}
+        try_calls_of_a_silent_server(f"{store.url}/{next(_directories)}", storage, silence, 20.0)
 
 
 def test_an_encrypted_store(store: Store, ring: Path) -> None:

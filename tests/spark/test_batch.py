@@ -154,6 +154,7 @@ class TestRefusals:
             ({"fileFormat": "json", "header": "true"}, "is for fileFormat=csv"),
             ({"path": "memory://x"}, "inside one process"),
             ({"path": "ftp://x/y"}, "ftp"),
+            ({"path": "hdfs://a:1,b:2/out"}, "hdfs://a:1,b:2 names several NameNodes: write the name of their service"),
         ],
     )
     def test_bad_options_fail_before_anything_is_written(
@@ -164,6 +165,21 @@ class TestRefusals:
         writer = frame.write.format("ftfile").mode("append").options(**({"path": out} | options))
         assert text in message(writer.save)
         assert not Path(out).exists()
+
+    def test_storage_that_cannot_be_meant_is_told_by_readers_and_writers(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        (tmp_path / "link").symlink_to("nowhere")
+        wrong: list[tuple[str, dict[str, str], str]] = [
+            ("webhdfs://a:1,b:2/out", {}, "webhdfs://a:1,b:2 names several NameNodes: write the name of their service"),
+            ("s3://bucket/out", {"storage.secretKey": "PLAIN"}, "they are not for secrets"),
+            (f"{tmp_path}/link", {}, "link' is a symbolic link to 'nowhere', which is not there"),
+        ]
+        for path, options, text in wrong:
+            said = [message(lambda: spark.read.format("ftfile").options(**options).load(path))]  # noqa: B023
+            writer = spark.range(1).write.format("ftfile").mode("append").options(**options)
+            said.append(message(lambda: writer.save(path)))  # noqa: B023
+            assert all(text in each and "PLAIN" not in each for each in said)
 
     def test_a_path_that_is_a_file(self, spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / "out").write_text("x")

@@ -146,9 +146,14 @@ class StreamClosed(StorageError):
 
 
 class Unavailable(StorageError):
-    """The store did not answer as it should; nothing happened and the call may be repeated."""
+    """The store did not answer as it should; nothing happened and the call may be repeated.
+
+    Attributes:
+        waited_s: how long was waited for the store; 0 if that is not known.
+    """
 
     retry = Retry.AGAIN
+    waited_s = 0.0
 
 
 class OutcomeUnknown(StorageError):

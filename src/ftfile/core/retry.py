@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.core.errors import ConfigError, FtfileError, Retry
+from ftfile.core.errors import ConfigError, FtfileError, Retry, Unavailable
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from ftfile.core.clock import Clock
 
-__all__ = ("RetryPolicy", "call_with_retries", "retry_until")
+__all__ = ("AWAY_S", "RetryPolicy", "call_with_retries", "is_away", "retry_until")
+
+# In seconds.
+AWAY_S = 10.0
 
 Result = TypeVar("Result")
 
@@ -67,6 +70,11 @@ def call_with_retries(
                 raise
             _log.warning("try %d%s failed, next in %.1f s: %s", failures, task and f" {task}", delay_s, error)
         clock.sleep(delay_s)
+
+
+def is_away(error: Exception) -> bool:
+    """Return True if so much time was waited for the store in vain that nothing more is to be asked of it."""
+    return isinstance(error, Unavailable) and error.waited_s >= AWAY_S
 
 
 def retry_until(call: Callable[[], Result], total_s: float, clock: Clock) -> Result:

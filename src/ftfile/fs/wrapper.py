@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ftfile.core.errors import Unavailable
 from ftfile.core.retry import RetryPolicy, call_with_retries
 from ftfile.fs.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, copy_range
 
@@ -130,7 +131,7 @@ REPEATABLE = READING | {"make_directories", "sync_directory"}
 class RetryingFileSystem(WrapperFileSystem):
     """Repeats reads, listings, directory making and syncing after errors that say a new try can help.
 
-    Without a policy of its own, a driver that waits by itself is asked once.
+    Without a policy of its own, a driver that waits by itself is asked once. `Unavailable` tells how long was waited.
     """
 
     def __init__(self, inner: FileSystem, context: Context) -> None:
@@ -141,7 +142,13 @@ class RetryingFileSystem(WrapperFileSystem):
 
     def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
         del path
-        return call_with_retries(call, self._policy, self.context.clock) if operation in REPEATABLE else call()
+        clock = self.context.clock
+        began_s = clock.monotonic_s()
+        try:
+            return call_with_retries(call, self._policy, clock) if operation in REPEATABLE else call()
+        except Unavailable as error:
+            error.waited_s = clock.monotonic_s() - began_s
+            raise
 
     def open(self, path: str) -> InputFile:
         return WrapperFile(super().open(path), self)

@@ -18,6 +18,7 @@ from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import FtfileError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
+from ftfile.core.retry import is_away
 from ftfile.fs.registry import normalise
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.naming.namer import Namer
@@ -76,6 +77,7 @@ def flush(
         ConfigError: the path is no ftfile directory, or its keys are not known.
         FtfileError: some rows could not be made files, such as damaged ones (`CorruptData`); all others were.
             `StillOpen` where several errors kept rows open.
+        StorageError: the store failed, or is away.
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
     with maintaining("flush", path, key_provider, storage, context) as (log, author):
@@ -197,6 +199,8 @@ class _Flush:
             try:
                 done, damaged = assembler.assemble_readable(job, partial(operator.gt, room))
             except FtfileError as error:
+                if is_away(error):
+                    raise
                 self._leave_open(job.inputs, error)
                 continue
             for segment_id, reason in damaged.items():

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
+import logging
 import pickle
 import threading
 import traceback
@@ -14,6 +16,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import ftfile
+from ftfile import kv
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -391,6 +394,32 @@ def test_a_way_to_find_credentials_is_no_secret(way: str) -> None:
             open_filesystem(f"told://{next(names)}", settings={name: way})
 
 
+def test_a_keyed_store_shows_no_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    known_as("told", Told)
+    monkeypatch.setenv("MY_KEY", "s3cret")
+    url, plain = f"told://{next(names)}/store", "pl4in"
+    for opened in (kv.open, functools.partial(kv.KeyValueStore, writer="w")):
+        with pytest.raises(ConfigError, match="not for secrets") as caught:
+            opened(url, storage={"account_key": plain})
+        assert plain not in "".join(traceback.format_exception(caught.value))
+    storage = {"account_key": "env:MY_KEY"}
+    with kv.KeyValueStore(url, writer="w", storage=storage, maintenance="inline") as store:
+        for window in range(2):
+            store.begin_window(window)
+            store.put(b"key", b"value")
+            store.end_window()
+        store.committed(0)
+        reader = kv.open(url, storage=storage)
+        config = store._recorder.config  # noqa: SLF001
+        assert Told.arguments["account_key"] == "s3cret"
+        for each in (store, reader, config, reader.log, reader.log.fs):
+            assert "s3cret" not in f"{each!r} {each}"
+        assert b"s3cret" not in pickle.dumps(config)
+        assert not any(b"s3cret" in kept.getvalue() for kept in Told.store.values())
+    assert "s3cret" not in caplog.text
+
+
 class Talkative(Objects):
     """Tells all that it knows."""
 
@@ -402,7 +431,10 @@ class Talkative(Objects):
 
     def make(self, path: str, content: bytes, *, is_new: bool) -> None:  # noqa: ARG002
         signed = "https://host/path?upload_id=ABC123&x=1 AccountKey=DEF456;Next=1 ?sig=GHI%2B789&se=1"
-        raise OSError(f"refused with {self.secret}: {signed}")
+        error = OSError(f"refused with {self.secret}: {signed}")
+        if path.endswith("/below"):
+            raise OSError("refused") from error
+        raise error
 
 
 def test_no_error_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +448,9 @@ def test_no_error_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     settings |= {"nested": '{"password": "env:OTHER_KEY"}'}
     with pytest.raises(OutcomeUnknown, match=r"refused with \.\.\.:.*upload_id=\.\.\.&x=1 .*;Next=1.*&se=1") as making:
         open_filesystem(f"talkative://{next(names)}", settings=settings).create_exclusive("file", b"")
-    for caught in (opening, making):
+    with pytest.raises(OutcomeUnknown, match="refused") as below:
+        open_filesystem(f"talkative://{next(names)}", settings=settings).create_exclusive("below", b"")
+    for caught in (opening, making, below):
         shown = "".join(traceback.format_exception(caught.value))
         assert not [each for each in ("-secret", "ABC123", "DEF456", "GHI") if each in shown.replace("MY_KEY", "")]
 
@@ -434,6 +468,7 @@ class Strict(Objects):
         ({"Password": "123"}, "storage.Password: .*not for secrets"),
         ({"client_kwargs": '{"secret": "s3cret"}'}, r"storage.client_kwargs \(in it, secret\): .*not for secrets"),
         ({"tokens": '["s3cret"]'}, "storage.tokens: .*not for secrets"),
+        ({"endpoint_url": "https://me:s3cret@host"}, "storage.endpoint_url: .*not for secrets"),
         ({"account_key": "env:NOT_THERE"}, "'NOT_THERE', which storage.account_key names, is not set"),
         ({"calltimeout": "soon"}, "storage.callTimeout='soon': it takes a number of seconds"),
         ({"calltimeout": "0"}, "storage.callTimeout='0'"),

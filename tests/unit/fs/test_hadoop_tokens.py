@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.fs.hdfs import tokens as hadoop_tokens
 from ftfile.fs.hdfs.tokens import find_token, lack_of_tokens
 from ftfile.testing.context import open_filesystem
+from tests.hdfs.servers import write_site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,13 +61,14 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def names_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hosts, and no others."""
+    """Two hosts, one of which has an odd name besides, this one, and no others."""
     known = {"namenode": "10.0.0.1", "10.0.0.1": "10.0.0.1", "other": "10.0.0.2", "10.0.0.2": "10.0.0.2"}
+    known |= {"ha-hdfs": "10.0.0.1", "::1": "::1", "0:0:0:0:0:0:0:1": "::1"}
 
     def look(host: str, port: int, **_: Any) -> list[Any]:
-        if host not in known:
+        if host.lower() not in known:
             raise socket.gaierror(host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port))]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host.lower()], port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", look)
 
@@ -87,13 +90,26 @@ def names_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         (["namenode:8020", "namenode:8120"], "namenode:9870", ["namenode:9870"], False, None),
         (["namenode:8020", "namenode:8120"], "ns", ["namenode:9870", "namenode:8120"], False, "namenode:8120"),
         (["unknown:8020"], "namenode:9870", ["namenode:9870"], False, None),
+        (["namenode:8020", "namenode:9870"], "namenode:9870", ["namenode:9870"], False, "namenode:9870"),
+        (["namenode:8020", "namenode:8120"], "namenode:8120", ["namenode:8120"], True, "namenode:8120"),
+        (["10.0.0.1:8020", "namenode:8120"], "namenode:8120", ["namenode:8120"], True, "namenode:8120"),
+        (["namenode:8020"], "NameNode:8020", ["NameNode:8020"], True, "namenode:8020"),
+        (["ha-hdfs:B"], "b", ["namenode:9870"], False, None),
+        # As Java spells it.
+        (["0:0:0:0:0:0:0:1:8020"], "[::1]:8020", ["[::1]:8020"], True, "0:0:0:0:0:0:0:1:8020"),
+        (["0:0:0:0:0:0:0:1:8020"], "[::1]:8021", ["[::1]:8021"], True, None),
+        # A name service is no host, whatever its name.
+        (["ha-hdfs:8020"], "namenode:8020", ["namenode:8020"], True, None),
+        (["ha-hdfs:8020"], "namenode:9870", ["namenode:9870"], False, None),
+        (["ha-hdfs:namenode:8020"], "namenode:8020", ["namenode:8020"], True, None),
+        (["ha-hdfs:namenode"], "namenode", [], True, None),
     ],
 )
 def test_the_token_of_a_service_is_the_one_and_no_other(
     file: Path, services: list[str], name: str, addresses: list[str], native: bool, expected: str | None
 ) -> None:
     file.write_bytes(tokens(*services))
-    found = find_token(name, addresses, native=native)
+    found = find_token(name, addresses, native=native, near=not native)
     assert (None if found is None else found.service) == expected
 
 
@@ -111,6 +127,46 @@ def test_others_tokens_are_an_error_that_lists_them_and_shows_none(file: Path) -
     file.write_bytes(tokens("ha-hdfs:clusterA"))
     with pytest.raises(ConfigError, match="'ha-hdfs:clusterA'"):
         open_filesystem("webhdfs://namenode:9870/out")
+
+
+def test_tokens_of_other_kinds_are_nobodys(file: Path) -> None:
+    file.write_bytes(tokens("namenode:8020", kind="kms-dt"))
+    assert find_token("namenode:8020", ["namenode:8020"]) is None
+    open_filesystem("webhdfs://namenode:9870/out")
+
+
+def test_another_cluster_of_the_host_gets_no_token_where_the_own_address_is_known(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_bytes(tokens("namenode:8120"))
+    open_filesystem("webhdfs://namenode:9870/out")  # for all that is known
+    addresses = {"http": "namenode:9870", "rpc": "namenode:8020"}
+    settings = {f"dfs.namenode.{kind}-address.ns.one": address for kind, address in addresses.items()}
+    write_site(tmp_path / "hdfs-site.xml", {"dfs.ha.namenodes.ns": "one", **settings})
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(ConfigError, match="it has tokens for 'namenode:8120'"):
+        open_filesystem("webhdfs://ns/out")
+    file.write_bytes(tokens("namenode:8120", "10.0.0.1:8020"))
+    open_filesystem("webhdfs://ns/out")
+
+
+def test_a_token_for_an_address_that_is_no_part_of_a_url_is_left_to_the_library(file: Path) -> None:
+    file.write_bytes(tokens("0:0:0:0:0:0:0:1:8020"))
+    fs: Any = open_filesystem("hdfs://[::1]:8020/out")
+    assert repr(fs.inner) == "NativeHdfsFileSystem('hdfs://[::1]:8020', '/out')"
+
+
+def test_nobody_shows_a_token(file: Path) -> None:
+    file.write_bytes(tokens("namenode:8020"))
+    token = find_token("namenode:8020", ["namenode:8020"])
+    fs: Any = open_filesystem("webhdfs://namenode:9870/out")
+    assert token is not None
+    client = fs.inner._client  # noqa: SLF001
+    session = client._session  # noqa: SLF001
+    assert session.params == {"delegation": token.text()}
+    for each in (token, fs, fs.inner, client, client.nodes, session):
+        assert not any(part in f"{each!r} {each}" for part in ("S3CRET", token.text()))
+    assert not any(part in pickle.dumps(fs.inner) for part in (b"S3CRET", token.text().encode()))
 
 
 def test_both_forms_say_the_same(file: Path) -> None:

@@ -33,6 +33,7 @@ from ftfile.fs.hdfs.tokens import Token
 from ftfile.fs.hdfs.webhdfs import filesystem as web_driver
 from ftfile.fs.hdfs.webhdfs.client import Upload
 from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
+from ftfile.fs.hdfs.webhdfs.upload import refusal
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import open_filesystem
 from tests.unit.fs.fake_hdfs import Names, WebServer, install
@@ -311,18 +312,23 @@ SECRET = base64.urlsafe_b64encode(b"T0PSECRET").decode().rstrip("=")
 
 
 def test_no_error_shows_the_token(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_driver, "find_token", lambda *_: Token(b"T0PSECRET", "", ""))
+    monkeypatch.setattr(web_driver, "find_token", lambda *_, **__: Token(b"T0PSECRET", "", ""))
     names.files["/out/a"] = b"data"
     names.losses["RENAME"] = [ConnectionResetError()]
     with WebServer(names) as server:
         fs = opened(server.url, patience="0.1")
+        # As servers and proxies do that repeat what they were asked.
+        names.errors["RENAME"] = [IOException(f"what is /webhdfs/v1/out/a?op=RENAME&delegation={SECRET}&x=1")]
+        with pytest.raises(OutcomeUnknown, match="delegation=…&x=1") as repeated:
+            fs.rename("a", "b")
         with pytest.raises(OutcomeUnknown) as lost:
             fs.rename("a", "b")
+    assert SECRET not in str(refusal("the proxy", 502, f"no way to /?op=OPEN&delegation={SECRET}".encode()))
     with pytest.raises(Unavailable, match="delegation=") as looking:
         fs.stat("a")
     with pytest.raises(Unavailable, match="delegation=") as changing:
         fs.rename("a", "b")
-    for caught in (lost, looking, changing):
+    for caught in (lost, repeated, looking, changing):
         assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
@@ -521,6 +527,8 @@ def test_paths_are_as_long_as_the_namenode_takes_them_with_the_root(fs: FileSyst
     [
         ("create", "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "", OutOfSpace),
         ("create", "org.apache.hadoop.security.AccessControlException", "", PermissionDenied),
+        ("stat", "org.apache.hadoop.security.token.SecretManager$InvalidToken", "token is expired", PermissionDenied),
+        ("stat", "org.apache.hadoop.security.AccessControlException", "", PermissionDenied),
         ("create", "org.apache.hadoop.ipc.StandbyException", "", Unavailable),
         (
             "create",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile.fs.local.no_replace
+from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     AlreadyExists,
@@ -365,8 +366,17 @@ def test_a_root_that_is_a_file(tmp_path: Path) -> None:
 def test_a_root_that_is_or_is_below_a_dangling_link(tmp_path: Path, below: str) -> None:
     (tmp_path / "link").symlink_to("no{where}")
     local = LocalFileSystem(f"{tmp_path}/link{below}", SYSTEM)
-    with pytest.raises(NotADirectory, match=r"link' is a symbolic link to 'no\{where\}', which is not there"):
-        local.make_directories("log")
+    for call in (
+        lambda: local.make_directories("log"),
+        lambda: local.stat(""),
+        lambda: local.list(""),
+        lambda: local.create("file"),
+        lambda: ftfile.open(local.root),
+        lambda: kv.open(local.root),
+        lambda: kv.KeyValueStore(local.root, writer="w"),
+    ):
+        with pytest.raises(NotADirectory, match=r"link' is a symbolic link to 'no\{where\}', which is not there"):
+            call()
     (tmp_path / "no{where}").mkdir()
     local.make_directories("log")
     assert local.stat("log").is_directory

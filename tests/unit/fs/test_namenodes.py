@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ADDRESSES = {"nn1": "one:8020", "nn2": "two:8020"}
+# A call that is to be given up takes some hundredths of a second, and this long where the code is wrong.
+LIMIT_S = 10.0
 STANDBY = RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "not now")')
 
 
@@ -45,7 +47,7 @@ class Client:
         assert path == "/"
         name = self._names[0]
         if name in self._servers.silent:
-            self._servers.over.wait()
+            assert self._servers.over.wait(LIMIT_S), f"{name} was asked, which is silent, and nobody gave up"
         if name in self._servers.refusing:
             raise OSError("Connection refused (os error 111)")
         if name != self._servers.active and len(self._names) == 1:
@@ -89,11 +91,11 @@ class TestNative:
         client = found.client()
         servers.active, servers.silent = "nn2", {"nn1"}
         with pytest.raises(SilentError, match=r"nn1 \(one:8020\) is silent, .*nn2 \(two:8020\) is active"):
-            found.run(60, lambda: client.get_file_info("/"), client)
+            found.run(LIMIT_S, lambda: client.get_file_info("/"), client)
         assert first_of(found.client()) == "nn2"
         # What belongs to the client that was, such as an open file, is not begun.
         with pytest.raises(SilentError):
-            found.run(60, lambda: pytest.fail("it was begun"), client)
+            found.run(LIMIT_S, lambda: pytest.fail("it was begun"), client)
 
     def test_it_is_not_while_no_other_is_active(self, servers: Servers) -> None:
         found = nodes(servers)
@@ -110,7 +112,7 @@ class TestNative:
         found = nodes(servers)
         client = found.client()
         waiting = threading.Event()
-        assert found.run(60, lambda: waiting.wait(0.5), client) is False
+        assert found.run(LIMIT_S, lambda: waiting.wait(0.5), client) is False
         assert found.client() is client
 
     def test_a_call_that_alone_has_no_answer_is_given_up(
@@ -122,11 +124,11 @@ class TestNative:
         found = nodes(servers)
         client = found.client()
         with pytest.raises(SilentError, match="though the NameNode answers other calls"):
-            found.run(60, servers.over.wait, client, is_short=True)
+            found.run(LIMIT_S, servers.over.wait, client, is_short=True)
         assert found.client() is client
         waiting = threading.Event()
         single = NameNodes({"nn1": "one:8020"}, servers.connect)
-        assert single.run(60, lambda: waiting.wait(0.5), single.client(), is_short=True) is False
+        assert single.run(LIMIT_S, lambda: waiting.wait(0.5), single.client(), is_short=True) is False
 
     def test_it_is_when_nobody_can_be_reached(self, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
         found = nodes(servers)
@@ -134,7 +136,7 @@ class TestNative:
         servers.silent = {"nn1"}
         monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda address: f"silent: {address} is away")
         with pytest.raises(SilentError, match=r"one:8020 is away.*two:8020 is away"):
-            found.run(60, lambda: client.get_file_info("/"), client)
+            found.run(LIMIT_S, lambda: client.get_file_info("/"), client)
 
     def test_without_an_active_one_nothing_is_sent(self, servers: Servers) -> None:
         servers.active, servers.refusing = "nobody", {"nn1"}
@@ -146,13 +148,13 @@ class TestNative:
         client = found.client()
         servers.active, servers.silent = "nn2", {"nn1"}
         with pytest.raises(SilentError):
-            found.run(60, lambda: client.get_file_info("/"), client)
+            found.run(LIMIT_S, lambda: client.get_file_info("/"), client)
         second = found.client()
         servers.active, servers.silent = "nn1", {"nn2"}
         servers.over.set()
         servers.over = threading.Event()
         with pytest.raises(SilentError, match="nn1 is asked"):
-            found.run(60, servers.over.wait, second)
+            found.run(LIMIT_S, servers.over.wait, second)
         assert first_of(found.client()) == "nn1"
 
 

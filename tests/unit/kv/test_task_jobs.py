@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,9 @@ from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Add, Origin
 from ftfile.commit.log.state import LogState
 from ftfile.core.context import Context
-from ftfile.core.errors import CorruptData, OutOfSpace
+from ftfile.core.errors import CorruptData, OutOfSpace, Unavailable
 from ftfile.filters.chain import Chain
+from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
 from ftfile.kv.columns import OP
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.files.spool import RunSpool
@@ -133,6 +134,20 @@ def bench() -> Iterator[Bench]:
     fs.context = Context(clock, SeededIds(1))
     yield Bench(fs, clock)
     MemoryFileSystem.drop("bench")
+
+
+class Silent(WrapperFileSystem):
+    """Answers nothing when it is asked for a file."""
+
+    def __init__(self, inner: FileSystem, clock: ManualClock) -> None:
+        super().__init__(inner)
+        self._clock = clock
+        self.asked = 0
+
+    def open(self, path: str) -> NoReturn:
+        self.asked += 1
+        self._clock.advance(60)
+        raise Unavailable("open", path, "no answer within 60 s")
 
 
 def damage(bench: Bench, add: Add) -> None:
@@ -272,6 +287,15 @@ class TestFailures:
         assert failed == (job.id,)
         assert made.rewrite.inputs == (*groups[0], *groups[2])
         assert [add.bucket for add in made.rewrite.adds] == ["b=00000", "b=00002"]
+
+    def test_a_store_that_is_away_is_asked_once(self, bench: Bench) -> None:
+        jobs = [
+            bench.job(*([bench.run([1], f"b={each:05d}"), bench.run([2], f"b={each:05d}")] for each in range(3)))
+            for _ in range(2)
+        ]
+        silent = Silent(bench.fs, bench.clock)
+        assert bench.do(jobs, fs=RetryingFileSystem(silent, bench.fs.context)) == ((), (jobs[0].id,))
+        assert silent.asked == 5, "by one call, with its tries"
 
     def test_a_run_that_is_gone_fails_its_job_alone(self, bench: Bench) -> None:
         runs = [bench.run([1]), bench.run([2])]

@@ -24,7 +24,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import Prepare, commit
 from ftfile.commit.read.snapshot import read_records
 from ftfile.commit.rewrites import accept_rewrites
-from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied, UserCodeError
+from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied, Unavailable, UserCodeError
+from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance import flush as flushing
 from ftfile.sink import writer as sink_writer
 from ftfile.sink.assembly.assembler import Assembler
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.commit.log.state import LogState
+    from ftfile.fs.api import FileSystem, InputFile
     from ftfile.sink.rolling.groups import GroupTotals
 
 COLUMNS = {"word": "string", "k": "string"}
@@ -54,6 +56,23 @@ YEAR_S = 365 * 86_400
 @pytest.fixture
 def out(tmp_path: Path) -> str:
     return str(tmp_path / "out")
+
+
+class Silent(WrapperFileSystem):
+    """Answers nothing, when it is silent, when it is asked for open files."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.clock = ManualClock()
+        self.is_silent = False
+        self.asked = 0
+
+    def open(self, path: str) -> InputFile:
+        if self.is_silent and path.startswith("_ftfile/staged/"):
+            self.asked += 1
+            self.clock.advance(60)
+            raise Unavailable("open", path, "no answer within 60 s")
+        return super().open(path)
 
 
 def query_of(out: str, **options: str) -> MicroBatch:
@@ -208,6 +227,17 @@ class TestFlush:
         done = [(call.operation, call.path) for call in watched.calls]
         renames = [place for place, (operation, _) in enumerate(done) if operation == "rename"]
         assert ("sync_directory", "_ftfile/log") in done[: renames[0]]
+
+    def test_asks_a_store_that_is_away_for_one_segment(self) -> None:
+        silent = Silent(CrashingFileSystem())
+        with repeatable(silent.clock), mounted(silent) as url:
+            query = query_of(url)
+            for batch in range(3):
+                query.run(batch, [[*rows_of("a"), *rows_of("b", k="y")] for _ in range(2)])
+            silent.is_silent = True
+            with pytest.raises(Unavailable, match="no answer within 60 s"):
+                ftfile.flush(url, context=current())
+        assert silent.asked == 5, "by one call, with its tries"
 
 
 class TestLimits:

@@ -7,6 +7,7 @@ from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.core.errors import FtfileError
+from ftfile.core.retry import is_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,17 +28,23 @@ _Result = TypeVar("_Result")
 def parallel(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """Call for every item and return the results; raise the first error after the last call.
 
-    Calls within calls have together as many threads as the outermost one may have.
+    No call begins after one found that the store is away: each would wait as long. Calls within calls have together as
+    many threads as the outermost one may have.
     """
     outer = _outer.get()
     threads = min(min(fs.capabilities.concurrency, THREADS_MAX) // outer, len(items))
     context = copy_context()
     context.run(_outer.set, outer * max(threads, 1))
 
+    given_up: list[FtfileError] = []
+
     def attempt(item: _Item) -> _Result | FtfileError:
+        if given_up:
+            return given_up[0]
         try:
             return context.copy().run(call, item)
         except FtfileError as error:
+            given_up.extend([error] if is_away(error) else [])
             return error
 
     if threads <= 1:

@@ -10,16 +10,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("endpoint_fault", "speaks_tls", "tls_fault")
+__all__ = ("causes_of", "endpoint_fault", "speaks_tls", "tls_fault")
 
 _PROBE_TIMEOUT_S = 3.0
 # OpenSSL's reasons for an answer that is no TLS, which differ by version and by the bytes of the answer.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
 
 
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all errors in its cause, context, arguments and attributes."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        kept = [each.__cause__, each.__context__, *each.args, *vars(each).values()]
+        kept += [value for values in kept if isinstance(values, dict) for value in values.values()]
+        waiting += [value for value in kept if isinstance(value, BaseException)]
+
+
 def tls_fault(error: BaseException, bundle: str) -> str | None:
     """Return the fault of TLS behind an error and its remedy, or None; `bundle`: variable that names certificates."""
-    for each in _causes(error):
+    for each in causes_of(error):
         # Libraries derive classes from these, without their attributes.
         said = getattr(each, "verify_message", None)
         if isinstance(each, ssl.SSLCertVerificationError) and said:
@@ -58,17 +72,3 @@ def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:
             return None
     except (OSError, ValueError) as error:
         return error
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all errors in its cause, context, arguments and attributes."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        yield each
-        kept = [each.__cause__, each.__context__, *each.args, *vars(each).values()]
-        kept += [value for values in kept if isinstance(values, dict) for value in values.values()]
-        waiting += [value for value in kept if isinstance(value, BaseException)]

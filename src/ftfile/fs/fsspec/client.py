@@ -28,7 +28,7 @@ from ftfile.core.errors import (
 from ftfile.fs.api import READING, FileInfo
 from ftfile.fs.calls.deadline import NoThreadError, run_within
 from ftfile.fs.calls.per_process import PerProcess
-from ftfile.fs.calls.tls import endpoint_fault, tls_fault
+from ftfile.fs.calls.tls import causes_of, endpoint_fault, tls_fault
 from ftfile.fs.paths import fault_of, join, require_valid
 
 if TYPE_CHECKING:
@@ -138,8 +138,9 @@ class FsspecClient:
         return found if fault is None else WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
 
     def _shown(self, error: Exception) -> Exception | None:
-        """Return the cause to show: None if it shows a secret."""
-        return error if self._settings.hidden(str(error)) == str(error) else None
+        """Return the cause to show: None if it, or what it comes from, shows a secret."""
+        texts = [str(each) for each in causes_of(error)]
+        return error if all(self._settings.hidden(text) == text for text in texts) else None
 
     def info(self, operation: str, path: str) -> FileInfo:
         """Return the status of a path."""

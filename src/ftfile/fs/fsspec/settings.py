@@ -29,6 +29,7 @@ _SECRET = re.compile(r"secret|passw|passphrase|token|credential|key|sas|auth|con
 _SIGNED = re.compile(
     r"\b(upload_id|sig|signature|x-goog-signature|x-amz-signature|accountkey|sharedaccesssignature)=[^&;,\s'\")]+", re.I
 )
+_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 # A JSON number, word, object, array or quoted text.
 _JSON = re.compile(r'[\[{"].*|true|false|null|-?\d+(\.\d+)?([eE][+-]?\d+)?', re.DOTALL)
 
@@ -78,17 +79,21 @@ def _refuse_secrets(option: str, name: str, value: object) -> None:
     elif isinstance(value, list):
         for inner in value:
             _refuse_secrets(option, name, inner)
-    elif (
-        _SECRET.search(name.lower())
-        and not (value is None or isinstance(value, bool) or (isinstance(value, str) and value.startswith(_REFERENCE)))
-        and not (name == "token" and value in _WAYS)
-    ):
+    elif _is_secret(name, value):
         inside = "" if option == name else f" (in it, {name})"
         raise ConfigError(
             f"storage.{option}{inside}: options are shown by explain() and in logs, so they are not for secrets. "
             f"Write {_REFERENCE}NAME with the name of an environment variable that the driver and every executor have, "
             "or leave it out where the library finds its credentials by itself"
         )
+
+
+def _is_secret(name: str, value: object) -> bool:
+    if value is None or isinstance(value, bool) or (isinstance(value, str) and value.startswith(_REFERENCE)):
+        return False
+    if name == "token" and value in _WAYS:
+        return False
+    return bool(_SECRET.search(name.lower())) or _PASSWORD.search(str(value)) is not None
 
 
 def _resolved(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds

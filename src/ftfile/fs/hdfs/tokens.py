@@ -40,27 +40,31 @@ class Token:
         return base64.urlsafe_b64encode(self.content).rstrip(b"=").decode()
 
 
-def find_token(name: str, addresses: Sequence[str], *, native: bool = False) -> Token | None:
+def find_token(name: str, addresses: Sequence[str], *, native: bool = False, near: bool = False) -> Token | None:
     """Return this process's token for a name service, or for `host:port`, whose servers have these addresses.
 
-    Returns None without one, and raises `ConfigError` for a malformed token file. For the RPC protocol (`native`) the
-    address is exact; a token for WebHDFS may be of another port of the host.
+    Returns None without one, and raises `ConfigError` for a malformed token file.
+
+    Args:
+        name: of the service, or `host:port`.
+        addresses: `host:port` of its servers.
+        native: for the RPC protocol, to a single NameNode.
+        near: a token of another port of the same host counts, too, if there is one such.
     """
     if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
         return None  # there may be a ticket
     tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
-    exact = {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
+    exact = {*addresses} if native else {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
     found = next((token for token in tokens if token.service in exact), None)
     if found is not None or not tokens:
         return found
     places = {place for address in addresses for place in _places(address)}
     found = next((token for token in tokens if places & _places(token.service)), None)
-    if found is not None or native:
+    if found is not None or not near:
         return found
-    # Many tokens name the RPC server, and no property says which web server belongs to it.
     hosts = {host for host, _ in places}
-    near = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
-    return near[0] if len({token.service for token in near}) == 1 else None
+    others = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
+    return others[0] if len({token.service for token in others}) == 1 else None
 
 
 def has_tokens() -> bool:
@@ -95,9 +99,9 @@ def _own_tokens() -> list[Token]:
 
 
 def _places(address: str) -> set[tuple[str, str]]:
-    """Return each IP address of `host:port` with the port; none for any other text."""
+    """Return each IP address of `host:port` with the port; none for any other text, such as that of a name service."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or host in _LOGICAL:
         return set()
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import (
@@ -63,12 +64,21 @@ def storage_error(error: OSError, operation: str, path: str, root: str) -> Stora
         # EIO, ESTALE, ETIMEDOUT ...: a read changed nothing, a change may have happened.
         kind = Unavailable if operation in READING else OutcomeUnknown
         advice = "the device or server of {root} failed; see the kernel log and check it"
-    link = error.filename if error.errno == errno.ENOTDIR and isinstance(error.filename, str) else ""
-    if os.path.islink(link) and not os.path.exists(link):
+    if link := _dangling_link(error, root):
         detail = f"{link!r} is a symbolic link to {os.readlink(link)!r}, which is not there"
-        return kind(operation, path, f"{detail}: make that directory, or correct the link")
+        return NotADirectory(operation, path, f"{detail}: make that directory, or correct the link")
     reason = os.strerror(error.errno) if error.errno else str(error)
     return kind(operation, path, f"{reason}: {advice.format(root=root, user=os.geteuid())}")
+
+
+def _dangling_link(error: OSError, root: str) -> str:
+    """Return the link to nothing that is in the way of making a directory, or at or above the root; empty for none."""
+    places: list[str] = []
+    if error.errno == errno.ENOTDIR and isinstance(error.filename, str):
+        places = [error.filename]
+    elif error.errno == errno.ENOENT and not os.path.exists(root):
+        places = [root, *map(str, PurePosixPath(root).parents)]
+    return next((place for place in places if os.path.islink(place) and not os.path.exists(place)), "")
 
 
 @contextlib.contextmanager

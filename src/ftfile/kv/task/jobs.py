@@ -10,6 +10,7 @@ from ftfile.attempt.message import Rewritten
 from ftfile.commit.format.model import Origin
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.logs import get_logger
+from ftfile.core.retry import is_away
 from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
@@ -98,13 +99,13 @@ class Merger:
     def merge(self, job: AssemblyJob) -> tuple[Rewrite | None, list[Exception]]:
         """Return the rewrite of a job, None if nothing was merged, and the errors of runs that stay.
 
-        A bucket whose runs cannot be merged leaves the others of the job alone.
+        A bucket whose runs cannot be merged leaves the others of the job alone, unless the store is away.
         """
         groups = groups_of(job)
         try:
             return self._merged(job, groups), []
         except Exception as error:
-            if len(groups) == 1:
+            if len(groups) == 1 or is_away(error):
                 return None, [error]
         found: list[Rewrite] = []
         errors: list[Exception] = []
@@ -113,6 +114,8 @@ class Merger:
                 found.append(self._merged(job, [group]))
             except Exception as error:
                 errors.append(error)
+                if is_away(error):
+                    break
         if not found:
             return None, errors
         inputs, adds = ([add for each in found for add in getattr(each, name)] for name in ("inputs", "adds"))

@@ -10,6 +10,7 @@ from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
+from ftfile.core.retry import is_away
 from ftfile.kv.marks import open_state
 from ftfile.kv.planning.jobs import without
 from ftfile.kv.planning.plan import is_held, plan_jobs
@@ -88,7 +89,7 @@ class Merges:
             if rewrite is not None:
                 rewrites.append(rewrite)
             read_bytes += sum(add.length for add in job.inputs)
-            if read_bytes >= how.plan.job_bytes:
+            if read_bytes >= how.plan.job_bytes or any(map(is_away, errors)):
                 break
         if rewrites:
             self._record(how, rewrites)

@@ -16,6 +16,7 @@ from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import CorruptData, Unsupported
 from ftfile.core.logs import get_logger
+from ftfile.core.retry import is_away
 from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.chain import Chain
 from ftfile.parts.filtered_file import FilteredFile, chain_of
@@ -101,11 +102,13 @@ class Assembler:
         """Make parts of the segments that can be read, None without any; return them and the errors of the others.
 
         Raises:
-            Exception: each can, and something else failed; what was staged is dropped.
+            Exception: each can, and something else failed, or the store is away; what was staged is dropped.
         """
         try:
             return self.assemble(job, goes_on), {}
-        except Exception:
+        except Exception as error:
+            if is_away(error):
+                raise
             damaged = self._damaged(job)
             if not damaged:
                 raise
@@ -119,6 +122,8 @@ class Assembler:
             try:
                 self._assembled(_Nowhere(), replace(job, inputs=(segment,)), _always, copies=False)
             except Exception as error:
+                if is_away(error):
+                    raise
                 damaged[segment.id] = error
         return damaged
 

@@ -263,7 +263,7 @@ def _open_nodes(key: _Key) -> NameNodes:
     addresses = service.rpc_addresses()
     # The library compares services as texts: it takes a token only for the address in the token.
     token = None if service.members else find_token(service.name, [*addresses], native=True)
-    address = url if token is None else f"hdfs://{token.service}"
+    address = url if token is None or token.service.count(":") > 1 else f"hdfs://{token.service}"
 
     def connect(names: Sequence[str]) -> hdfs_native.Client:
         order = {service.members_property: ",".join(names)} if names and service.members else {}

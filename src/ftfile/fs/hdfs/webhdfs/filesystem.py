@@ -192,7 +192,9 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def _connect(self) -> WebClient:
         kerberos = is_kerberos(read_configuration(self._settings.handed))
         addresses = [url.partition("//")[2] for url in self._nodes]
-        token = find_token(self._service, [*addresses, *filter(None, self._nodes.values())])
+        rpc_addresses = [*filter(None, self._nodes.values())]
+        # Many tokens name the RPC server, which nothing may say of a single NameNode's web server.
+        token = find_token(self._service, [*addresses, *rpc_addresses], near=not rpc_addresses)
         if token is None and not kerberos and has_tokens():
             raise ConfigError(f"no token is for {self.where}: {lack_of_tokens()}")
         user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()

@@ -13,7 +13,7 @@ import requests
 from hdfs.util import HdfsError
 
 from ftfile.fs.calls.deadline import DATA_BYTES, run_within
-from ftfile.fs.hdfs.webhdfs.security import require_tls, tls_context
+from ftfile.fs.hdfs.webhdfs.security import require_tls, scrub, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,6 +125,7 @@ def refusal(server: str, status: int, text: bytes) -> HdfsError:
         return HdfsError(f"{server} answered {status}, Authentication required", exception=UNAUTHORISED)
     try:
         found = json.loads(text)["RemoteException"]
-        return HdfsError(str(found["message"]), exception=str(found["exception"]))
+        # A server, or a proxy before it, may repeat what it was asked.
+        return HdfsError(scrub(str(found["message"])), exception=str(found["exception"]))
     except (ValueError, KeyError, TypeError):
-        return HdfsError(f"{server} answered {status}: {text[:200]!r}")
+        return HdfsError(f"{server} answered {status}: {scrub(repr(text))[:200]}")
