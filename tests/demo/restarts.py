@@ -103,8 +103,11 @@ class Job:
         """Say how far each stream is."""
         if any(isinstance(target, Target) and target.read_back.exists() for target in self._targets):
             return "Spark reads the result"
-        pairs, of = zip(self._targets, states, strict=True), f"/{self._batches}" if self._batches else ""
-        return "batches: " + ", ".join(f"{target.name} {state.recorded + 1}{of}" for target, state in pairs)
+        of = f" of {self._batches}" if self._batches else ""
+        done = [f"{state.recorded + 1}{of}" for state in states]
+        if len(done) == 1:
+            return f"{done[0]} batches"
+        return "batches: " + ", ".join(f"{each.name} {count}" for each, count in zip(self._targets, done, strict=True))
 
     def observe(self) -> list[State]:
         """Look at every stream."""
