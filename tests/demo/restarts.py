@@ -60,6 +60,7 @@ class Job:
         self._name = f"{name}, " if name else ""
         self._environment = own_environment(argument.parent) if environment is None else environment
         self._runs = 0
+        self._began_s = 0.0
 
     def strike(self, kill: Kill, started_s: float) -> list[Hit]:
         """Run the application until the planned moment, and kill what is to be killed; again if that came too late.
@@ -103,8 +104,11 @@ class Job:
         """Say how far each stream is."""
         if any(isinstance(target, Target) and target.read_back.exists() for target in self._targets):
             return "Spark reads the result"
-        pairs, of = zip(self._targets, states, strict=True), f"/{self._batches}" if self._batches else ""
-        return "batches: " + ", ".join(f"{target.name} {state.recorded + 1}{of}" for target, state in pairs)
+        of = f" of {self._batches}" if self._batches else ""
+        done = [f"{state.recorded + 1}{of}" for state in states]
+        if len(done) == 1:
+            return f"{done[0]} batches"
+        return "batches: " + ", ".join(f"{each.name} {count}" for each, count in zip(self._targets, done, strict=True))
 
     def observe(self) -> list[State]:
         """Look at every stream."""
@@ -127,25 +131,30 @@ class Job:
     def _begin(self) -> tuple[SparkApp, Watch]:
         """Start the application, and return it with who watches it."""
         self._runs += 1
+        self._began_s = time.monotonic()
         log = self._argument.with_suffix(".log")
         return SparkApp(self._script, self._argument, log, self._environment), self._watch()
 
     def _watch(self, *, starts: bool = True) -> Watch:
-        return Watch(self, f"{self._name}run {self._runs}", starts=starts)
+        return Watch(self, f"{self._name}run {self._runs}", self._began_s, starts=starts)
 
 
 class Watch:
     """Shows the progress of a running job, and gives up on one that stands still.
 
-    Attributes:
-        title: of this run of the job.
+    Args:
+        job: is running.
+        title: of this run.
+        began_s: monotonic time when the run began.
+        starts: nothing has moved in this run.
     """
 
-    def __init__(self, job: Job, title: str, *, starts: bool) -> None:
+    def __init__(self, job: Job, title: str, began_s: float, *, starts: bool) -> None:
         self._job = job
         self.title = title
         self._looked_at_s = 0.0
-        self._started_at_s = self._moved_at_s = time.monotonic()
+        self._began_s = began_s
+        self._moved_at_s = time.monotonic()
         self._states = job.observe()
         self._has_moved = not starts
 
@@ -165,4 +174,4 @@ class Watch:
         if now_s - self._moved_at_s > STALL_TIMEOUT_S:
             raise DemoError(f"{self.title}: no stream has moved for {STALL_TIMEOUT_S:.0f} s")
         doing = self._job.describe(states) if self._has_moved else "Spark starts"
-        self._job.show(f"{self.title}, {now_s - self._started_at_s:.0f} s: {doing}")
+        self._job.show(f"{self.title}, {now_s - self._began_s:.0f} s: {doing}")

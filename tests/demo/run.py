@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.demo import data
 from tests.demo.check import Verdict, check_directory, connect
 from tests.demo.kill import Hit, plan_kills
+from tests.demo.report import TITLES
 from tests.demo.restarts import Job
 from tests.demo.sinks import Target, is_log_complete
 
@@ -98,7 +99,7 @@ def run_sink(settings: Settings, workspace: Workspace, sink: str, console: Conso
     """
     targets = tuple(_target(workspace.root, sink, file_format) for file_format in settings.formats)
     argument = write_job(settings, workspace.root, targets)
-    job = Job(JOB_SCRIPT, argument, targets, workspace.batches, console, name=sink)
+    job = Job(JOB_SCRIPT, argument, targets, workspace.batches, console, name=TITLES[sink])
     started_s = time.monotonic()
     kills = plan_kills(settings.seed, settings.formats, workspace.batches)
     hits = [hit for kill in kills for hit in job.strike(kill, started_s)]

@@ -99,7 +99,7 @@ class StruckJob(Job, ABC):
             return
         killed_s, name = time.monotonic(), self._name_servers(victim)
         while time.monotonic() < killed_s + self.down_s:
-            self.show(f"{name} down for {time.monotonic() - killed_s:.0f} s")
+            self.show(f"{name} is down for {time.monotonic() - killed_s:.0f} s")
             time.sleep(0.2)
         self.show(f"{name} starts again")
         self._start_servers(victim)
