@@ -66,18 +66,6 @@ class Budget:
         self._used = used
         return True
 
-    def take_first(self, adds: Sequence[Add], begin: int = 0) -> int:
-        """Take adds from a position on, as many as the limits allow, and return the position behind them.
-
-        The first add of a plan is always taken.
-        """
-        for position in range(begin, len(adds)):
-            used = self._with([adds[position]])
-            if self._used != (0, 0, 0) and not self._allows(used):
-                return position
-            self._used = used
-        return len(adds)
-
     def _with(self, adds: Sequence[Add]) -> tuple[int, int, int]:
         files, size_bytes, rows = self._used
         return (
