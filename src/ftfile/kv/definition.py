@@ -16,7 +16,7 @@ from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merge
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ("BUCKETS_MAX", "StoreDefinition", "define", "require_same")
+__all__ = ("BUCKETS_MAX", "StoreDefinition", "check_buckets", "define", "require_same")
 
 # Their numbers have five digits in the keys of buckets.
 BUCKETS_MAX = 1 << 16
@@ -46,6 +46,16 @@ class StoreDefinition:
     def values(self) -> list[str]:
         """Return the names of the value columns."""
         return [*self.schema.names[len(self.keys) :]]
+
+    @property
+    def value_fields(self) -> list[pa.Field]:
+        """Return the value columns."""
+        return [*self.schema][len(self.keys) :]
+
+    @property
+    def key_types(self) -> list[pa.DataType]:
+        """Return the types of the key columns."""
+        return [self.schema.field(name).type for name in self.keys]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
@@ -97,8 +107,7 @@ def define(
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):
         raise ConfigError(f"bucketBy={','.join(bucket_by)}: it may name key columns only, of {','.join(keys)}")
-    if not 0 < buckets <= BUCKETS_MAX or buckets & (buckets - 1):
-        raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
+    check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
     functions = _functions(merge, values)
@@ -113,13 +122,18 @@ def define(
     )
 
 
+def check_buckets(buckets: int) -> None:
+    """Raise a ConfigError for a number of buckets that no store can have."""
+    if not 0 < buckets <= BUCKETS_MAX or buckets & (buckets - 1):
+        raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
+
+
 def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
     """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
-    kinds = [[str(each.schema.field(name).type) for name in each.keys] for each in (recorded, given)]
     both = set(recorded.values) & set(given.values)
     pairs = {
         "keyColumns": (list(recorded.keys), list(given.keys)),
-        "types of the key columns": kinds,
+        "types of the key columns": ([*map(str, recorded.key_types)], [*map(str, given.key_types)]),
         "bucketBy": (list(recorded.bucket_by), list(given.bucket_by)),
         "buckets": (recorded.buckets, given.buckets),
         "merge": (_text(recorded, both), _text(given, both)),

@@ -1,8 +1,4 @@
-"""Key columns, and the *stored values* of a key: one value of a column, in Python, that compares as rows sort.
-
-Integers and booleans are themselves, a date is its days and a timestamp its microseconds since 1970, a decimal is its
-unscaled integer, a string and a binary value are their bytes. A key is a tuple of them.
-"""
+"""Columns of keys, and the stored values in them; see `key_values`."""
 
 from __future__ import annotations
 

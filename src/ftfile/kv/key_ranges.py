@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ftfile.kv.key_columns import bools_of
 from ftfile.kv.key_values import Key, decode_key, encode_key, to_scalar
 
 if TYPE_CHECKING:
@@ -96,11 +97,6 @@ def _reach(columns: Sequence[pa.Array], bound: Key) -> NDArray[np.bool_]:
     reached = np.ones(len(columns[0]), np.bool_)
     for column, value in reversed(list(zip(columns, bound, strict=False))):
         scalar = to_scalar(value, column.type)
-        equal, greater = (_flags(compare(column, scalar)) for compare in (pc.equal, pc.greater))
+        equal, greater = (bools_of(compare(column, scalar)) for compare in (pc.equal, pc.greater))
         reached = greater | (equal & reached)
     return reached
-
-
-def _flags(found: pa.Array) -> NDArray[np.bool_]:
-    flags: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
-    return flags

@@ -22,7 +22,7 @@ __all__ = ("FtFileDataSource", "FtKvDataSource")
 
 
 class _LazySource(Shipped, DataSource):
-    """A source by the names of its classes, `module:class` below `ftfile.spark`; each is imported when it is asked for."""
+    """A source by the names of its classes, `module:class` below `ftfile.spark`; each is imported when it is used."""
 
     FORMAT: ClassVar[str]
     READER: ClassVar[str]  # of one version

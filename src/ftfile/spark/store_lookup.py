@@ -125,7 +125,7 @@ def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefiniti
 
 def _value_columns(definition: StoreDefinition, columns: Sequence[str] | None, schema: pa.Schema) -> list[str]:
     """Return the value columns that are wanted, none of which the DataFrame has."""
-    values = pa.schema([definition.schema.field(name) for name in definition.values])
+    values = pa.schema(definition.value_fields)
     wanted = (
         values.names
         if columns is None

@@ -12,6 +12,7 @@ from ftfile.attempt.follow.offsets import InLog, InSnapshot
 from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
+from ftfile.core.packing import packed
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import BUCKETS_MAX
 from ftfile.kv.feed.versions import Change, Share, applied, by_bucket, change_of
@@ -145,9 +146,15 @@ def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping
         return []
     newest = max(everything, key=lambda add: tuple(add.rolling_stats["at"]))
     definition = definitions[newest.encoding]["store"]
-    size_bytes = {number: _cost(adds, changes) for number, adds in by_bucket(everything).items()}
+    # Runs whose keys are looked up.
+    new = {add.id for change in changes for add in (change.adds if change.scope == "all" else change.new_runs)}
+    buckets = by_bucket(everything)
+
+    def size_bytes(number: int) -> int:
+        return sum(add.length for add in buckets[number] if add.id in new)
+
     found = []
-    for numbers in _groups(size_bytes):
+    for numbers in map(frozenset, packed(buckets, size_bytes, _TASK_BYTES)):
         own = _of_buckets(live.values(), numbers)
         ids = {add.id for add in own}
         narrowed = []
@@ -159,24 +166,6 @@ def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping
         if any(change.new_runs or change.scope == "all" for change in narrowed):
             found.append(Share(own, tuple(narrowed), definition))
     return found
-
-
-def _cost(adds: Iterable[Add], changes: list[Change]) -> int:
-    """Return the bytes of runs whose keys are looked up."""
-    new = {add.id for change in changes for add in (change.adds if change.scope == "all" else change.new_runs)}
-    return sum(add.length for add in adds if add.id in new)
-
-
-def _groups(size_bytes: Mapping[int, int]) -> Iterator[frozenset[int]]:
-    group: list[int] = []
-    size = 0
-    for number, own in size_bytes.items():
-        if group and size + own > _TASK_BYTES:
-            yield frozenset(group)
-            group, size = [], 0
-        group.append(number)
-        size += own
-    yield frozenset(group)
 
 
 def _units(adds: Iterable[Add]) -> Iterator[Unit]:

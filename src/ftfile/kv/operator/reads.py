@@ -56,7 +56,7 @@ class WindowReader(Reader):
         self._to_row = row_maker(definition)
         self._user_keys = UserKeys(definition)
         self._to_key: Callable[[Any], Key] = self._user_keys.to_stored
-        self._take_row = value_maker([definition.schema.field(name) for name in definition.values])
+        self._take_row = value_maker(definition.value_fields)
         if codec is not None:
             self._to_key = lambda key: (_encoded(codec.key_to_bytes, key),)
             self._take_row = lambda value: (_encoded(codec.value_to_bytes, value),)

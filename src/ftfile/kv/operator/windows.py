@@ -92,8 +92,7 @@ class Buffer:
         ops = np.full(len(rows), SET, np.int8)
         if Change in set(map(type, rows)):
             keys, rows, ops = _unfolded(self.changes, (None,) * len(definition.values))
-        fields = [*definition.schema]
-        key_fields, value_fields = fields[: len(definition.keys)], fields[len(definition.keys) :]
+        key_fields, value_fields = [*definition.schema][: len(definition.keys)], definition.value_fields
         columns = [_key_column(part, each) for part, each in zip(_parts(keys, key_fields), key_fields, strict=True)]
         columns += [_column(part, each) for part, each in zip(_parts(rows, value_fields), value_fields, strict=True)]
         return pa.RecordBatch.from_arrays([*columns, from_numpy(ops, pa.int8())], schema=row_schema(definition))

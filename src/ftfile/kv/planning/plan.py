@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.core.packing import packed
 from ftfile.kv.planning.jobs import JobTerms, groups_of, job_of
 from ftfile.kv.planning.runs import Run, Stretch, run_of, stretches_of
 
@@ -71,11 +72,11 @@ def plan_jobs(
     jobs: list[AssemblyJob] = []
     room = _RUNS_MAX - len(busy)
     for reason in (_CONTINUE, _FLUSH, _MERGE):
-        for packed in _packed([window for window in windows if window.reason == reason], settings, tasks):
-            named = sum(len(runs) for runs, _ in packed)
+        for groups in _groups([window for window in windows if window.reason == reason], settings, tasks):
+            named = sum(len(runs) for runs, _ in groups)
             if named <= room or room == _RUNS_MAX:
                 room -= named
-                jobs.append(job_of(reason, packed, settings, ids, tasks))
+                jobs.append(job_of(reason, groups, settings, ids, tasks))
     return jobs
 
 
@@ -120,19 +121,13 @@ def is_held(job: AssemblyJob, version: int) -> bool:
     return bool(version < job.payload.get("notBefore", 0))
 
 
-def _packed(
+def _groups(
     windows: Sequence[_Window], settings: PlanSettings, tasks: int
 ) -> Iterator[list[tuple[tuple[Run, ...], JobTerms]]]:
     """Yield windows by job: neighbours together, in shares for the tasks, up to the bytes of a job."""
     budget = min(settings.job_bytes, -(-sum(window.size for window in windows) // tasks))
-    packed: list[_Window] = []
-    for window in windows:
-        if packed and sum(each.size for each in packed) + window.size > budget:
-            yield [(each.runs, each.terms) for each in packed]
-            packed = []
-        packed.append(window)
-    if packed:
-        yield [(each.runs, each.terms) for each in packed]
+    for group in packed(windows, lambda window: window.size, budget):
+        yield [(each.runs, each.terms) for each in group]
 
 
 def _due_in(stretches: list[Stretch], settings: PlanSettings, now_ms: int) -> Iterator[_Window]:

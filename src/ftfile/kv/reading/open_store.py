@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("open_store",)
+__all__ = ("open_log", "open_store")
 
 
 def open_store(  # noqa: PLR0913 - all by name
@@ -55,12 +55,7 @@ def open_store(  # noqa: PLR0913 - all by name
     if cache_bytes is not None and cache_bytes <= 0:
         raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
     path = normalise(os.fspath(path))
-    fs = open_with_keys(path, context, key_provider, (storage or {}).items())
-    log = CommitLog(fs)
-    try:
-        log.check_layout()
-    except NotFound as error:
-        raise ConfigError(f"{path!r} is no store: nothing was ever committed there, or the path is wrong") from error
+    log = open_log(path, key_provider, storage or {}, context)
     if cache_bytes is not None:
         CACHE.resize(cache_bytes)
     reader = Reader(log, path)
@@ -71,3 +66,13 @@ def open_store(  # noqa: PLR0913 - all by name
         except ValueError:
             raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
     return reader if version is None else reader.at(version)
+
+
+def open_log(path: str, key_provider: str | None, storage: Mapping[str, str], context: Context) -> CommitLog:
+    """Return the log of a directory by its URL; a ConfigError if nothing was ever committed there."""
+    log = CommitLog(open_with_keys(path, context, key_provider, storage.items()))
+    try:
+        log.check_layout()
+    except NotFound as error:
+        raise ConfigError(f"{path!r} is no store: nothing was ever committed there, or the path is wrong") from error
+    return log

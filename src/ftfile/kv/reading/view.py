@@ -50,9 +50,8 @@ class View:
 
     def __post_init__(self) -> None:
         definition = self.definition
-        kinds = [definition.schema.field(name).type for name in definition.keys]
         object.__setattr__(self, "keys", UserKeys(definition))
-        object.__setattr__(self, "hash_key", key_hasher(kinds))
+        object.__setattr__(self, "hash_key", key_hasher(definition.key_types))
         object.__setattr__(self, "bucket_of", _bucket_finder(definition))
         object.__setattr__(self, "to_row", row_maker(definition))
 

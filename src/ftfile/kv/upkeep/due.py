@@ -6,15 +6,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.attempt.stage import durability_of
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
+from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
-from ftfile.kv.marks import open_state
-from ftfile.kv.planning.plan import is_held, plan_jobs
+from ftfile.kv.marks import open_state, seal_jobs, seal_marks
+from ftfile.kv.planning.accept import acceptable
+from ftfile.kv.planning.plan import is_held, plan_jobs, still_due
 from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep.maintained import how_written, new_stage
-from ftfile.kv.upkeep.recording import MergedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -62,7 +64,7 @@ class Merges:
         self._left_alone: set[str] = set()
         self._refused: Counter[frozenset[str]] = Counter()
 
-    def do_all(self, choose: Callable[[LogState, HowWritten], Iterable[AssemblyJob]]) -> None:
+    def do_all(self, choose: Choose) -> None:
         """Do what is chosen at the head, again and again, until that is nothing; runs that fail are left alone."""
         while True:
             head = open_state(self.log.fs, self.log.read_on(durable=True))
@@ -93,9 +95,11 @@ class Merges:
             self._record(how, rewrites)
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
-        change = MergedRuns(self.log, how, rewrites)
+        def prepare(head: LogState, _: object) -> Body | None:
+            return self._body(how, rewrites, open_state(self.log.fs, head))
+
         with self.log.lock:
-            record = commit(self.log, self.author, change.prepare).record
+            record = commit(self.log, self.author, prepare).record
         if record is not None:
             self._count(record, {add.path for rewrite in rewrites for add in rewrite.inputs})
         ended = {remove.id for remove in record.removes} if record is not None else set()
@@ -109,6 +113,26 @@ class Merges:
                 self._left_alone |= inputs
                 advice = "vacuum may delete files as soon as they are written: vacuum with a longer retention"
                 self.errors.append(StaleFiles(f"{len(inputs)} runs stay as they are: {advice}"))
+
+    def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
+        """Return the body of the record of those merges that a head can take; None without any."""
+        log = self.log
+        found = accept_rewrites(log, state, rewrites).rewrites
+        accepted = Accepted(tuple(acceptable(state.segments, found)))
+        if not accepted.rewrites:
+            return None
+        ended = {remove.id for remove in accepted.removes}
+        live = {add.id: add for add in state.segments.values() if add.id not in ended}
+        live |= {add.id: add for add in accepted.adds}
+        due = still_due(state.assembly_jobs, live, (), state.version + 1)
+        tasks = max((job.payload["taskCount"] for job in state.assembly_jobs), default=1)
+        more = plan_jobs(live.values(), due, how.plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
+        return Body(
+            adds=seal_marks(log.fs, accepted.adds),
+            removes=accepted.removes,
+            assembly_jobs=seal_jobs(log.fs, (*due, *more)),
+            metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
+        )
 
     def _count(self, record: Record, known: set[str]) -> None:
         self.records += 1

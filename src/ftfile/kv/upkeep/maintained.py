@@ -14,13 +14,14 @@ from ftfile.attempt.storage import Storage
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
-from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.errors import ConfigError
 from ftfile.core.logs import log_context
 from ftfile.filters.chain import Chain
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.reading.open_store import open_log
 from ftfile.kv.run.writer import BLOCK_BYTES
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
-__all__ = ("HowWritten", "how_written", "maintained_log", "maintaining_store", "new_stage")
+__all__ = ("HowWritten", "how_written", "maintaining_store", "new_stage")
 
 _CODEC = "lz4"
 
@@ -88,13 +89,13 @@ def maintaining_store(
     context: Context,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
     """Give the log of a store, and the author of what one operation records; messages carry its job id."""
-    log = maintained_log(path, key_provider, storage, context)
+    log = _maintained_log(path, key_provider, storage, context)
     author = MaintenanceAuthor(operation, context.ids.unique())
     with log_context(job=author.job_id):
         yield log, author
 
 
-def maintained_log(
+def _maintained_log(
     path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
 ) -> CommitLog:
     """Return a log of a store that nobody else uses, with its keys, if it is encrypted.
@@ -102,15 +103,11 @@ def maintained_log(
     Raises:
         ConfigError: it is no store, or its keys are not known.
     """
-    url, connection = normalise(os.fspath(path)), tuple((storage or {}).items())
-    log = CommitLog(open_with_keys(url, context, key_provider, connection))
-    try:
-        log.check_layout()
-    except NotFound as error:
-        raise ConfigError(f"{url!r} is no store: nothing was ever committed there, or the path is wrong") from error
+    url, connection = normalise(os.fspath(path)), storage or {}
+    log = open_log(url, key_provider, connection, context)
     head = log.read_on()
     refuse_files(head, url)
     if head.encoding is None:
         raise ConfigError(f"{url!r} is no store yet: no row was ever committed there")
     written = how_written(head, log.fs).storage.written
-    return CommitLog(open_with_keys(url, context, key_provider, (*connection, *written))) if written else log
+    return CommitLog(open_with_keys(url, context, key_provider, (*connection.items(), *written))) if written else log
