@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.arrays.buffers import values_of
+from ftfile.arrays.buffers import from_numpy, values_of
 from ftfile.core.errors import SchemaError
 from ftfile.kv.key_values import PRECISION_MAX, is_key_type
 
@@ -24,6 +24,7 @@ __all__ = (
     "bools_of",
     "first_fall",
     "is_byte_key",
+    "key_array",
     "key_integers",
     "key_reader",
     "refuse_key_types",
@@ -59,6 +60,18 @@ def key_integers(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
         # Their lower half has all that 18 digits need, and its sign.
         return np.frombuffer(array.buffers()[1], "<i8", 2 * len(array), 16 * array.offset)[::2]
     return values_of(array, f"<i{kind.bit_width // 8}")
+
+
+def key_array(values: Sequence[int | bytes], kind: pa.DataType) -> pa.Array:
+    """Return stored values as a key column of a type."""
+    if pa.types.is_string(kind):
+        return pa.array(values, pa.binary()).cast(kind)
+    if pa.types.is_boolean(kind):
+        return pa.array(map(bool, values), kind)
+    if pa.types.is_decimal128(kind):
+        halves = np.array(values, np.int64)
+        return from_numpy(np.column_stack([halves, halves >> 63]), kind)
+    return pa.array(values, kind)
 
 
 def bools_of(array: pa.Array) -> NDArray[np.bool_]:

@@ -123,9 +123,7 @@ def key_columns_of(
 ) -> pa.RecordBatch:
     """Return the key columns of many keys, in the types of the store; a key with a null is that of no row.
 
-    Args:
-        keys: an array where a key has one column, else a table with the key columns, and others that are left out.
-        definition: of the store.
+    Keys are an array where a key has one column, else a table with the key columns, and others that are left out.
 
     Raises:
         TypeError: they are neither.

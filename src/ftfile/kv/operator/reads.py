@@ -41,14 +41,6 @@ class WindowReader(Reader):
     """A reader of a store that also knows the changes of windows, and the codec of a user."""
 
     def __init__(self, log: CommitLog, path: str, pending: Pending, codec: Codec | None) -> None:
-        """Read the head of a log.
-
-        Args:
-            log: of the store.
-            path: of the store.
-            pending: the changes that are not committed.
-            codec: None for none.
-        """
         super().__init__(log, path)
         definition = pending.definition
         self._pending = pending

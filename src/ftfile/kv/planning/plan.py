@@ -59,8 +59,8 @@ def plan_jobs(
         due: jobs planned before.
         settings: the rules.
         ids: names the jobs.
-        now_ms: the driver's clock.
-        tasks: by which the jobs are done side by side.
+        now_ms: by the driver's clock.
+        tasks: number of tasks that do the jobs side by side.
     """
     busy = {add.id for job in due for add in job.inputs}
     buckets: dict[str, list[Run]] = {}
@@ -83,13 +83,9 @@ def plan_jobs(
 def still_due(
     jobs: Iterable[AssemblyJob], live: Mapping[str, Add], failed: Collection[str], version: int
 ) -> list[AssemblyJob]:
-    """Return the jobs of the record before that the record of a version repeats.
+    """Return the jobs of the record before that the record of a version repeats, given the runs live after it, by id.
 
-    Args:
-        jobs: those of the record before.
-        live: the live runs after the record, by id.
-        failed: the ids of jobs that tasks tried in vain: after some failures they are left out for a while.
-        version: of the record.
+    Those that tasks tried in vain, `failed` by id, are left out for a while after some failures.
     """
     found = []
     for job in jobs:

@@ -38,16 +38,9 @@ class Condition(NamedTuple):
 def condition_of(
     definition: StoreDefinition, column: str, comparison: Comparison, values: Sequence[Any]
 ) -> Condition | None:
-    """Return the condition that a key column is among values, or compares so to the only one.
+    """Return the condition that a key column is among values of users, or compares so to the only one.
 
-    Args:
-        definition: of the store.
-        column: its name.
-        comparison: how.
-        values: as users have them; a null is equal to no value of a key.
-
-    Returns:
-        None if the values are not of the column's type.
+    A null is equal to no value of a key. None comes back if the values are not of the column's type.
     """
     to_stored = UserKeys(replace(definition, keys=(column,))).to_stored
     try:

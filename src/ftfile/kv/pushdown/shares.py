@@ -33,13 +33,9 @@ class BucketShare(NamedTuple):
 def shares_of(
     runs: Iterable[Run], selection: Selection, split_bytes: int = SPLIT_BYTES, join_bytes: int = JOIN_BYTES
 ) -> list[tuple[BucketShare, ...]]:
-    """Return the shares of each task of a scan, by bucket.
+    """Return the shares of each task that reads a selection of runs, by bucket.
 
-    Args:
-        runs: of the version.
-        selection: what is read of it.
-        split_bytes: a bucket with more is read by several tasks.
-        join_bytes: neighbouring buckets with no more together are read by one.
+    A bucket with more than `split_bytes` is read by several tasks; neighbours with no more than `join_bytes` by one.
     """
     groups = packed(_sized_shares(runs, selection, split_bytes), itemgetter(1), join_bytes)
     return [tuple(share for share, _ in group) for group in groups]

@@ -21,8 +21,7 @@ from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
 from ftfile.kv.reading.bucket import shown_schema
 from ftfile.kv.reading.levels import Level, Sources
-from ftfile.kv.reading.stats import StoreStats, stats_of
-from ftfile.kv.reading.view import View, view_of
+from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.user_keys import key_columns_of
 
