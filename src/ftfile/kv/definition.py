@@ -14,7 +14,7 @@ from ftfile.kv.key_values import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 __all__ = ("BUCKETS_MAX", "StoreDefinition", "check_buckets", "define", "require_same")
 
@@ -56,6 +56,12 @@ class StoreDefinition:
     def key_types(self) -> list[pa.DataType]:
         """Return the types of the key columns."""
         return [self.schema.field(name).type for name in self.keys]
+
+    def merge_text(self, columns: Collection[str]) -> str:
+        """Return the merge functions of some columns, as the option `merge` names them."""
+        return (
+            ",".join(f"{name}:{function}" for name, function in sorted(self.merge.items()) if name in columns) or LAST
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
@@ -136,7 +142,7 @@ def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
         "types of the key columns": ([*map(str, recorded.key_types)], [*map(str, given.key_types)]),
         "bucketBy": (list(recorded.bucket_by), list(given.bucket_by)),
         "buckets": (recorded.buckets, given.buckets),
-        "merge": (_text(recorded, both), _text(given, both)),
+        "merge": (recorded.merge_text(both), given.merge_text(both)),
         "sequenceColumn": (recorded.sequence, given.sequence),
     }
     for option, (old, new) in pairs.items():
@@ -145,12 +151,6 @@ def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
                 f"{option}: the store has {old}, and {new} is given. The first record fixes it: leave the option as it "
                 "was, or write to a new path"
             )
-
-
-def _text(definition: StoreDefinition, columns: set[str]) -> str:
-    """Return the merge functions of some columns."""
-    found = sorted(item for item in definition.merge.items() if item[0] in columns)
-    return ",".join(f"{name}:{function}" for name, function in found) or LAST
 
 
 def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:

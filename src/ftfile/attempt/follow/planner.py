@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ftfile.attempt.follow.beginning import begin_at, origin_of
 from ftfile.attempt.follow.columns import FollowedColumns
 from ftfile.attempt.follow.continuity import check_position, required_record
 from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot
 from ftfile.attempt.follow.settings import Budget, Limits
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -183,6 +184,20 @@ class LogPlanner(ABC, Generic[_Share]):
             first = start.read if version == start.version + 1 else 0
             last = end.read if version == end.version + 1 else None
             yield required_record(self._log, head, version), first, last
+
+    def _definitions_of(self, head: LogState, records: Sequence[Record], adds: Iterable[Add]) -> dict[str, Any]:
+        """Return the definitions of encodings that records refer to, or brought.
+
+        A record repeats no definition that the log has, and the head forgets those that nobody has used for long.
+        """
+        keys = {add.encoding for add in adds}
+        found: dict[str, Any] = dict(head.definitions)
+        for record in records:
+            found.update(record.definitions)
+        for record in records:
+            if any(add.encoding in keys - found.keys() for add in record.adds):
+                found.update(take_snapshot(self._log, record.version).definitions)
+        return found
 
     def _refusal(self, record: Record) -> Exception | None:
         """Return why a record cannot be followed, or None."""

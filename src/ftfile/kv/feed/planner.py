@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.follow.continuity import required_record
-from ftfile.attempt.follow.definitions import definitions_of
 from ftfile.attempt.follow.offsets import InLog, InSnapshot
 from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
 from ftfile.commit.read.snapshot import take_snapshot
@@ -95,8 +94,8 @@ class FeedPlanner(LogPlanner[Share]):
         if not records:
             return []
         live = self._live.at(start.version)
-        keys = {add.encoding for change in changes for add in change.adds}
-        known = self._live.definitions | definitions_of(self._log, head, records, keys)
+        adds = (add for change in changes for add in change.adds)
+        known = self._live.definitions | self._definitions_of(head, records, adds)
         found = _shares(live, changes, known)
         for change in changes:
             live = applied(live, change)

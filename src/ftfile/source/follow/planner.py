@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.follow.continuity import require_kept
-from ftfile.attempt.follow.definitions import definitions_of
 from ftfile.attempt.follow.offsets import InLog, InSnapshot
 from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
 from ftfile.attempt.kind_of_directory import refuse_store
@@ -101,7 +100,7 @@ class FollowPlanner(LogPlanner[Share]):
             records.append(record)
         # What lies at a version that is not kept may be a dead record.
         require_kept(self._log.read_on(), start.version + 1)
-        return _shares(adds, definitions_of(self._log, head, records, {add.encoding for add in adds}))
+        return _shares(adds, self._definitions_of(head, records, adds))
 
 
 def _shares(adds: Iterable[Add], definitions: dict[str, Any]) -> Iterator[Share]:
