@@ -60,20 +60,11 @@ class Budget:
 
     def take(self, adds: Sequence[Add], *, always: bool = False) -> bool:
         """Take all of the adds and return True, or take none if that would pass a limit, unless `always`."""
-        used = self._with(adds)
-        if adds and not always and not self._allows(used):
+        files, size_bytes, rows = self._used
+        used = files + len(adds), size_bytes + sum(add.length for add in adds), rows + sum(add.rows for add in adds)
+        limits = (self._limits.files, self._limits.size_bytes, self._limits.rows)
+        passes = any(limit is not None and amount > limit for amount, limit in zip(used, limits, strict=True))
+        if adds and passes and not always:
             return False
         self._used = used
         return True
-
-    def _with(self, adds: Sequence[Add]) -> tuple[int, int, int]:
-        files, size_bytes, rows = self._used
-        return (
-            files + len(adds),
-            size_bytes + sum(add.length for add in adds),
-            rows + sum(add.rows for add in adds),
-        )
-
-    def _allows(self, used: tuple[int, int, int]) -> bool:
-        limits = (self._limits.files, self._limits.size_bytes, self._limits.rows)
-        return all(limit is None or amount <= limit for amount, limit in zip(used, limits, strict=True))

@@ -31,17 +31,7 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
 
-__all__ = (
-    "CHANGE_TYPE",
-    "COMMIT_TIMESTAMP",
-    "COMMIT_VERSION",
-    "NEW",
-    "OLD",
-    "as_requested",
-    "changed_rows",
-    "feed_schema",
-    "stored_columns",
-)
+__all__ = ("as_requested", "changed_rows", "feed_schema", "stored_columns")
 
 OLD, NEW = "old", "new"
 # As in Delta's change data feed.

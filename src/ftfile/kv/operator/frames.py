@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 
-__all__ = ("BEGIN", "HEADER_BYTES", "WINDOW", "Frame", "encode_frame", "first_frame", "read_frames")
+__all__ = ("BEGIN", "HEADER_BYTES", "WINDOW", "Frame", "encode_frame", "read_frames")
 
 BEGIN, WINDOW = 0, 1
 
@@ -50,12 +50,6 @@ def encode_frame(kind: int, window: int, content: bytes) -> bytes:
     """Return the bytes of a frame."""
     fields = _FIELDS.pack(_MAGIC, kind, window, len(content), crc32(content))
     return fields + _CHECKSUM.pack(crc32(fields)) + content
-
-
-def first_frame(start: bytes) -> tuple[int, int] | None:
-    """Return kind and window of the first frame, by the first bytes of a file; None if it has no header."""
-    header = _header(start, 0)
-    return None if header is None else header[:2]
 
 
 def read_frames(content: bytes, path: str, whole_to: int | None = None) -> list[Frame]:

@@ -248,10 +248,6 @@ class Reader:
         """Return the runs of the version, with their keys and sizes."""
         return [*self._view.runs.values()]
 
-    def to_stored_key(self, key: Any) -> Key:  # noqa: ANN401
-        """Return the stored form of a key; raises as `get` does."""
-        return self._view.keys.to_stored(key)
-
     def _rows(
         self, view: View, buckets: Sequence[Any], bounds: Sequence[Key | None], columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,6 @@ from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import StaleFiles
-from ftfile.core.logs import get_logger
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
 from ftfile.kv.planning.accept import acceptable
 from ftfile.kv.planning.plan import is_held, plan_jobs, still_due
@@ -30,12 +29,10 @@ if TYPE_CHECKING:
     # Returns the jobs to be done at a head.
     Choose = Callable[[LogState, HowWritten], Iterable[AssemblyJob]]
 
-__all__ = ("Merges", "all_due", "merge_due", "run_due")
+__all__ = ("Merges", "all_due", "merge_due")
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2
-
-_log = get_logger(__name__)
 
 
 @dataclass
@@ -141,23 +138,15 @@ class Merges:
         self.bytes_written += sum(add.length for add in record.adds if add.path not in known)
 
 
-def run_due(log: CommitLog) -> int:
-    """Do the jobs that are due, beside a writer that shares the log or not; return the number of records.
+def merge_due(log: CommitLog) -> Merges:
+    """Do the jobs that are due, beside a writer that shares the log or not; return the results.
 
-    Jobs that fail are logged, and stay due; those that failed often are left alone for a while.
+    Jobs that fail stay due, and their errors are among the results; those that failed often are left alone for a while.
 
     Raises:
         CommitError: as for a batch write.
         StorageError: the log cannot be read.
     """
-    merges = merge_due(log)
-    for error in merges.errors:
-        _log.warning("merging runs failed, it will be tried again: %s", error)
-    return merges.records
-
-
-def merge_due(log: CommitLog) -> Merges:
-    """Do the jobs that are due, and return the results, with the errors of runs that stay; raises as `run_due`."""
     merges = Merges(log, MaintenanceAuthor("compact", log.ids.unique()))
 
     def choose(head: LogState, how: HowWritten) -> Iterable[AssemblyJob]:

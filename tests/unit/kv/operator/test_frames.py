@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ftfile.core.errors import CorruptData
-from ftfile.kv.operator.frames import BEGIN, HEADER_BYTES, WINDOW, encode_frame, first_frame, read_frames
+from ftfile.kv.operator.frames import BEGIN, HEADER_BYTES, WINDOW, encode_frame, read_frames
 
 PIECES = [
     encode_frame(BEGIN, -1, b"what came before"),
@@ -23,8 +23,6 @@ def test_frames_come_back() -> None:
     assert [frame.kind for frame in frames] == [BEGIN, WINDOW, WINDOW, WINDOW]
     assert [frame.content for frame in frames] == [piece[HEADER_BYTES:] for piece in PIECES]
     assert [frame.end for frame in frames] == ENDS
-    assert first_frame(WHOLE[:HEADER_BYTES]) == (BEGIN, -1)
-    assert first_frame(WHOLE[: HEADER_BYTES - 1]) is None
 
 
 def test_a_frame_that_is_cut_off_is_not_there() -> None:
