@@ -14,7 +14,7 @@ from ftfile.attempt.follow.beginning import begin_at, origin_of
 from ftfile.attempt.follow.columns import FollowedColumns
 from ftfile.attempt.follow.continuity import check_position, required_record
 from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot
-from ftfile.attempt.follow.settings import Budget, Limits
+from ftfile.attempt.follow.settings import Limits
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import SchemaError
 
@@ -52,31 +52,38 @@ class Plan:
 
     Attributes:
         position: how far it goes.
-        budget: what it may take.
+        limits: of all that it takes.
         records: that are read, whole or in part.
         taken: adds that are read, each with the version at which it was live.
     """
 
     position: Position
-    budget: Budget
+    limits: Limits
     records: list[Record] = field(default_factory=list)
     taken: list[tuple[int, Add]] = field(default_factory=list)
+    _used: tuple[int, int, int] = (0, 0, 0)
 
-    def take_all(self, version: int, units: Sequence[Unit]) -> bool:
+    def take_all(self, version: int, units: Iterable[Unit]) -> bool:
         """Take all units and return True, or none if that would pass a limit."""
-        adds = [add for unit in units for add in unit.adds]
-        if not self.budget.take(adds):
-            return False
-        self.taken += [(version, add) for add in adds]
-        return True
+        return self._take(version, [add for unit in units for add in unit.adds])
 
     def take_first(self, version: int, units: Iterable[Unit]) -> int | None:
         """Take units as far as the limits allow, the first of a plan always; return the place of the first left."""
         for place, adds in units:
-            if not self.budget.take(adds, always=not self.taken):
+            if not self._take(version, adds, always=not self.taken):
                 return place
-            self.taken += [(version, add) for add in adds]
         return None
+
+    def _take(self, version: int, adds: Sequence[Add], *, always: bool = False) -> bool:
+        files, size_bytes, rows = self._used
+        used = files + len(adds), size_bytes + sum(add.length for add in adds), rows + sum(add.rows for add in adds)
+        limits = (self.limits.files, self.limits.size_bytes, self.limits.rows)
+        passes = any(limit is not None and amount > limit for amount, limit in zip(used, limits, strict=True))
+        if adds and passes and not always:
+            return False
+        self._used = used
+        self.taken += [(version, add) for add in adds]
+        return True
 
 
 class LogPlanner(ABC, Generic[_Share]):
@@ -123,7 +130,7 @@ class LogPlanner(ABC, Generic[_Share]):
         begin = begin_at(self._log, self._settings, head, end, start)
         if isinstance(start, InLog):
             begin = replace(start, first=None)
-        plan = Plan(begin, Budget(self._settings.limits if limited else Limits()))
+        plan = Plan(begin, self._settings.limits if limited else Limits())
         if isinstance(begin, InSnapshot):
             left = plan.take_first(begin.version, self._units_of_snapshot(begin))
             plan.position = InLog(begin.version, begin.nonce) if left is None else replace(begin, read=left)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
-    from ftfile.commit.format.model import Add
     from ftfile.core.options import ParsedOptions
 
-__all__ = ("Budget", "FollowSettings", "Limits")
+__all__ = ("FollowSettings", "Limits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +47,3 @@ class FollowSettings:
         """Return the settings that the options name; a ConfigError where they contradict each other."""
         limits = Limits(parsed["maxFilesPerTrigger"], parsed["maxBytesPerTrigger"], parsed["maxRowsPerTrigger"])
         return cls(parsed["startingVersion"], parsed["startingTimestamp"], limits, parsed["skipChangeCommits"])
-
-
-class Budget:
-    """The limits of a plan, and the adds counted against them."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._used = (0, 0, 0)
-
-    def take(self, adds: Sequence[Add], *, always: bool = False) -> bool:
-        """Take all of the adds and return True, or take none if that would pass a limit, unless `always`."""
-        files, size_bytes, rows = self._used
-        used = files + len(adds), size_bytes + sum(add.length for add in adds), rows + sum(add.rows for add in adds)
-        limits = (self._limits.files, self._limits.size_bytes, self._limits.rows)
-        passes = any(limit is not None and amount > limit for amount, limit in zip(used, limits, strict=True))
-        if adds and passes and not always:
-            return False
-        self._used = used
-        return True
