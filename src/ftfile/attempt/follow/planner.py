@@ -142,7 +142,7 @@ class LogPlanner(ABC, Generic[_Share]):
         return plan.position
 
     def shares(self, start: Position, end: Position) -> list[_Share]:
-        """Return what lies between two positions as shares, one for each task.
+        """Return the shares of all that lies between two positions, one for each task.
 
         Raises:
             AnotherLog: the log is not the one that `end` is of.

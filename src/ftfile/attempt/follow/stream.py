@@ -77,7 +77,7 @@ class LogStream(ABC, Generic[_Share]):
         return to_offset(self._planned)
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Share]:
-        """Return what lies between two offsets as shares, one for each task; the same rows at every call.
+        """Return the shares between two offsets, one for each task; the same rows at every call.
 
         Raises:
             SourceError, StaleFiles: the log cannot be read from there any more.
