@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from ftfile.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ftfile.commit.vacuum.run import vacuum
     from ftfile.core.version import __version__
     from ftfile.maintenance.compact import compact
     from ftfile.maintenance.drop import drop
     from ftfile.maintenance.flush import flush
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
-    from ftfile.maintenance.vacuum import vacuum
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 
@@ -48,6 +48,6 @@ __getattr__ = lazy_names(
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
         "source_status": "ftfile.source.files.status",
-        "vacuum": "ftfile.maintenance.vacuum",
+        "vacuum": "ftfile.commit.vacuum.run",
     },
 )

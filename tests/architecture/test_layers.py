@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ HEAVY = {
     *("arro3", "cryptography", "fsspec", "hdfs", "lz4", "numpy", "pandas", "polars", "pyarrow", "pyspark"),
     "zstandard",
 }
+LAYERS = (ROOT / "pyproject.toml").read_text().partition("\nlayers = [")[2].partition("\n]")[0].splitlines()
+RANKS = {name: rank for rank, line in enumerate(LAYERS) for name in re.findall(r"\w+", line)}
 
 
 def broken_contracts(checkout: Path) -> list[str]:
@@ -75,6 +78,31 @@ def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
     }
     broken = set(broken_contracts(with_planted(tmp_path, *planted.values())))
     assert broken == {*planted, "Imports point down"}
+
+
+def loaded_from_above(module: Path, text: str) -> list[str]:
+    """Return how a module, by its path below the package, loads code that it must not import."""
+    found = [] if module.name == "__init__.py" else re.findall(r"\bimport_module\b|\b__import__\b", text)
+    own, *below = module.parts
+    for name, folder in re.findall(r"\"(ftfile\.(\w+)[\w.]*(?::\w+)?)\"", text) if below else ():
+        if folder != own and RANKS.get(folder, len(RANKS)) <= RANKS[own]:
+            found.append(name)
+    return found
+
+
+def test_modules_loaded_by_name_lie_below_as_well() -> None:
+    package = ROOT / "src/ftfile"
+    modules = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
+    found = {str(module): names for module, text in modules.items() if (names := loaded_from_above(module, text))}
+    # Its scheme is for tests of users, who ask for it.
+    assert found == {"fs/registry.py": ["ftfile.testing.fs.memory:open_location"]}
+    planted = [
+        ("kv/upkeep/planted.py", 'vacuum = import_module("ftfile.commit.vacuum.run").vacuum'),
+        ("kv/upkeep/planted.py", 'vacuum = resolve_name("ftfile.maintenance.compact:compact")'),
+        ("kv/__init__.py", '_HOMES = {"compact": ("ftfile.maintenance.compact", "compact")}'),
+        ("sink/planted.py", 'open_store = resolve_name("ftfile.kv.reading.open_store:open_store")'),
+    ]
+    assert all(loaded_from_above(Path(module), line) for module, line in planted)
 
 
 def test_core_imports_only_the_standard_library_and_a_checksum() -> None:

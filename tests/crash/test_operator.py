@@ -16,9 +16,9 @@ import pytest
 
 from ftfile.attempt import logs
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import Fenced, FtfileError
 from ftfile.fs.registry import register
-from ftfile.kv.operator.chain import list_wal
 from ftfile.kv.operator.epochs import epoch_of
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.testing.context import current, repeatable

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.checksum import matches
 from ftfile.core.errors import FtfileError
-from ftfile.maintenance.vacuum import vacuum
 from ftfile.maintenance.verify.run import verify
 from ftfile.sink.writer import forget_caches
 from ftfile.testing.checker import check_directory, list_plainly

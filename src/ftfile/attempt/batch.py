@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.fingerprint import FingerprintAccumulator
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import WriterIdentity
     from ftfile.attempt.message import StagedPart, StagedSegment, TaskCommit
     from ftfile.commit.format.model import Add, Author, Transaction
-    from ftfile.commit.protocol import Prepare
     from ftfile.core.context import Context
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import Capabilities
 
 __all__ = (
     "MORE_DIGITS",
-    "Proposal",
     "author_of",
     "batch_metrics",
     "check_messages",
@@ -42,16 +40,6 @@ MORE_DIGITS = 20
 
 # Dummy id of the greatest length that a path can contain.
 _ID = "00000000-0000-0000-0000-000000000000"
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A batch, ready to be committed: what `commit` takes."""
-
-    author: Author
-    prepare: Prepare
-    fingerprint: Fingerprint
-    claims_replay: bool
 
 
 def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) -> list[TaskCommit]:

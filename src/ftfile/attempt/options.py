@@ -1,10 +1,14 @@
-"""Checks of options that files and stores have in common."""
+"""Options that files and stores have in common: checks, and the settings made of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.format.model import Transaction
+from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -12,9 +16,71 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ftfile.attempt.encryption import Encryption
+    from ftfile.attempt.storage import Storage
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
+    from ftfile.filters.chain import Chain
+    from ftfile.fs.api import Capabilities
 
-__all__ = ("column_named", "refuse_in_stream", "transaction_of")
+__all__ = ("WriteConfig", "column_named", "common_settings", "refuse_in_stream", "transaction_of")
+
+_C = TypeVar("_C", bound="WriteConfig")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteConfig(ABC):
+    """The settings of a write, from its options and schema."""
+
+    path: str  # normalised URL of the directory
+    schema_json: str  # of the rows as they come, as Spark's `StructType.json()`, everything nullable
+    encryption: Encryption | None
+    policy: Policy
+    bad_records: Literal["fail", "deadLetter", "drop"]
+    max_record_bytes: int | None
+    max_open_bytes: int  # of memory that a task takes for rows it has not written
+    on_schema_change: Literal["fail", "widen", "any"]
+    fingerprint: str | None
+    checkpoint: str | None  # the query's directory, when the writer was given it
+    overwrite: bool  # each commit replaces all that is in the directory
+    transaction: Transaction | None  # the user's own identity of a batch write
+
+    @abstractmethod
+    def for_store(self: _C, store: Capabilities) -> _C:
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+
+    @property
+    @abstractmethod
+    def storage_options(self) -> Storage:
+        """Return how files are stored."""
+
+    @property
+    @abstractmethod
+    def hidden_chain(self) -> Chain:
+        """Return the filters of segments and dead letters, which no format encrypts."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the rows as they come."""
+        return arrow_schema(self.schema_json)
+
+    def log(self, context: Context) -> CommitLog:
+        """Return this process's log of the directory, see `logs.log_at`."""
+        return self.storage_options.log_at(self.path, self.encryption, context)
+
+
+def common_settings(parsed: ParsedOptions) -> dict[str, Any]:
+    """Return the settings that are options as they were given."""
+    return {
+        "policy": Policy.from_options(parsed),
+        "bad_records": parsed["badRecords"],
+        "max_record_bytes": parsed["maxRecordBytes"],
+        "max_open_bytes": parsed["maxOpenBytes"],
+        "on_schema_change": parsed["onSchemaChange"],
+        "fingerprint": parsed["fingerprint"],
+        "checkpoint": parsed.spark.get("checkpointlocation"),
+    }
 
 
 def column_named(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from typing import TYPE_CHECKING, cast
 
 from ftfile.core.errors import ConfigError
@@ -49,7 +49,7 @@ def filter_class(name: str) -> type[Filter]:
     found = load_class("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
     if name in _PACKAGES:
         try:
-            importlib.import_module(_PACKAGES[name])
+            pkgutil.resolve_name(_PACKAGES[name])
         except ImportError as error:
             raise ConfigError(
                 f"compression={name} needs a package that is not installed here ({error}): "

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.encryption import Encryption
-from ftfile.attempt.options import column_named, refuse_in_stream, transaction_of
+from ftfile.attempt.options import WriteConfig, column_named, common_settings, refuse_in_stream, transaction_of
 from ftfile.attempt.storage import Storage
-from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
@@ -23,34 +22,21 @@ from ftfile.kv.planning.settings import PlanSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.commit.format.model import Transaction
     from ftfile.fs.api import Capabilities
 
 __all__ = ("StoreConfig",)
 
 
 @dataclass(frozen=True, slots=True)
-class StoreConfig:
+class StoreConfig(WriteConfig):
     """The settings of a write to a store, from its options and schema."""
 
-    path: str  # normalised URL of the directory
-    schema_json: str  # of the rows as they come, as Spark's `StructType.json()`, everything nullable
     definition: StoreDefinition  # as the options have it; the store's own is that of its records
     delete_column: str | None  # boolean, in no run: true for rows that delete their key
     plan: PlanSettings
     compression: str  # of the blocks of runs
     block_bytes: int  # of a block before compression
-    encryption: Encryption | None
     storage: Storage
-    policy: Policy
-    bad_records: Literal["fail", "deadLetter", "drop"]
-    max_record_bytes: int | None
-    on_schema_change: Literal["fail", "widen"]
-    fingerprint: str | None
-    checkpoint: str | None  # the query's directory, when the writer was given it
-    overwrite: bool  # each commit replaces all that is in the store
-    transaction: Transaction | None  # the user's own identity of a batch write
-    max_open_bytes: int  # of memory that a task takes for rows it has not written
     grace_s: float  # for which files of older versions are kept
     vacuum_interval_s: float
 
@@ -91,15 +77,9 @@ class StoreConfig:
             block_bytes=parsed["blockBytes"],
             encryption=encryption,
             storage=Storage.from_options(parsed),
-            policy=Policy.from_options(parsed),
-            bad_records=parsed["badRecords"],
-            max_record_bytes=parsed["maxRecordBytes"],
-            on_schema_change=parsed["onSchemaChange"],
-            fingerprint=parsed["fingerprint"],
-            checkpoint=parsed.spark.get("checkpointlocation"),
+            **common_settings(parsed),
             overwrite=overwrite,
             transaction=transaction,
-            max_open_bytes=parsed["maxOpenBytes"],
             grace_s=parsed["grace"],
             vacuum_interval_s=parsed["vacuumInterval"],
         )
@@ -109,12 +89,12 @@ class StoreConfig:
         return replace(self, storage=self.storage.for_store(store))
 
     @property
-    def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the rows as they come."""
-        return arrow_schema(self.schema_json)
+    def storage_options(self) -> Storage:
+        """Return how files are stored."""
+        return self.storage
 
     @property
-    def chain(self) -> Chain:
+    def hidden_chain(self) -> Chain:
         """Return the filters around runs, and around dead letters."""
         return Chain() if self.encryption is None else Chain((self.encryption.around_others,))
 
@@ -122,7 +102,7 @@ class StoreConfig:
         """Return the log's description of the store and of its runs, given its definition there."""
         return {
             "format": {"name": "run"},
-            "filters": self.chain.definition(),
+            "filters": self.hidden_chain.definition(),
             "partitionBy": [],
             "schema": spark_schema_json(definition.schema),
             "store": definition.to_json(),

@@ -1,110 +1,94 @@
-"""A store's writer as one object: planned on the driver, pickled to the tasks, built anew for the commit."""
+"""A store's writer, see `attempt.writer`."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.batch import check_messages, check_staged_names
-from ftfile.attempt.directory_marker import check_marker, write_marker
-from ftfile.attempt.encryption import open_to_write
-from ftfile.attempt.incoming import Planned
-from ftfile.attempt.reports import context_of, report_abort, report_commit
-from ftfile.attempt.spark_checkpoint import read_query_id
+from ftfile.attempt.batch import check_staged_names
+from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
-from ftfile.commit.policy import check_known_query
-from ftfile.commit.protocol import Committed, commit
-from ftfile.core.errors import FtfileError, NotFound
-from ftfile.core.logs import get_logger, log_context
+from ftfile.commit.format.definitions import definition_key
+from ftfile.core.errors import NotFound
+from ftfile.core.logs import get_logger
+from ftfile.kv.config import StoreConfig
+from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import propose_batch
-from ftfile.kv.task.task import write_runs
+from ftfile.kv.files.spool import RunSpool
+from ftfile.kv.marks import open_state
+from ftfile.kv.task.jobs import run_jobs
+from ftfile.kv.task.rows import RunWriter
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     import pyarrow as pa
 
-    from ftfile.attempt.identity import TaskIdentity
-    from ftfile.attempt.message import TaskCommit
+    from ftfile.attempt.bad_records import BadRecords
+    from ftfile.attempt.identity import WriterIdentity
+    from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
+    from ftfile.attempt.stage import Stage
+    from ftfile.commit.format.model import Author
     from ftfile.commit.log.log import CommitLog
-    from ftfile.core.context import Context
-    from ftfile.kv.config import StoreConfig
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.protocol import Committed, Prepare
 
 __all__ = ("StoreWriter",)
 
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StoreWriter:
-    """Settings, and the log as it was when the batch was planned. Picklable, a few kilobytes."""
+class StoreWriter(Writer[StoreConfig]):
+    """Writes rows as runs; after a commit it vacuums the store, if it is time."""
 
-    config: StoreConfig
-    planned: Planned
+    __slots__ = ()
+    batch_writes_do_jobs = True
 
-    @classmethod
-    def plan(cls, config: StoreConfig, context: Context) -> StoreWriter:
-        """Look at the store before any task starts.
+    @staticmethod
+    def _look(config: StoreConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+        check_staged_names(config.path, config.hidden_chain, log.fs.capabilities)
+        log.fs.prove(layout.META)
+        head = log.read_on()
+        if head.version < 0:
+            with contextlib.suppress(NotFound):
+                log.check_layout()
+        definition_after(config, head)
+        return head, {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_jobs else {}
 
-        Raises:
-            FtfileError: as `commit` would, for the definition, the schema, a query that is not known here, a directory
-                of files, and a file system on which the protocol cannot stand.
-        """
-        query_id = read_query_id(config.checkpoint, context)
-        with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
-            log = _log_of(config, context)
-            config = config.for_store(log.fs.capabilities)
-            check_staged_names(config.path, config.chain, log.fs.capabilities)
-            log.fs.prove(layout.META)
-            head = log.read_on()
-            if head.version < 0:
-                with contextlib.suppress(NotFound):
-                    log.check_layout()
-            definition_after(config, head)
-            if query_id is not None:
-                check_known_query(head, query_id, config.policy)
-            app_id = config.transaction.app_id if config.transaction is not None else None
-            if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
-                log.prepare_directory()  # its id is in what tasks write
-            marker = write_marker(log.fs)
-            needed = {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_jobs else {}
-            planned = Planned(head.view(app_id), log.clock.now_ms(), needed, marker, offsets_known=query_id is not None)
-            return cls(config, planned)
+    def _write_rows(
+        self, _: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+    ) -> list[StagedSegment]:
+        runs = RunWriter(self.config, stage, bad, self.planned.time_ms)
+        for batch in rows:
+            runs.write(batch)
+        runs.finish()
+        return runs.segments
 
-    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
-        """Write one attempt's rows; nobody sees them before the driver commits."""
-        config = self.config
-        with context_of(identity.writer):
-            fs = open_to_write(config.path, context, config.storage.settings, config.encryption)
-            check_marker(fs, config.path, self.planned.marker)
-            return write_runs(config, self.planned, identity, batches, fs)
-
-    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
-        """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id."""
+    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+        if not self.planned.definitions:
+            return (), ()
+        config, ((encoding, text),) = self.config, self.planned.definitions.items()
+        definition = StoreDefinition.from_json(text["store"])
         try:
-            whole = check_messages(messages, batch_id)
-        except FtfileError as error:
-            _log.error("batch %s is refused: %s", batch_id, error)
-            raise
-        log = _log_of(self.config, context)
-        writer = whole[0].identity.writer
-        with context_of(writer):
-            with log.lock:
-                batch = propose_batch(self.config, whole, log)
-                done = commit(
-                    log,
-                    batch.author,
-                    batch.prepare,
-                    self.config.policy,
-                    fingerprint=batch.fingerprint,
-                    claims_replay=batch.claims_replay,
-                )
-            report_commit(log, writer, done)
-            self._keep_up(log)
-            return done
+            state = open_state(stage.fs, head)
+        except Exception as error:  # it must not fail the batch, whatever it is
+            _log.warning("no runs are merged: %s", error)
+            return (), ()
+
+        def open_spool() -> RunSpool:
+            return RunSpool(stage, definition, config.hidden_chain, config.compression, config.block_bytes)
+
+        return run_jobs(stage, state, definition, encoding, open_spool)
+
+    def _definition(self) -> str:
+        return definition_key(self.config.definition.to_json())
+
+    def _propose(
+        self, author: Author, messages: list[TaskCommit], log: CommitLog
+    ) -> tuple[Prepare, Callable[[Committed], None]]:
+        return propose_batch(self.config, author, messages, log), lambda _: self._keep_up(log)
 
     def _keep_up(self, log: CommitLog) -> None:
         """Start a vacuum in a thread, if it is time."""
@@ -117,11 +101,3 @@ class StoreWriter:
             key_provider=None if config.encryption is None else config.encryption.keys.reference,
             storage=dict(config.storage.connection),
         )
-
-    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
-        """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
-        report_abort(messages, batch_id, lambda: _log_of(self.config, context))
-
-
-def _log_of(config: StoreConfig, context: Context) -> CommitLog:
-    return config.storage.log_at(config.path, config.encryption, context)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
+from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import Committed, catch_up, commit
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.commit.rewrites import Accepted, accept_rewrites
@@ -14,11 +17,9 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.maintenance.merger import Merger
-from ftfile.maintenance.open_log import maintaining
 from ftfile.maintenance.partition_filter import select
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     from ftfile.commit.format.model import Add, MaintenanceAuthor
@@ -77,6 +78,7 @@ def compact(
     if target_bytes < 1:
         raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
     with maintaining("compact", path, key_provider, storage, context) as (log, author):
+        refuse_store(log.read_on(), os.fspath(path))
         head, problems = catch_up(log, author)
         snapshot = snapshot_at(log, head)
         chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.format.model import Body, Remove
+from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.maintenance.open_log import maintaining
 from ftfile.maintenance.partition_filter import select
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Mapping
 
     from ftfile.commit.format.model import Add
@@ -72,6 +73,7 @@ def drop(
         return Body(removes=tuple(map(Remove.of, dropped))) if dropped else None
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):
+        refuse_store(log.read_on(), os.fspath(path))
         done = commit(log, author, prepare)
         if done.record is None:
             return DropReport()

@@ -9,15 +9,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.attempt.stage import Stage, durability_of
 from ftfile.commit.format.model import Body
+from ftfile.commit.opening import maintaining, open_as_written
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import FtfileError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise
-from ftfile.maintenance.open_log import maintaining, open_log
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
@@ -78,7 +79,8 @@ def flush(
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
     with maintaining("flush", path, key_provider, storage, context) as (log, author):
-        reopen = partial(open_log, path, key_provider, storage, context)
+        refuse_store(log.read_on(), os.fspath(path))
+        reopen = partial(open_as_written, path, key_provider, storage, context)
         return _Flush(normalise(os.fspath(path)), log, author, reopen, query_id, due_only).run()
 
 

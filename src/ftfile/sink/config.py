@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.encryption import Encryption
-from ftfile.attempt.options import column_named, transaction_of
-from ftfile.commit.policy import Policy
+from ftfile.attempt.options import WriteConfig, column_named, common_settings, transaction_of
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.encoding.api import Format, LineFormat
@@ -28,35 +27,23 @@ from ftfile.sink.rolling.settings import RollingSettings, rolling_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.commit.format.model import Transaction
+    from ftfile.attempt.storage import Storage
     from ftfile.fs.api import Capabilities
 
 __all__ = ("SinkConfig",)
 
 
 @dataclass(frozen=True, slots=True)
-class SinkConfig:
+class SinkConfig(WriteConfig):
     """The settings of a write, from its options and schema."""
 
-    path: str  # normalised URL of the directory
-    schema_json: str  # of the rows, as Spark's `StructType.json()`, everything nullable
     format: Format
     chain: Chain  # the filters of parts
-    encryption: Encryption | None
     bucketing: Bucketing
     publishing: Publishing
     max_bytes_per_file: int | None
     max_records_per_file: int | None
-    max_open_bytes: int  # of memory that a task takes for rows it has not written
     rolling: RollingSettings | None  # None if every part ends with its batch
-    policy: Policy
-    bad_records: Literal["fail", "deadLetter", "drop"]
-    max_record_bytes: int | None
-    on_schema_change: Literal["fail", "widen", "any"]
-    fingerprint: str | None
-    checkpoint: str | None  # the query's directory, when the writer was given it
-    overwrite: bool  # each commit replaces all that is in the directory
-    transaction: Transaction | None  # the user's own identity of a batch write
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
@@ -89,14 +76,8 @@ class SinkConfig:
             publishing=publishing,
             max_bytes_per_file=parsed["maxBytesPerFile"],
             max_records_per_file=parsed["maxRecordsPerFile"],
-            max_open_bytes=parsed["maxOpenBytes"],
             rolling=_rolling(parsed, schema, bucketing.leaving),
-            policy=Policy.from_options(parsed),
-            bad_records=parsed["badRecords"],
-            max_record_bytes=parsed["maxRecordBytes"],
-            on_schema_change=parsed["onSchemaChange"],
-            fingerprint=parsed["fingerprint"],
-            checkpoint=parsed.spark.get("checkpointlocation"),
+            **common_settings(parsed),
             overwrite=overwrite,
             transaction=transaction_of(parsed),
         )
@@ -109,6 +90,11 @@ class SinkConfig:
     def for_store(self, store: Capabilities) -> SinkConfig:
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
         return replace(self, publishing=self.publishing.for_store(store))
+
+    @property
+    def storage_options(self) -> Storage:
+        """Return how files are stored."""
+        return self.publishing.storage
 
     @property
     def extension(self) -> str:
@@ -125,11 +111,6 @@ class SinkConfig:
         if self.encryption is None or self.encryption.kind != "parquet":
             return self.chain
         return Chain((*self.chain.filters, self.encryption.around_others))
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the rows' Arrow schema."""
-        return arrow_schema(self.schema_json)
 
     @property
     def _final_column(self) -> str | None:

@@ -15,12 +15,11 @@ from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, MaintenanceAuthor, Record, StreamAuthor
-from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import created_ms, version_at
+from ftfile.commit.opening import open_log
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
-from ftfile.commit.sealed.filesystem import open_with_keys
-from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
+from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.units import parse_time
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.registry import normalise
@@ -122,16 +121,8 @@ class Directory:
         context: Context,
     ) -> None:
         self.path = normalise(os.fspath(path))
-        # With its keys if the directory is encrypted.
-        self.file_system = open_with_keys(self.path, context, key_provider, (storage or {}).items())
-        self._log = CommitLog(self.file_system)
-        try:
-            self._log.check_layout()
-        except NotFound as error:
-            raise ConfigError(
-                f"{self.path!r} is not an ftfile directory: it has no log. Nothing was ever committed there, or the "
-                "path is wrong"
-            ) from error
+        self._log = open_log(path, key_provider, storage, context)
+        self.file_system = self._log.fs
 
     def __repr__(self) -> str:
         return f"ftfile.open({self.path!r})"

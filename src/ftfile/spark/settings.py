@@ -9,7 +9,6 @@ from ftfile.attempt.options import refuse_in_stream
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import log_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +45,7 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
     config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite)
     if stream:
         refuse_in_stream(config.transaction)
-    require_shared(log_of(config, SYSTEM).fs, config.path)
+    require_shared(config.log(SYSTEM).fs, config.path)
     return config
 
 

@@ -37,5 +37,5 @@ def _planned(options: Mapping[str, str], schema: StructType, *, overwrite: bool,
     raw = absolute_options(options)
     recorded = None if overwrite else recorded_definition(raw, SYSTEM)
     config = StoreConfig.from_options(raw, schema.json(), overwrite=overwrite, stream=stream, recorded=recorded)
-    require_shared(config.storage.log_at(config.path, config.encryption, SYSTEM).fs, config.path)
+    require_shared(config.log(SYSTEM).fs, config.path)
     return StoreWriter.plan(config, SYSTEM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -17,13 +17,13 @@ from ftfile.spark.settings import sink_config
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from ftfile.attempt.message import TaskCommit
-    from ftfile.core.context import Context
+    from ftfile.attempt.writer import Writer
 
 __all__ = (
     "BatchWriter",
@@ -31,7 +31,6 @@ __all__ = (
     "FtFileStreamWriter",
     "StreamWriter",
     "TaskCommitMessage",
-    "Writer",
     "stream_task",
     "unwrap",
 )
@@ -46,21 +45,8 @@ class TaskCommitMessage(WriterCommitMessage):
     task: TaskCommit
 
 
-class Writer(Protocol):
-    """Settings, and the log as it was when the batch was planned: of files, or of a store. Picklable."""
-
-    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
-        """Write one attempt's rows; nobody sees them before the driver commits."""
-
-    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> object:
-        """Commit all tasks' messages exactly once."""
-
-    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
-        """Log it, and delete nothing."""
-
-
 class _Writer(Shipped):
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer[Any]) -> None:
         self._writer = writer
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
@@ -87,7 +73,7 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
 class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame as one commit; all of it is seen, or nothing."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer[Any]) -> None:
         super().__init__(writer)
         self._job_id = SYSTEM.ids.unique()
 

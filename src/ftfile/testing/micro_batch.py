@@ -8,7 +8,7 @@ import json
 import pickle
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,14 +24,14 @@ from ftfile.sink.writer import SinkWriter, forget_caches
 from ftfile.testing.context import current, open_filesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.attempt.identity import WriterIdentity
     from ftfile.attempt.message import TaskCommit
+    from ftfile.attempt.writer import Writer
     from ftfile.commit.protocol import Committed
-    from ftfile.core.context import Context
 
-__all__ = ("BatchQuery", "MicroBatch", "StoreBatch", "Writer", "spark_schema")
+__all__ = ("BatchQuery", "MicroBatch", "StoreBatch", "spark_schema")
 
 Row = dict[str, Any]
 
@@ -44,14 +44,6 @@ def spark_schema(columns: Mapping[str, Any]) -> str:
 
 
 _arrow_schema = functools.lru_cache(maxsize=64)(arrow_schema)
-
-
-class Writer(Protocol):
-    """A writer as Spark's entry points use it: `SinkWriter`, `StoreWriter`."""
-
-    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context, /) -> TaskCommit: ...  # noqa: D102
-    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context, /) -> Committed: ...  # noqa: D102
-    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context, /) -> None: ...  # noqa: D102
 
 
 @dataclass
@@ -104,7 +96,7 @@ class BatchQuery(ABC):
         return StreamIdentity(self.query_id, self.run_id, batch_id)
 
     @abstractmethod
-    def writer(self) -> Writer:
+    def writer(self) -> Writer[Any]:
         """Return the planned writer, its settings checked anew from the options as for every batch."""
 
     def plan(self) -> bytes:
@@ -126,7 +118,7 @@ class BatchQuery(ABC):
         fails with its rows written.
         """
         task = TaskIdentity(writer, partition, attempt)
-        shipped: Writer = pickle.loads(planned)  # noqa: S301 - our own
+        shipped: Writer[Any] = pickle.loads(planned)  # noqa: S301 - our own
         message = shipped.write(task, self._batches(rows, error), current())
         returned: TaskCommit = pickle.loads(pickle.dumps(message))  # noqa: S301 - our own
         return returned

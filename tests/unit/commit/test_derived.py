@@ -21,11 +21,11 @@ from ftfile.commit.protocol import Committed
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import cover, list_ranges, reach, write_range
 from ftfile.commit.read.snapshot import read_records, take_snapshot
+from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance.ranges import merge_all
 from ftfile.testing.checker import check_directory
 from tests.unit.commit.conftest import Driver
 

@@ -35,10 +35,10 @@ from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import cover, list_ranges, reach, read_range, write_range
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.commit.replay import find_record
+from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance.ranges import merge_all
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem

@@ -25,10 +25,10 @@ from ftfile.commit.read import merging, ranges
 from ftfile.commit.read.merging import clip, make_range, merge
 from ftfile.commit.read.ranges import contained, cover, list_ranges, reach, read_range, write_range
 from ftfile.commit.read.snapshot import read_records, snapshot_at, take_snapshot
+from ftfile.commit.vacuum import ranges as merging_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance import ranges as merging_all
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.commit.random_log import RandomLog, forgetting, plain_record
 from tests.wrappers import MeteredFileSystem

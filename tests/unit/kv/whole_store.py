@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile import kv
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv.columns import DELETE, MERGE, SET
 from ftfile.kv.upkeep.due import merge_due
-from ftfile.maintenance.vacuum import vacuum
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem

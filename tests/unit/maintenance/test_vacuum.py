@@ -22,12 +22,12 @@ from ftfile.commit.protocol import commit
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import read_records, take_snapshot
 from ftfile.commit.rewrites import Rewrite
+from ftfile.commit.vacuum import run as vacuuming
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied, StaleFiles
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance import vacuum as vacuuming
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from ftfile.commit.vacuum.run import VacuumReport
     from ftfile.fs.api import FileSystem
-    from ftfile.maintenance.vacuum import VacuumReport
 
 
 DAY_S = 86_400

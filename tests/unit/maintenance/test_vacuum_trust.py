@@ -17,10 +17,10 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.ranges import list_ranges
 from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.commit.vacuum import garbage, horizon
+from ftfile.commit.vacuum import run as vacuuming
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, NotPublished, StaleFiles
-from ftfile.maintenance import garbage, horizon
-from ftfile.maintenance import vacuum as vacuuming
 from ftfile.testing.checker import check_directory
 from tests.unit.commit.conftest import Driver
 from tests.unit.maintenance.test_vacuum import DAY_S, World, world

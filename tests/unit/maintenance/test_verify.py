@@ -21,10 +21,10 @@ from ftfile.commit.log.bases import encode_base, list_bases
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.rewrites import Rewrite
+from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.fs.calls.parallel import THREADS_MAX
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance.ranges import merge_all
 from ftfile.maintenance.verify import history
 from ftfile.maintenance.verify import run as verifying
 from ftfile.maintenance.verify.files import NAMES_TOLD, Files, list_files

@@ -21,7 +21,6 @@ from ftfile.core.errors import (
 )
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.sink.writer import log_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -181,7 +180,7 @@ def test_d7(tmp_path: Path) -> None:
         query = stream(str(tmp_path / str(names)))
         for batch in range(6):
             query.run(batch, [rows("x", *[f"{batch}/{name}" for name in range(names)])])
-        sizes.append((len(query.plan()), len(encode_base(log_of(query.config(), current()).read_on()))))
+        sizes.append((len(query.plan()), len(encode_base(query.config().log(current()).read_on()))))
     few, many = sizes
     assert many == pytest.approx(few, abs=50)
 
@@ -260,7 +259,7 @@ class TestD9:
         with monkeypatch.context() as patched:
             patched.setattr("ftfile.commit.protocol.roll_forward", lambda *_, **__: [])
             query.run(0, [rows("abc")])
-        (add,) = log_of(query.config(), current()).read_on().unpublished[0].adds
+        (add,) = query.config().log(current()).read_on().unpublished[0].adds
         assert add.final_path is not None
         Path(out, add.path).unlink()
         Path(out, add.final_path).write_text("a\n")
@@ -295,7 +294,7 @@ def test_d11(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("ftfile.commit.protocol.roll_forward", lambda *_, **__: [])
         query.run(0, [rows("abc")])
-    (add,) = log_of(query.config(), current()).read_on().unpublished[0].adds
+    (add,) = query.config().log(current()).read_on().unpublished[0].adds
     assert add.final_path is not None
     foreign = Path(out, add.final_path)
     foreign.write_text("x\ny\nz\n")

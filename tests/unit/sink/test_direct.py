@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.attempt.message import TaskCommit
+    from ftfile.commit.vacuum.run import VacuumReport
     from ftfile.fs.api import FileSystem, OutputStream
-    from ftfile.maintenance.vacuum import VacuumReport
 
 DAY_S = 86_400.0
 CLOCK = ManualClock()

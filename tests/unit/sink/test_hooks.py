@@ -18,7 +18,7 @@ from ftfile.commit.read.snapshot import added_by
 from ftfile.core.errors import CorruptData, NotPublished, PermissionDenied, UserCodeError
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.sink.publishing import on_publish as hooks
-from ftfile.sink.writer import SinkWriter, log_of
+from ftfile.sink.writer import SinkWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -134,7 +134,7 @@ class TestBatches:
             other.run(batch, [rows("b")])
         ftfile.drop(out, {"word": "d"})
         merge_ranges(out)
-        log = log_of(query.config(), current())
+        log = query.config().log(current())
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(horizon_ms=1, log_start=4))
         for version in range(4):
             log.fs.delete(layout.record_path(version))
@@ -147,7 +147,7 @@ class TestBatches:
         query = MicroBatch(out, COLUMNS, HOOK)
         for batch in range(2):
             query.run(batch, [rows("a")])
-        log = log_of(query.config(), current())
+        log = query.config().log(current())
         log.read_on()
         Path(out, "_ftfile/log", f"{0:020d}.record").unlink()
         with pytest.raises(CorruptData, match="neither"):
@@ -182,7 +182,7 @@ class TestFlushes:
         ftfile.flush(out)
         assert len(heard) == 2
         assert_all_told(out, heard)
-        assert not hooks.untold_queries(log_of(query.config(), current()).read_on())
+        assert not hooks.untold_queries(query.config().log(current()).read_on())
 
     @pytest.mark.parametrize("later", ["flush", "batch"])
     def test_that_died_are_told_of_by_a_later_one(

@@ -137,7 +137,7 @@ def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.
 def test_ranges_that_are_replaced_again_and_again(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = query(out)
     stream.run(0, [[row("a")]])
-    log = writer.log_of(stream.config(), current())
+    log = stream.config().log(current())
     head = replace(log.read_on(), log_start=1)
     monkeypatch.setattr(log, "read_on", lambda: head)
     tried: list[None] = []

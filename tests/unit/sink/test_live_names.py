@@ -15,7 +15,6 @@ from ftfile.commit.log import fold
 from ftfile.commit.protocol import commit
 from ftfile.core.errors import CorruptData, NameCollision
 from ftfile.maintenance.ranges import merge_ranges
-from ftfile.sink import writer
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -39,7 +38,7 @@ def row(number: int) -> list[list[dict[str, Any]]]:
 
 
 def log_of(query: MicroBatch) -> CommitLog:
-    return writer.log_of(query.config(), current())
+    return query.config().log(current())
 
 
 class TestATakenFile:

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 import ftfile
-from ftfile.attempt.batch import check_messages
+from ftfile.attempt.batch import author_of, check_messages
 from ftfile.commit.log import fold
 from ftfile.core import extensions
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver.proposal import make_proposal
-from ftfile.sink.writer import log_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -264,13 +263,13 @@ class TestNumbers:
         counting = query(out, partFileName="{number}-{unique}", partitionBy="word")
         for batch, words in enumerate(["abc", "a", "d", "abcd"]):
             counting.run(batch, [rows(*words)])
-        assert len(log_of(counting.config(), current()).read_on().tables["partNumbers"]) == 3
+        assert len(counting.config().log(current()).read_on().tables["partNumbers"]) == 3
         found = sorted(name[: len("word=a/0")] for name in visible(out))
         assert found == [f"word={name}" for name in ("a/0", "a/1", "a/2", "b/0", "b/0", "c/0", "c/1", "d/0", "d/1")]
 
     def test_of_which_names_do_not_speak_are_not_in_the_log(self, out: str) -> None:
         query(out, partitionBy="word").run(0, [rows("a")])
-        assert log_of(query(out).config(), current()).read_on().tables == {}
+        assert query(out).config().log(current()).read_on().tables == {}
 
 
 FIXED = {"partFileName": "{name}-{index:1}{ext}", "ifExists": "fail"}
@@ -409,9 +408,10 @@ class TestNamesThatAreTaken:
         first.run(0, [rows("a")])
         settings = first.config()
         messages = check_messages(first.write(1, [[]]), 1)
-        log = log_of(settings, current())
-        batch = make_proposal(replace(settings, overwrite=True), messages, log)
-        commit(log, batch.author, batch.prepare, settings.policy)
+        log = settings.log(current())
+        author = author_of(messages[0].identity.writer, None, None, current())
+        prepare = make_proposal(replace(settings, overwrite=True), author, messages, log)
+        commit(log, author, prepare, settings.policy)
         assert visible(out) == []
         self.refused(out, 2, "a part that version 1 removed had it", "b")
 

@@ -16,7 +16,6 @@ import ftfile
 from ftfile.core.errors import ConfigError, StorageError, UserCodeError
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import log_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -66,7 +65,7 @@ class TestMarkers:
         return {directory: json.loads(file.read_text())["version"] for directory, file in sorted(found.items())}
 
     def undone(self, out: str) -> list[str]:
-        return sorted(log_of(query(out).config(), current()).read_on().tables.get("unmarkedDirectories", {}))
+        return sorted(query(out).config().log(current()).read_on().tables.get("unmarkedDirectories", {}))
 
     def test_a_batch_write_leaves_one_in_the_directory(self, out: str) -> None:
         query(out, partitionBy="word", successFile="_SUCCESS").run_job("job", [rows("a", "b")])

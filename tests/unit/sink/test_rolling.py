@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
+from ftfile.attempt.batch import author_of
 from ftfile.attempt.identity import TaskIdentity
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
@@ -610,7 +611,7 @@ def test_an_overwrite_takes_no_parts_of_older_rows(out: str) -> None:
     assert any(message.rewritten for message in messages)
     config = replace(query.config(), overwrite=True)
     log = CommitLog(open_filesystem(out))
-    batch = make_proposal(config, messages, log)
-    commit(log, batch.author, batch.prepare, config.policy)
+    author = author_of(messages[0].identity.writer, None, None, current())
+    commit(log, author, make_proposal(config, author, messages, log), config.policy)
     assert committed(out) == ["new"]
     assert visible(out) == []

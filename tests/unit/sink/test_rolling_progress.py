@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
+from ftfile.attempt.batch import author_of
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format import layout
@@ -164,7 +165,8 @@ class TestFlush:
         query = query_of(out)
         message = query.run_task(query.plan(), query.identity(0), 0, rows_of("a"))
         log = CommitLog(open_filesystem(out))
-        commit(log, JobAuthor("j"), make_proposal(query.config(), [message], log).prepare)
+        author = author_of(message.identity.writer, None, None, current())
+        commit(log, JobAuthor("j"), make_proposal(query.config(), author, [message], log))
         assert ftfile.flush(out, due_only=True, context=current()).files == 1
         assert files(out) == [["a"]]
 

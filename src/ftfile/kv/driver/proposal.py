@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.batch import Proposal, author_of, batch_metrics, fingerprint_of, letters_of, segments_of
+from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Add, Body, Remove, StreamAuthor
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import AssemblyJob
+    from ftfile.commit.format.model import AssemblyJob, Author
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.protocol import Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.commit.rewrites import Rewrite
     from ftfile.kv.config import StoreConfig
@@ -54,11 +55,9 @@ class StoreChange:
     tasks: int = 1
 
 
-def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Proposal:
-    """Return the commit that the checked messages of all tasks make."""
+def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
+    """Return how the record of the checked messages of all tasks is prepared."""
     _check_definition(config, messages)
-    writer = messages[0].identity.writer
-    author = author_of(writer, config.checkpoint, config.transaction, log.fs.context)
     letters = letters_of(messages)
     change = StoreChange(
         tuple(segments_of(messages, "", log.clock.now_ms())),
@@ -84,8 +83,7 @@ def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: Comm
         settings = body.settings if isinstance(author, StreamAuthor) else None
         return replace(body, settings=settings, dead_letters=letters, metrics=metrics | body.metrics)
 
-    claims_replay = any(message.found_committed for message in messages)
-    return Proposal(author, prepare, fingerprint_of(messages), claims_replay)
+    return prepare
 
 
 def _check_definition(config: StoreConfig, messages: Sequence[TaskCommit]) -> None:

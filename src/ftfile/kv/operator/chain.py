@@ -6,21 +6,17 @@ is in other files, or behind a place from which a restore went on, is not part o
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from ftfile.commit.files import list_own
 from ftfile.commit.format import layout
-from ftfile.commit.sealed.filesystem import SealedFileSystem
+from ftfile.commit.wal.files import WalFiles, list_wal
+from ftfile.commit.wal.frames import BEGIN, WINDOW, Frame, read_frames
 from ftfile.core.errors import CorruptData
-from ftfile.core.logs import get_logger
-from ftfile.filters.decoded import stream_errors
 from ftfile.kv.fold.rows import aligned
 from ftfile.kv.key_ranges import decode_ranges, encode_ranges
-from ftfile.kv.operator.frames import BEGIN, WINDOW, Frame, encode_frame, read_frames
 from ftfile.kv.operator.windows import Window, row_schema
 
 if TYPE_CHECKING:
@@ -30,11 +26,9 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
 
-__all__ = ("FileCodec", "Found", "WalFile", "list_wal", "newest_file", "read_chain")
+__all__ = ("FileCodec", "Found", "WalFile", "read_chain")
 
 _ADVICE = "Restore it from a copy: windows that were acknowledged are in it"
-
-_log = get_logger(__name__)
 
 
 class WalFile(NamedTuple):
@@ -63,21 +57,13 @@ class Found:
     has_more: bool = False
 
 
-def list_wal(fs: FileSystem, writer: str) -> list[layout.WalName]:
-    """Return the files of a writer's windows, oldest first."""
-    found = (layout.parse_wal_name(info.path) for info in list_own(fs, layout.wal_directory(writer)))
-    return sorted(name for name in found if name is not None)
-
-
-class FileCodec:
-    """Turns windows into frames of files and back. Where a store is encrypted, each frame has an envelope."""
+class FileCodec(WalFiles):
+    """Turns windows into frames of files and back."""
 
     def __init__(self, fs: FileSystem, writer: str, filters: Chain, definition: StoreDefinition) -> None:
-        self._writer = writer
-        self._filters = filters
+        super().__init__(fs, writer, filters)
         self._definition = definition
         self._schema = row_schema(definition)
-        self._directory_id = fs.directory_id if isinstance(fs, SealedFileSystem) else ""
 
     def begin(self, name: layout.WalName, before: int, previous: WalFile | None, windows: Sequence[Window]) -> bytes:
         """Return the frames with which a file begins; it counts once all of them are there.
@@ -85,19 +71,15 @@ class FileCodec:
         It names the last window that counts `before` it, and the `previous` file, and has its first windows.
         """
         text = {"previous": None if previous is None else [*previous.name, previous.length], "windows": len(windows)}
-        content = self._encode(BEGIN, before, name, 0, text, self._schema.serialize())
+        content = self._encode(BEGIN, before, name, 0, text, memoryview(self._schema.serialize()))
         for window in windows:
             content += self.window(name, len(content), window)
         return content
 
-    def is_begun(self, name: layout.WalName, frames: Sequence[Frame]) -> bool:
-        """Return True if a file has all frames with which it begins."""
-        return bool(frames) and len(frames) > self._decode(name, frames[0])[0]["windows"]
-
     def window(self, name: layout.WalName, offset: int, window: Window) -> bytes:
         """Return the frame of a window, which is to be at an offset."""
         text = {"purges": encode_ranges(window.purges)}
-        return self._encode(WINDOW, window.number, name, offset, text, window.rows.serialize())
+        return self._encode(WINDOW, window.number, name, offset, text, memoryview(window.rows.serialize()))
 
     def previous(self, name: layout.WalName, frame: Frame) -> WalFile | None:
         """Return the file that the beginning of another one names."""
@@ -124,23 +106,6 @@ class FileCodec:
         table = aligned(pa.Table.from_batches([rows]), self._definition).combine_chunks()
         return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=self._schema)
 
-    def _encode(
-        self, kind: int, window: int, name: layout.WalName, offset: int, text: dict[str, Any], message: pa.Buffer
-    ) -> bytes:
-        content = json.dumps(text, separators=(",", ":")).encode() + b"\n" + memoryview(message)
-        sealer = self._filters.sealer(self._identity(name, offset, kind, window))
-        return encode_frame(kind, window, sealer.feed(content) + sealer.finish())
-
-    def _decode(self, name: layout.WalName, frame: Frame) -> tuple[dict[str, Any], memoryview]:
-        path = layout.wal_path(self._writer, name)
-        with stream_errors(path):
-            content = self._filters.unseal(frame.content, self._identity(name, frame.offset, frame.kind, frame.window))
-        text, _, message = content.partition(b"\n")
-        return json.loads(text), memoryview(message)
-
-    def _identity(self, name: layout.WalName, offset: int, kind: int, window: int) -> str:
-        return f"wal {layout.wal_path(self._writer, name)}@{offset} {kind} {window} {self._directory_id}"
-
 
 def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_to: int | None) -> Found:
     """Return the windows of a writer behind the last recorded one, up to one that is to come back, or all.
@@ -150,7 +115,7 @@ def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_
     """
     names = list_wal(fs, writer)
     found = Found()
-    head = newest = newest_file(fs, writer, codec, names)
+    head = newest = codec.newest(names)
     cut: int | None = None
     while head is not None:
         name, (begin, *frames) = head
@@ -167,22 +132,6 @@ def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_
         cut = begin.window if cut is None else min(cut, begin.window)
         head = _head_before(fs, writer, codec, (name, begin), names, recorded)
     return found
-
-
-def newest_file(
-    fs: FileSystem, writer: str, codec: FileCodec, names: Sequence[layout.WalName]
-) -> tuple[layout.WalName, list[Frame]] | None:
-    """Return the newest file that was begun, and its frames."""
-    for name in reversed(names):
-        path = layout.wal_path(writer, name)
-        content = fs.read(path)
-        frames = read_frames(content, path)
-        is_begun = codec.is_begun(name, frames)
-        if not is_begun or frames[-1].end < len(content):
-            _log.warning("%s ends within a window, which was never acknowledged: it does not come back", path)
-        if is_begun:
-            return name, frames
-    return None
 
 
 def _head_before(

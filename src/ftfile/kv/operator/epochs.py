@@ -10,7 +10,7 @@ from ftfile.core.errors import ConfigError, Fenced
 if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
 
-__all__ = ("check_writer_name", "epoch_of", "opening", "recorded_window", "require_epoch")
+__all__ = ("check_writer_name", "epoch_of", "opening", "require_epoch")
 
 TABLE = "operators"
 
@@ -36,12 +36,6 @@ def epoch_of(head: LogState, writer: str) -> int:
 def opening(writer: str, epoch: int) -> dict[str, Any]:
     """Return the change of the log's tables that says that an epoch has begun."""
     return {TABLE: {"set": {writer: epoch}}}
-
-
-def recorded_window(head: LogState, writer: str) -> int:
-    """Return the last window of a writer that a record has; -1 for none."""
-    found = head.transactions.get(writer)
-    return -1 if found is None else found.last
 
 
 def require_epoch(head: LogState, writer: str, epoch: int) -> None:

@@ -10,13 +10,13 @@ from ftfile.attempt.message import segment_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
 from ftfile.commit.protocol import commit
+from ftfile.commit.wal.files import list_wal, recorded_window
 from ftfile.core.errors import ReplayMismatch
 from ftfile.kv.buckets import bucket_name, by_bucket
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import StoreChange, body_of
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.operator.chain import list_wal
-from ftfile.kv.operator.epochs import epoch_of, opening, recorded_window, require_epoch
+from ftfile.kv.operator.epochs import epoch_of, opening, require_epoch
 from ftfile.kv.operator.windows import folded
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Recorder:
         Raises:
             ConfigError: the directory has files, or a store of another definition.
         """
-        log = config.storage.log_at(config.path, config.encryption, context)
+        log = config.log(context)
         config = config.for_store(log.fs.capabilities)
         epoch_min = max((name.epoch + 1 for name in list_wal(log.fs, writer)), default=1)
         found: list[tuple[int, StoreDefinition]] = []
@@ -128,7 +128,7 @@ class Recorder:
         own = dict(by_bucket(rows, definition))
         if purges:
             own |= {name: rows.slice(0, 0) for name in map(bucket_name, range(definition.buckets)) if name not in own}
-        spool = RunSpool(stage, definition, config.chain, config.compression, config.block_bytes)
+        spool = RunSpool(stage, definition, config.hidden_chain, config.compression, config.block_bytes)
         try:
             written = [spool.write(name, own[name].to_batches(), purges) for name in sorted(own)]
             spool.end()

@@ -6,11 +6,12 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from ftfile.commit.wal.files import recorded_window
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.kv.operator.chain import FileCodec
-from ftfile.kv.operator.epochs import check_writer_name, recorded_window
+from ftfile.kv.operator.epochs import check_writer_name
 from ftfile.kv.operator.pending import Pending
 from ftfile.kv.operator.reads import WindowReader
 from ftfile.kv.operator.recording import Recorder
@@ -130,7 +131,7 @@ class KeyValueStore(WindowReader):
         config = config_of(path, columns, given, key_provider=key_provider, has_codec=codec is not None)
         recorder = self._recorder = Recorder.open(config, writer, context)
         config, log = recorder.config, recorder.log
-        codec_of_files = FileCodec(log.fs, writer, config.chain, config.definition)
+        codec_of_files = FileCodec(log.fs, writer, config.hidden_chain, config.definition)
         self._wal = Wal(log.fs, writer, recorder.epoch, codec_of_files, max_wal_file_bytes)
         self.writer = writer
         self.recorded_window = recorded_window(recorder.head(), writer)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.files import delete_file
 from ftfile.commit.format import layout
+from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import StorageError
 from ftfile.core.logs import get_logger
-from ftfile.kv.operator.chain import WalFile, list_wal, read_chain
+from ftfile.kv.operator.chain import WalFile, read_chain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import version_at
-from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.commit.opening import NO_STORE, open_log
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.errors import ConfigError
 from ftfile.core.units import parse_time
 from ftfile.fs.registry import normalise
 from ftfile.kv.reading.reader import CACHE, Reader
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("open_log", "open_store")
+__all__ = ("open_store",)
 
 
 def open_store(  # noqa: PLR0913 - all by name
@@ -54,11 +53,10 @@ def open_store(  # noqa: PLR0913 - all by name
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     if cache_bytes is not None and cache_bytes <= 0:
         raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
-    path = normalise(os.fspath(path))
-    log = open_log(path, key_provider, storage or {}, context)
+    log = open_log(path, key_provider, storage, context, NO_STORE)
     if cache_bytes is not None:
         CACHE.resize(cache_bytes)
-    reader = Reader(log, path)
+    reader = Reader(log, normalise(os.fspath(path)))
     if timestamp is not None:
         text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
         try:
@@ -66,13 +64,3 @@ def open_store(  # noqa: PLR0913 - all by name
         except ValueError:
             raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
     return reader if version is None else reader.at(version)
-
-
-def open_log(path: str, key_provider: str | None, storage: Mapping[str, str], context: Context) -> CommitLog:
-    """Return the log of a directory by its URL; a ConfigError if nothing was ever committed there."""
-    log = CommitLog(open_with_keys(path, context, key_provider, storage.items()))
-    try:
-        log.check_layout()
-    except NotFound as error:
-        raise ConfigError(f"{path!r} is no store: nothing was ever committed there, or the path is wrong") from error
-    return log

@@ -67,7 +67,9 @@ class RunWriter:
         folded = fold([rows], self._definition, bottom=False)
         if self._spool is None:
             config = self._config
-            self._spool = RunSpool(self._stage, self._definition, config.chain, config.compression, config.block_bytes)
+            self._spool = RunSpool(
+                self._stage, self._definition, config.hidden_chain, config.compression, config.block_bytes
+            )
         for bucket, of_bucket in by_bucket(folded, self._definition):
             self.segments.append(self._spool.write(bucket, of_bucket.to_batches()).segment)
 

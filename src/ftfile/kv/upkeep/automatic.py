@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ftfile.commit.log.times import created_ms
+from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
 
@@ -88,8 +88,6 @@ def forget_vacuums() -> None:
 
 
 def _vacuum(path: str, grace_s: float, key_provider: str | None, storage: Mapping[str, str], context: Context) -> None:
-    # Maintenance lies above this layer.
-    vacuum = import_module("ftfile.maintenance.vacuum").vacuum
     retention = f"{round(1000 * grace_s)}ms"
     try:
         vacuum(

@@ -6,13 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.commit.opening import maintaining
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
 from ftfile.kv.columns import SET
 from ftfile.kv.planning.jobs import JobTerms, job_of
 from ftfile.kv.planning.runs import run_of, stretches_of
 from ftfile.kv.upkeep.due import Merges, all_due
-from ftfile.kv.upkeep.maintained import maintaining_store
+from ftfile.kv.upkeep.maintained import open_store_log
 
 if TYPE_CHECKING:
     import os
@@ -71,7 +72,7 @@ def compact(
         FtfileError: some runs could not be merged, such as damaged ones (`CorruptData`); all others were.
         CommitError: as for a batch write.
     """
-    with maintaining_store("compact", path, key_provider, storage, context) as (log, author):
+    with maintaining("compact", path, key_provider, storage, context, open_store_log) as (log, author):
         merges = Merges(log, author)
         if full:
             merges.do_all(_FullMerges(log).choose)

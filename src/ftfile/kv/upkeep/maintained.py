@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,27 +10,26 @@ from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import refuse_files
 from ftfile.attempt.stage import Stage
 from ftfile.attempt.storage import Storage
-from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
+from ftfile.commit.opening import NO_STORE, open_as_written
+from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError
-from ftfile.core.logs import log_context
 from ftfile.filters.chain import Chain
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.planning.settings import PlanSettings
-from ftfile.kv.reading.open_store import open_log
 from ftfile.kv.run.writer import BLOCK_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
+    from ftfile.commit.format.model import MaintenanceAuthor
+    from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
-__all__ = ("HowWritten", "how_written", "maintaining_store", "new_stage")
+__all__ = ("HowWritten", "how_written", "new_stage", "open_store_log")
 
 _CODEC = "lz4"
 
@@ -80,22 +78,7 @@ def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Sta
     return Stage(log.fs, TaskIdentity(JobIdentity(author.job_id), 0, 0), durability)
 
 
-@contextlib.contextmanager
-def maintaining_store(
-    operation: str,
-    path: str | os.PathLike[str],
-    key_provider: str | None,
-    storage: Mapping[str, str] | None,
-    context: Context,
-) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
-    """Give the log of a store, and the author of what one operation records; messages carry its job id."""
-    log = _maintained_log(path, key_provider, storage, context)
-    author = MaintenanceAuthor(operation, context.ids.unique())
-    with log_context(job=author.job_id):
-        yield log, author
-
-
-def _maintained_log(
+def open_store_log(
     path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
 ) -> CommitLog:
     """Return a log of a store that nobody else uses, with its keys, if it is encrypted.
@@ -103,11 +86,9 @@ def _maintained_log(
     Raises:
         ConfigError: it is no store, or its keys are not known.
     """
-    url, connection = normalise(os.fspath(path)), storage or {}
-    log = open_log(url, key_provider, connection, context)
+    log, url = open_as_written(path, key_provider, storage, context, otherwise=NO_STORE), normalise(os.fspath(path))
     head = log.read_on()
     refuse_files(head, url)
     if head.encoding is None:
         raise ConfigError(f"{url!r} is no store yet: no row was ever committed there")
-    written = how_written(head, log.fs).storage.written
-    return CommitLog(open_with_keys(url, context, key_provider, (*connection.items(), *written))) if written else log
+    return log

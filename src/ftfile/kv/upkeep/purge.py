@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.message import segment_of
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body, Origin
+from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
 from ftfile.kv.key_ranges import overlap
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import placed, run_of
-from ftfile.kv.upkeep.maintained import how_written, maintaining_store, new_stage
+from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
 from ftfile.kv.user_keys import UserKeys
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def purge(  # noqa: PLR0913 - all by name
         TypeError: a value is of a type that its key column does not have.
         CommitError: as for a batch write.
     """
-    with maintaining_store("purge", path, key_provider, storage, context) as (log, author):
+    with maintaining("purge", path, key_provider, storage, context, open_store_log) as (log, author):
         staged = _PurgeRuns(log, author, (start, end, prefix))
         done = commit(log, author, staged.prepare)
         if done.record is None:

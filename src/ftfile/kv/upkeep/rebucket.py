@@ -11,6 +11,7 @@ import pyarrow as pa
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Body, Origin, Remove
+from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
@@ -25,7 +26,7 @@ from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import Marks, position_of, run_of
 from ftfile.kv.task.inputs import Inputs
 from ftfile.kv.task.outputs import FoldedRows, Outputs
-from ftfile.kv.upkeep.maintained import how_written, maintaining_store, new_stage
+from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
 
 if TYPE_CHECKING:
     import os
@@ -93,7 +94,7 @@ def rebucket(
         CorruptData: a run is damaged; nothing changed.
     """
     check_buckets(buckets)
-    with maintaining_store("rebucket", path, key_provider, storage, context) as (log, author):
+    with maintaining("rebucket", path, key_provider, storage, context, open_store_log) as (log, author):
         head = log.read_on(durable=True)
         how = how_written(head, log.fs)
         if how.definition.buckets == buckets:

@@ -20,10 +20,10 @@ from ftfile.commit.places import has_content
 from ftfile.commit.protocol import commit, record_of
 from ftfile.commit.publish import publish, skip_published
 from ftfile.commit.read.ranges import list_ranges
+from ftfile.commit.vacuum.horizon import lower_horizon
+from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.errors import AlreadyExists, CommitError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
-from ftfile.maintenance.horizon import lower_horizon
-from ftfile.maintenance.ranges import merge_all
 from ftfile.maintenance.verify.findings import ACTIONS
 
 if TYPE_CHECKING:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.opening import open_as_written, open_log
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
-from ftfile.maintenance.open_log import open_log
 from ftfile.maintenance.repair.mending import OPERATION, Mender
 from ftfile.maintenance.verify.findings import Action, Finding
 from ftfile.maintenance.verify.run import verify
-from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
     import os
@@ -90,7 +89,7 @@ def repair(  # noqa: PLR0913 - all by name
             lost, or not foreign.
         StorageError: the store failed while the directory was verified. What fails later is in the report's steps.
     """
-    fs = Directory(path, key_provider, storage, context).file_system
+    fs = open_log(path, key_provider, storage, context).fs
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
     author = MaintenanceAuthor(OPERATION, context.ids.unique())
     with log_context(job=author.job_id):
@@ -102,7 +101,7 @@ def repair(  # noqa: PLR0913 - all by name
             steps = tuple(RepairStep(found.code, found.path, str(action)) for found, action in chosen)
             left = tuple(found for found in report.findings if id(found) not in mended)
             return RepairReport(True, steps, left, report.version)  # noqa: FBT003 - a field
-        mender = Mender(fs, partial(open_log, path, key_provider, storage, context), author)
+        mender = Mender(fs, partial(open_as_written, path, key_provider, storage, context), author)
         return _repair(fs, report, asked, mender, full=full)
 
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.batch import (
-    Proposal,
-    author_of,
-    batch_metrics,
-    check_staged_names,
-    fingerprint_of,
-    letters_of,
-    segments_of,
-)
+from ftfile.attempt.batch import batch_metrics, check_staged_names, letters_of, segments_of
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.attempt.message import add_of
@@ -30,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.attempt.message import TaskCommit
+    from ftfile.commit.format.model import Author
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.protocol import Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import Capabilities
     from ftfile.sink.config import SinkConfig
@@ -44,11 +38,14 @@ LARGE = "large"
 
 
 def make_proposal(
-    config: SinkConfig, messages: Sequence[TaskCommit], log: CommitLog, planner: RollingPlanner | None = None
-) -> Proposal:
-    """Return the commit that the checked messages of all tasks make; without a planner, due jobs stay due."""
+    config: SinkConfig,
+    author: Author,
+    messages: Sequence[TaskCommit],
+    log: CommitLog,
+    planner: RollingPlanner | None = None,
+) -> Prepare:
+    """Return how the record of the checked messages of all tasks is prepared; without a planner, due jobs stay due."""
     writer = messages[0].identity.writer
-    author = author_of(writer, config.checkpoint, config.transaction, log.fs.context)
     is_stream = isinstance(author, StreamAuthor)
     schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
     parts = tuple(add_of(part, key, message.identity.origin()) for message in messages for part in message.parts)
@@ -83,8 +80,7 @@ def make_proposal(
         jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
         return replace(body, assembly_jobs=jobs)
 
-    claims_replay = any(message.found_committed for message in messages)
-    return Proposal(author, prepare, fingerprint_of(messages), claims_replay)
+    return prepare
 
 
 def check_head(config: SinkConfig, head: LogState) -> None:

@@ -5,7 +5,7 @@ The same share has the same rows at every call, wherever its files lie by then, 
 
 from __future__ import annotations
 
-from importlib import import_module
+import pkgutil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,16 +31,19 @@ __all__ = ("read_files",)
 _log = get_logger(__name__)
 
 _READERS = {
-    "text": "text:text_rows",
-    "json": "json_lines:json_rows",
-    "csv": "csv_lines:csv_rows",
-    "parquet": "columnar:parquet_rows",
-    "orc": "columnar:orc_rows",
-    "arrow": "columnar:arrow_rows",
-    "avro": "columnar:avro_rows",
-    "binary": "binary:binary_rows",
+    "text": "ftfile.source.files.decoding.text:text_rows",
+    "json": "ftfile.source.files.decoding.json_lines:json_rows",
+    "csv": "ftfile.source.files.decoding.csv_lines:csv_rows",
+    "parquet": "ftfile.source.files.decoding.columnar:parquet_rows",
+    "orc": "ftfile.source.files.decoding.columnar:orc_rows",
+    "arrow": "ftfile.source.files.decoding.columnar:arrow_rows",
+    "avro": "ftfile.source.files.decoding.columnar:avro_rows",
+    "binary": "ftfile.source.files.decoding.binary:binary_rows",
 }
-_MULTI_LINE = {"json": "multi_line:multi_line_json", "csv": "multi_line:multi_line_csv"}
+_MULTI_LINE = {
+    "json": "ftfile.source.files.decoding.multi_line:multi_line_json",
+    "csv": "ftfile.source.files.decoding.multi_line:multi_line_csv",
+}
 
 
 def read_files(
@@ -92,6 +95,5 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
 def _reader(decoding: FileDecoding) -> Reader:
     """Return the reader of a format, whose module is imported when it is asked for."""
     readers = _READERS | _MULTI_LINE if decoding.multi_line else _READERS
-    module, _, function = readers[decoding.file_format].partition(":")
-    reader: Reader = getattr(import_module(f"ftfile.source.files.decoding.{module}"), function)
+    reader: Reader = pkgutil.resolve_name(readers[decoding.file_format])
     return reader

@@ -13,10 +13,10 @@ import pytest
 
 from ftfile import kv, vacuum
 from ftfile.commit.format import layout
+from ftfile.commit.wal.files import list_wal
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.fs.registry import open_filesystem
-from ftfile.kv.operator.chain import list_wal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.commit.format import layout
+from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, Fenced, StorageError, UserCodeError, WindowOrder
-from ftfile.kv.operator.chain import list_wal
 from ftfile.kv.operator.codecs import Int64, Json, Pairs
 from ftfile.kv.operator.reads import DELETED
 from ftfile.kv.upkeep.compact import compact

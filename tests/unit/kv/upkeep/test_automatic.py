@@ -103,7 +103,7 @@ class TestVacuum:
 
         write(counts(vacuumInterval="0s"), 0)
         clock.advance(HOUR_S)
-        monkeypatch.setattr("ftfile.maintenance.vacuum.vacuum", fail)
+        monkeypatch.setattr("ftfile.kv.upkeep.automatic.vacuum", fail)
         assert due() is not None
         assert "tried again" in caplog.text
         assert not automatic._running  # noqa: SLF001

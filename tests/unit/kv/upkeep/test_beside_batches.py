@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
+from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import FtfileError, StaleFiles, StorageError
-from ftfile.maintenance.vacuum import vacuum
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 
-__all__ = ("BEGIN", "HEADER_BYTES", "WINDOW", "Frame", "encode_frame", "read_frames")
+__all__ = ("BEGIN", "FRAME_HEADER_BYTES", "WINDOW", "Frame", "encode_frame", "read_frames")
 
 BEGIN, WINDOW = 0, 1
 
@@ -20,7 +20,7 @@ _MAGIC = b"FTW\x01"
 # Magic bytes, kind, window, length and checksum of the content; then the checksum of all this.
 _FIELDS = struct.Struct("<4sIqQI")
 _CHECKSUM = struct.Struct("<I")
-HEADER_BYTES = _FIELDS.size + _CHECKSUM.size
+FRAME_HEADER_BYTES = _FIELDS.size + _CHECKSUM.size
 
 _ADVICE = "Restore the file from a copy. What is behind the damage cannot be told from what is missing"
 
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
     @property
     def end(self) -> int:
         """Return the offset behind it."""
-        return self.offset + HEADER_BYTES + len(self.content)
+        return self.offset + FRAME_HEADER_BYTES + len(self.content)
 
 
 def encode_frame(kind: int, window: int, content: bytes) -> bytes:
@@ -95,7 +95,7 @@ def _frame_at(content: bytes, offset: int) -> Frame | None:
     if header is None:
         return None
     kind, window, length, checksum = header
-    start = offset + HEADER_BYTES
+    start = offset + FRAME_HEADER_BYTES
     found = content[start : start + length]
     if len(found) < length or crc32(found) != checksum:
         return None
@@ -106,7 +106,7 @@ def _next_header(content: bytes, offset: int) -> int | None:
     """Return the offset of the next header behind a frame that is not whole; None if there is none."""
     header = _header(content, offset)
     # What is inside of a frame may look like one.
-    place = offset + 1 if header is None else offset + HEADER_BYTES + header[2]
+    place = offset + 1 if header is None else offset + FRAME_HEADER_BYTES + header[2]
     while (place := content.find(_MAGIC, place)) >= 0:
         if _header(content, place) is not None:
             return place

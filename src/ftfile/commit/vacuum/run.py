@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Body
 from ftfile.commit.log.hints import store_now_ms
+from ftfile.commit.opening import maintaining
 from ftfile.commit.places import retire
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.publish import skip_published
 from ftfile.commit.read.ranges import OwnRanges, is_joined, list_ranges, reach
+from ftfile.commit.vacuum.garbage import GarbageFile, find_garbage
+from ftfile.commit.vacuum.horizon import is_horizon_taken_back, lower_horizon, newest_ms
+from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.core.units import parse_duration_s
 from ftfile.fs.calls.parallel import parallel
-from ftfile.maintenance.garbage import GarbageFile, find_garbage
-from ftfile.maintenance.horizon import is_horizon_taken_back, lower_horizon, newest_ms
-from ftfile.maintenance.open_log import maintaining
-from ftfile.maintenance.ranges import merge_all
 
 if TYPE_CHECKING:
     import os
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.vacuum.garbage import Findings
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
-    from ftfile.maintenance.garbage import Findings
 
 __all__ = ("DEFAULT_RETENTION", "LEAST_RETENTION", "VacuumReport", "vacuum")
 

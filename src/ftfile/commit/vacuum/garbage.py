@@ -14,9 +14,12 @@ from ftfile.commit.log.times import newest_at
 from ftfile.commit.places import is_recorded
 from ftfile.commit.read.ranges import OwnRanges, contained, list_ranges
 from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.core.errors import NotFound
+from ftfile.commit.sealed.filesystem import keys_of
+from ftfile.commit.wal.files import WalFiles, list_wal, list_wal_writers, recorded_window
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.filters.chain import Chain
 from ftfile.fs.calls.parallel import parallel
-from ftfile.kv.operator.leftovers import unneeded_windows, writers_of_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("Findings", "GarbageFile", "find_garbage")
+
+_log = get_logger(__name__)
 
 _RETIRED_NAME = re.compile(r"(.+)\.retired")
 # What `create_exclusive` of a killed process leaves.
@@ -225,9 +230,9 @@ def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
         **{layout.base_path(name): "base" for name in older if name not in own_bases},
         **{layout.range_path(name): "range" for name in contained(ranges, OwnRanges(log, head, ranges).cover())},
     }
-    for path in unneeded_windows(fs, head):
-        replaced = {**replaced, path: "windows"}
-    for directory in (layout.META, layout.LOG, layout.BASES, layout.RANGES, *writers_of_windows(fs)):
+    writers = list_wal_writers(fs)
+    replaced = {**replaced, **dict.fromkeys(_unneeded_windows(fs, head, writers), "windows")}
+    for directory in (layout.META, layout.LOG, layout.BASES, layout.RANGES, *writers):
         for info in list_or_empty(fs, directory):
             if info.is_directory or info.modified_ms > horizon_ms:
                 continue
@@ -235,3 +240,23 @@ def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
                 findings.add(info, "temporary")
             elif info.path in replaced:
                 findings.add(info, replaced[info.path])
+
+
+def _unneeded_windows(fs: FileSystem, head: LogState, directories: Sequence[str]) -> list[str]:
+    """Return the files of windows that no restart needs: of each writer, never the newest one, which may be in use."""
+    if head.encoding is None or not directories:
+        return []
+    filters = Chain.from_definition(head.definitions[head.encoding]["filters"], keys_of(fs))
+    found: list[str] = []
+    for directory in directories:
+        writer = directory.rpartition("/")[2]
+        names = list_wal(fs, writer)
+        try:
+            newest = WalFiles(fs, writer, filters).newest(names)
+        except CorruptData as error:
+            _log.warning("windows of writer %s stay, for a file of them is damaged: %s", writer, error)
+            continue
+        # Of the files before one that follows only recorded windows, no window comes back.
+        if newest is not None and newest[1][0].window <= recorded_window(head, writer):
+            found += [layout.wal_path(writer, name) for name in names if name < newest[0]]
+    return found

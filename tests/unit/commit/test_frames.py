@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ftfile.commit.wal.frames import BEGIN, FRAME_HEADER_BYTES, WINDOW, encode_frame, read_frames
 from ftfile.core.errors import CorruptData
-from ftfile.kv.operator.frames import BEGIN, HEADER_BYTES, WINDOW, encode_frame, read_frames
 
 PIECES = [
     encode_frame(BEGIN, -1, b"what came before"),
@@ -21,7 +21,7 @@ def test_frames_come_back() -> None:
     frames = read_frames(WHOLE, "a.wal")
     assert [frame.window for frame in frames] == [-1, 7, 9, 10]
     assert [frame.kind for frame in frames] == [BEGIN, WINDOW, WINDOW, WINDOW]
-    assert [frame.content for frame in frames] == [piece[HEADER_BYTES:] for piece in PIECES]
+    assert [frame.content for frame in frames] == [piece[FRAME_HEADER_BYTES:] for piece in PIECES]
     assert [frame.end for frame in frames] == ENDS
 
 

@@ -1,0 +1,229 @@
+"""A writer as one object: planned on the driver, pickled to the tasks, built anew for the commit."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import pyarrow as pa
+
+from ftfile.attempt.bad_records import BadRecords
+from ftfile.attempt.batch import author_of, check_messages, fingerprint_of
+from ftfile.attempt.directory_marker import check_marker, write_marker
+from ftfile.attempt.encryption import open_to_write
+from ftfile.attempt.fingerprint import FingerprintAccumulator
+from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.message import TaskCommit
+from ftfile.attempt.options import WriteConfig
+from ftfile.attempt.reports import context_of, report_abort, report_commit
+from ftfile.attempt.spark_checkpoint import read_query_id
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import JobAuthor, StreamAuthor
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.policy import check_known_query
+from ftfile.commit.protocol import Committed, commit
+from ftfile.core.errors import FtfileError
+from ftfile.core.logs import get_logger, log_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ftfile.attempt.directory_marker import DirectoryMarker
+    from ftfile.attempt.identity import TaskIdentity, WriterIdentity
+    from ftfile.attempt.message import Rewritten, StagedSegment
+    from ftfile.commit.format.model import Author, Transaction
+    from ftfile.commit.log.state import LogState, LogView
+    from ftfile.commit.protocol import Prepare
+    from ftfile.core.context import Context
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("Planned", "Writer")
+
+_log = get_logger(__name__)
+
+_C = TypeVar("_C", bound=WriteConfig)
+_W = TypeVar("_W", bound="Writer[Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The planned view of the log; at most 64 KiB pickled."""
+
+    view: LogView
+    time_ms: int  # the driver's clock: the time of all tasks of the batch, whenever they run
+    definitions: dict[str, Any]  # of the encodings that due jobs need, by key
+    marker: DirectoryMarker | None  # of the driver's directory; None where tasks cannot see another
+    offsets_known: bool  # the driver sees the checkpoint: offsets identify a repeated batch
+
+
+@dataclass(frozen=True, slots=True)
+class Writer(ABC, Generic[_C]):
+    """Settings, and the log as it was when the batch was planned. Picklable, a few kilobytes."""
+
+    config: _C
+    planned: Planned
+    batch_writes_do_jobs: ClassVar[bool] = False  # also those that cannot be recognised
+
+    @classmethod
+    def plan(cls: type[_W], config: _C, context: Context) -> _W:  # noqa: PYI019 - typing.Self comes with Python 3.11
+        """Look at the directory before any task starts.
+
+        Raises:
+            FtfileError: as `commit` would, for schema and options, a query that is not known here, a directory of
+                another kind, and a file system on which the protocol cannot stand.
+        """
+        query_id = read_query_id(config.checkpoint, context)
+        with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
+            log = config.log(context)
+            config = config.for_store(log.fs.capabilities)
+            head, definitions = cls._look(config, log)
+            if query_id is not None:
+                check_known_query(head, query_id, config.policy)
+            app_id = config.transaction.app_id if config.transaction is not None else None
+            if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
+                log.prepare_directory()  # its id is in what tasks write
+            marker, now_ms = write_marker(log.fs), log.clock.now_ms()
+            planned = Planned(head.view(app_id), now_ms, definitions, marker, offsets_known=query_id is not None)
+            return cls(config, planned)
+
+    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
+        """Write one attempt's rows to files of its own, which nobody sees before the driver commits.
+
+        Of a committed batch they are only fingerprinted. The attempt does its share of the due jobs, too, none of which
+        can fail it.
+
+        Raises:
+            FtfileError: the attempt failed; its files were removed as far as possible, and nobody refers to them.
+        """
+        config = self.config
+        with context_of(identity.writer):
+            fs = open_to_write(config.path, context, config.storage_options.settings, config.encryption)
+            check_marker(fs, config.path, self.planned.marker)
+            return self._write(identity, batches, fs)
+
+    def _write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], fs: FileSystem) -> TaskCommit:
+        began_s = fs.context.clock.monotonic_s()
+        config, planned, author = self.config, self.planned, _recognisable(identity.writer, self.config.transaction)
+        kind = _fingerprint_kind(identity.writer, config.transaction, offsets_known=planned.offsets_known)
+        fingerprint = FingerprintAccumulator(config.fingerprint or kind)
+        rows = _fingerprinted(batches, config.schema, fingerprint)
+        # It only saves work; the commit decides.
+        is_wanted = author is not None or (self.batch_writes_do_jobs and planned.definitions)
+        head = CommitLog(fs, start=planned.view).read_on() if is_wanted else None
+        if author is not None and head is not None and head.has(author):
+            for _ in rows:
+                pass
+            return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
+        stage = Stage(fs, identity, config.storage_options.durability, self._final_path(identity))
+        try:
+            bad = BadRecords(config.bad_records, config.max_record_bytes, config.hidden_chain, stage, identity)
+            segments = self._write_rows(identity.writer, rows, stage, bad)
+            letters = bad.finish()
+            stage.settle()
+        except BaseException:
+            stage.discard()
+            raise
+        # Nothing stays of what jobs rewrite where all is replaced.
+        rewritten, failed = ((), ()) if head is None or config.overwrite else self._run_jobs(stage, head)
+        return TaskCommit(
+            identity,
+            tuple(stage.finished),
+            fingerprint.to_json(),
+            tuple(segments),
+            rewritten,
+            failed,
+            letters,
+            planned_ms=planned.time_ms,
+            metrics={"writeSeconds": fs.context.clock.monotonic_s() - began_s, "badRecords": bad.count},
+            definition=self._definition(),
+        )
+
+    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
+        """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id."""
+        try:
+            whole = check_messages(messages, batch_id)
+        except FtfileError as error:
+            _log.error("batch %s is refused: %s", batch_id, error)
+            raise
+        log = self.config.log(context)
+        writer = whole[0].identity.writer
+        with context_of(writer):
+            with log.lock:
+                author = author_of(writer, self.config.checkpoint, self.config.transaction, log.fs.context)
+                prepare, follow_up = self._propose(author, whole, log)
+                done = commit(
+                    log,
+                    author,
+                    prepare,
+                    self.config.policy,
+                    fingerprint=fingerprint_of(whole),
+                    claims_replay=any(message.found_committed for message in whole),
+                )
+            report_commit(log, writer, done)
+            follow_up(done)
+            return done
+
+    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
+        """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
+        report_abort(messages, batch_id, lambda: self.config.log(context))
+
+    @staticmethod
+    @abstractmethod
+    def _look(config: _C, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+        """Return the head, which records of these settings may follow, and the definitions that its due jobs need."""
+
+    @abstractmethod
+    def _write_rows(
+        self, writer: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+    ) -> Sequence[StagedSegment]:
+        """Write rows, but for bad ones; return the segments."""
+
+    @abstractmethod
+    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+        """Do the task's share of the due jobs; return the results, and the ids of jobs that failed."""
+
+    @abstractmethod
+    def _propose(
+        self, author: Author, messages: list[TaskCommit], log: CommitLog
+    ) -> tuple[Prepare, Callable[[Committed], None]]:
+        """Return how the record of the checked messages is prepared, and what is done once it is created."""
+
+    def _final_path(self, _: TaskIdentity) -> Callable[[str, str], str] | None:
+        return None
+
+    def _definition(self) -> str | None:
+        return None
+
+
+def _recognisable(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:
+    """Return this write's identity in the log; None if a retry cannot be recognised."""
+    if isinstance(writer, StreamIdentity):
+        return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
+    return JobAuthor(writer.job_id, transaction) if transaction is not None else None
+
+
+def _fingerprint_kind(writer: WriterIdentity, transaction: Transaction | None, *, offsets_known: bool) -> str:
+    """Return the kind of fingerprint: where nothing else can tell that a batch comes again, rows must prove it."""
+    needs_proof = not offsets_known if isinstance(writer, StreamIdentity) else transaction is not None
+    return "strong" if needs_proof else "content"
+
+
+def _fingerprinted(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with rows, in the recorded schema, and add them to a fingerprint."""
+    for batch in filter(len, batches):
+        rows = batch if batch.schema.equals(schema) else _cast(batch, schema)
+        fingerprint.update(rows)
+        yield rows
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch in the recorded schema: Spark's has its session's time zone, and columns without null."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

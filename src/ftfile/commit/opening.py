@@ -1,0 +1,90 @@
+"""A directory that exists, opened: its log, with its keys if it is encrypted; and a maintenance operation on it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.logs import log_context
+from ftfile.fs.registry import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ftfile.core.context import Context
+
+__all__ = ("NO_STORE", "maintaining", "open_as_written", "open_log")
+
+_NO_DIRECTORY = "not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
+NO_STORE = "no store: nothing was ever committed there, or the path is wrong"
+
+
+def open_log(
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    otherwise: str = _NO_DIRECTORY,
+) -> CommitLog:
+    """Return a log of a directory that nobody else uses; see `open_with_keys`. An error says what it is `otherwise`.
+
+    Raises:
+        ConfigError: it has no log, or its keys are not known.
+    """
+    url = normalise(os.fspath(path))
+    log = CommitLog(open_with_keys(url, context, key_provider, (storage or {}).items()))
+    try:
+        log.check_layout()
+    except NotFound as error:
+        raise ConfigError(f"{url!r} is {otherwise}") from error
+    return log
+
+
+def open_as_written(
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    settings: tuple[tuple[str, str], ...] | None = None,
+    otherwise: str = _NO_DIRECTORY,
+) -> CommitLog:
+    """Return a log of a directory, opened to write files as its writers do; see `open_log`.
+
+    `settings` are more of the file system's, such as permissions; by default those of the newest writer that had any.
+
+    Raises:
+        ConfigError: see `open_log`.
+    """
+    log = open_log(path, key_provider, storage, context, otherwise)
+    if settings is None:
+        texts = (text for text in reversed(log.read_on().definitions.values()) if isinstance(text, dict))
+        settings = tuple(next((text["storage"] for text in texts if "storage" in text), {}).items())
+    if not settings:
+        return log
+    settings = (*(storage or {}).items(), *settings)
+    return CommitLog(open_with_keys(normalise(os.fspath(path)), context, key_provider, settings))
+
+
+@contextlib.contextmanager
+def maintaining(
+    operation: str,
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    opener: Callable[..., CommitLog] = open_as_written,
+) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
+    """Give the log of a directory, and the author of what one operation records; messages carry its job id.
+
+    Raises:
+        ConfigError: see `opener`.
+    """
+    log = opener(path, key_provider, storage, context)
+    author = MaintenanceAuthor(operation, context.ids.unique())
+    with log_context(job=author.job_id):
+        yield log, author

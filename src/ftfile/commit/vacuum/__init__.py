@@ -1,0 +1,1 @@
+"""Vacuum: files that nothing needs are found, and deleted, beside running queries."""
