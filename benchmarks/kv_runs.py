@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import statistics
-import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from benchmarks.kv_engines import ENGINES, Design
+from benchmarks.kv_rates import bulk_rates, cpu_s, draw_keys, get_all, get_rate
 from benchmarks.kv_rows import rows_of
 from benchmarks.report import Table
-from ftfile.arrays.buffers import from_numpy
 from ftfile.kv.hashing.one_key import key_hasher
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing.rows import hash_keys, hash_rows
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import write_run
@@ -32,8 +30,6 @@ LOGGER = logging.getLogger(__name__)
 ROWS, SMOKE_ROWS = 1_000_000, 5_000
 GETS, SMOKE_GETS = 100_000, 500
 ROUNDS, SMOKE_ROUNDS = 5, 1
-MANY = 1_000  # keys of a multi_get
-LOOKED_UP = 10_000  # keys of a multi_get that are in Arrow already
 COLUMNS = (
     "design",
     "build M rows/s",
@@ -102,7 +98,7 @@ class Run(Design):
 
     def multi_get(self, keys: list[bytes]) -> int:
         wanted = [(key,) for key in keys]
-        return sum(row is not None for row in self._reader.get_many(wanted, [*map(self._hash, wanted)]))
+        return sum(row is not None for row in self._reader.get_many(wanted, hash_keys(wanted, [pa.binary()])))
 
     def lookup(self, keys: pa.Array) -> int:
         columns = pa.RecordBatch.from_arrays([keys], ["key"])
@@ -119,8 +115,7 @@ def run(settings: Settings) -> list[Table]:
     """Build the same rows with each design, and read them."""
     count, gets, rounds = (SMOKE_ROWS, SMOKE_GETS, SMOKE_ROUNDS) if settings.smoke else (ROWS, GETS, ROUNDS)
     rows = rows_of("random", count)
-    drawn = np.random.default_rng(1).integers(0, count, gets)
-    keys = rows.column(0).take(from_numpy(drawn, pa.int64()))
+    keys = draw_keys(rows, gets)
     absent = [key[::-1] for key in keys.to_pylist()]
     designs = _designs(settings.directory)
     figures: dict[str, list[list[float]]] = {design.label: [] for design in designs}
@@ -143,33 +138,12 @@ def _designs(directory: Path) -> Sequence[Design]:
 
 def _measured(design: Design, rows: pa.RecordBatch, keys: pa.Array, absent: list[bytes]) -> list[float]:
     wanted = keys.to_pylist()
-    build_s = _seconds(lambda: design.build(rows))
-    open_s = _seconds(design.open)
+    build_s = cpu_s(lambda: design.build(rows))
+    open_s = cpu_s(design.open)
     get = design.getter()
-    for key in wanted:
-        get(key)  # warm
-    get_s = _seconds(lambda: _get_all(get, wanted))
-    absent_s = _seconds(lambda: _get_all(get, absent))
-    parts = [wanted[start : start + MANY] for start in range(0, len(wanted), MANY)]
-    many_s = _seconds(lambda: [design.multi_get(part) for part in parts])
-    arrays = [keys.slice(start, LOOKED_UP) for start in range(0, len(keys), LOOKED_UP)]
-    lookup_s = _seconds(lambda: [design.lookup(array) for array in arrays])
-    scanned: list[int] = []
-    scan_s = _seconds(lambda: scanned.append(design.scan()))
-    assert scanned == [rows.num_rows]
+    get_all(get, wanted)  # warm
+    gets = get_rate(get, wanted), get_rate(get, absent)
+    bulk = bulk_rates(design, keys, rows.num_rows)
     design.close()
-    thousands, millions = len(wanted) / 1_000, rows.num_rows / 1_000_000
-    per_row = design.size_bytes() / rows.num_rows
-    rates = [thousands / seconds for seconds in (get_s, absent_s, many_s, lookup_s)]
-    return [millions / build_s, per_row, open_s * 1_000, *rates, millions / scan_s]
-
-
-def _get_all(get: Callable[[bytes], Any], keys: list[bytes]) -> None:
-    for key in keys:
-        get(key)
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    began = time.process_time()
-    work()
-    return max(time.process_time() - began, 1e-6)
+    build = rows.num_rows / 1_000_000 / build_s
+    return [build, design.size_bytes() / rows.num_rows, open_s * 1_000, *gets, *bulk]

@@ -8,16 +8,13 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
 from benchmarks import kv_puts
 from benchmarks.kv_engines import ENGINES, Design
+from benchmarks.kv_rates import bulk_rates, cpu_s, draw_keys, get_all, get_rate
 from benchmarks.kv_rows import KEYS, rows_of
 from benchmarks.kv_whole import Store
 from benchmarks.report import Table
 from benchmarks.spark_session import in_own_process
-from ftfile.arrays.buffers import from_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +26,19 @@ __all__ = ("run",)
 
 LOGGER = logging.getLogger(__name__)
 ROWS = 1_000_000
-MANY = 1_000  # keys of a multi_get
-LOOKED_UP = 10_000  # keys of a lookup, in Arrow
 REFRESHES = 20
+# Rows of one task in one piece, as a bulk load has them: by default, a task sorts 16 MiB at a time.
+BULK = {"maxOpenBytes": "1g"}
 STORES: Mapping[str, Mapping[str, str]] = {
-    "store, lz4": {"buckets": "1"},
-    "store, none": {"buckets": "1", "compression": "none"},
+    "store, lz4": {"buckets": "1", **BULK},
+    "store, none": {"buckets": "1", "compression": "none", **BULK},
     "store, lz4, 16 buckets": {"buckets": "16"},
 }
 LZ4, NONE, MANY_BUCKETS = STORES
 NOTE = (
     "{:,} rows, values of 100 bytes, half of them random; median of {} alternating rounds, each build and each reader "
-    "in a process of its own. Rates are by the CPU time of the process, a store's build ends with its compaction; "
+    "in a process of its own. Rates are by the CPU time of the process, a store's build ends with its compaction, "
+    "and with one bucket its task has a GiB; "
     "`cold` is by the clock: single gets after the files were dropped from the page cache (`posix_fadvise`), which the "
     "disk below may still have. `multi_get` is of 1,000 keys, `Arrow` of 10,000 to and from Arrow arrays. `memory` is "
     "what the reader has allocated after its gets, caches included, files mapped into memory excluded. Engines have "
@@ -178,16 +176,14 @@ def _build_s(name: str, path: Path, kind: str, count: int) -> float:
     _warm_up(name, path, kind)
     rows = rows_of(kind, count, encoded=name in ENGINES)
     design = _design(name, path)
-    return _cpu_s(lambda: design.build(rows))
+    return cpu_s(lambda: design.build(rows))
 
 
 def _read(name: str, path: Path, kind: str, size: Size, build_s: float) -> Figures:
     rows = rows_of(kind, size.rows, encoded=name in ENGINES)
-    drawn = np.random.default_rng(1).integers(0, size.rows, size.gets)
-    keys = rows.column(0).take(from_numpy(drawn, pa.int64()))
+    keys = draw_keys(rows, size.gets)
     del rows
     wanted = keys.to_pylist()
-    parts = [wanted[start : start + MANY] for start in range(0, len(wanted), MANY)]
     _warm_up(name, path, kind)
     design = _design(name, path)
     kv_puts.drop_from_page_cache(path)
@@ -199,27 +195,21 @@ def _read(name: str, path: Path, kind: str, size: Size, build_s: float) -> Figur
     began = time.perf_counter()
     assert all(get(key) is not None for key in wanted[: size.cold_gets])
     cold_s = time.perf_counter() - began
-    _get_all(get, wanted)  # warm
-    get_s = _cpu_s(lambda: _get_all(get, wanted))
+    get_all(get, wanted)  # warm
+    rate = get_rate(get, wanted)
     memory = _allocated_bytes() - before
-    many_s = _cpu_s(lambda: [design.multi_get(part) for part in parts])
-    arrays = [keys.slice(start, LOOKED_UP) for start in range(0, len(keys), LOOKED_UP)]
-    lookup_s = _cpu_s(lambda: [design.lookup(array) for array in arrays])
-    scanned: list[int] = []
-    scan_s = _cpu_s(lambda: scanned.append(design.scan()))
-    assert scanned == [size.rows]
+    many, arrow, scan = bulk_rates(design, keys, size.rows)
     refresh_ms = _refresh_ms(design)
     design.close()
-    thousands, millions = len(wanted) / 1_000, size.rows / 1_000_000
     return Figures(
-        build=millions / build_s,
+        build=size.rows / 1_000_000 / build_s,
         row_bytes=design.size_bytes() / size.rows,
         open_ms=open_s * 1_000,
-        get=thousands / get_s,
+        get=rate,
         cold=size.cold_gets / 1_000 / cold_s,
-        many=thousands / many_s,
-        arrow=thousands / lookup_s,
-        scan=millions / scan_s,
+        many=many,
+        arrow=arrow,
+        scan=scan,
         refresh_ms=refresh_ms,
         memory=memory / (1 << 20),
     )
@@ -232,17 +222,6 @@ def _refresh_ms(design: Design) -> float | None:
     for _ in range(REFRESHES):
         design.refresh()
     return (time.perf_counter() - began) * 1_000 / REFRESHES
-
-
-def _get_all(get: Callable[[Any], Any], keys: list[Any]) -> None:
-    for key in keys:
-        get(key)
-
-
-def _cpu_s(work: Callable[[], Any]) -> float:
-    began = time.process_time()
-    work()
-    return max(time.process_time() - began, 1e-6)
 
 
 def _allocated_bytes() -> int:

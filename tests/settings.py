@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import functools
+import io
 import pickle
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -59,13 +60,15 @@ def _reduced(config: SinkConfig) -> tuple[Any, ...]:
 
 @functools.lru_cache(KEPT)
 def _pickled(config: SinkConfig) -> bytes:
-    return pickle.dumps(config.__reduce_ex__(pickle.HIGHEST_PROTOCOL))
+    """Return settings pickled as outside the block."""
+    content = io.BytesIO()
+    pickler = pickle.Pickler(content, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = {kind: how for kind, how in copyreg.dispatch_table.items() if kind is not SinkConfig}
+    pickler.dump(config)
+    return content.getvalue()
 
 
 @functools.lru_cache(KEPT)
 def _unpickled(content: bytes) -> SinkConfig:
-    reduced: Any = pickle.loads(content)
-    function, arguments, state = reduced[:3]
-    config: SinkConfig = function(*arguments)
-    config.__setstate__(state)  # type: ignore[attr-defined]
+    config: SinkConfig = pickle.loads(content)
     return config

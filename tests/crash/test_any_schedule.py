@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,9 +87,9 @@ def test_no_row_is_lost_or_doubled(hundred: int) -> None:
         operations = [rng.choice(sorted(UPKEEP)) for _ in range(6)]
         fs, turns = start.filesystem(), Turns(schedule)
         drivers: dict[str, Callable[[], object]] = {
-            "a": lambda fs=fs, turns=turns: run_query(fs, turns, "a", 100),  # type: ignore[misc]
-            "q": lambda fs=fs, turns=turns: run_query(fs, turns, "q", 500),  # type: ignore[misc]
-            "upkeep": lambda fs=fs, turns=turns, todo=operations: run_upkeep(fs, turns, todo),  # type: ignore[misc]
+            "a": partial(run_query, fs, turns, "a", 100),
+            "q": partial(run_query, fs, turns, "q", 500),
+            "upkeep": partial(run_upkeep, fs, turns, operations),
         }
         errors = turns.run(drivers)
         with told(f"schedule {number}, {operations}"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.demo.report import Console
-from tests.demo.run import DemoError
+from tests.demo.restarts import DemoError
 from tests.guarded import CannotStart
 
 if TYPE_CHECKING:

@@ -184,9 +184,16 @@ class _Lure:
             # The count at the first sight of a batch is the one before its first file: tasks start later.
             self._begun, self._files_at_begin = state.begun, _count_files(self._target)
             return False
-        if not self._is_writing(state):
-            return False
-        time.sleep(self._delay_s)
+        return self._is_writing(state) and self._outlasts_delay()
+
+    def _outlasts_delay(self) -> bool:
+        """Wait as planned; return False if the batch was written sooner, and plan to wait half as long as that took."""
+        began_s = time.monotonic()
+        while (waited_s := time.monotonic() - began_s) < self._delay_s:
+            time.sleep(POLL_S)
+            if not self._is_writing(observe(self._target)):
+                self._delay_s = waited_s / 2
+                return False
         return True
 
     def come_sooner(self) -> None:

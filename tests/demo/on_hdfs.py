@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from tests.demo.hdfs_path import HdfsPath
 from tests.demo.kill import LONGEST_DELAY_S, Kill, Moment, Victim
-from tests.demo.run import PARTITION_BY, DemoError, judge, write_job
+from tests.demo.restarts import DemoError
+from tests.demo.run import JOB_SCRIPT, PARTITION_BY, judge, write_job
 from tests.demo.sinks import Target
 from tests.demo.struck import StruckJob
 from tests.guarded import CannotStart
@@ -94,7 +95,7 @@ class HdfsJob(StruckJob):
     def __init__(
         self, argument: Path, targets: tuple[Target, ...], batches: int, console: Console, cluster: MiniCluster
     ) -> None:
-        super().__init__(argument, targets, batches, console)
+        super().__init__(JOB_SCRIPT, argument, targets, batches, console)
         self._cluster = cluster
 
     def _kill_servers(self, victim: Victim) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.demo.kill import Hit
     from tests.demo.run import SinkRun, Workspace
 
-__all__ = ("TITLES", "Console", "print_summary")
+__all__ = ("TITLES", "Console", "count_kills", "print_summary")
 
 SPARSE_INTERVAL_S = 10.0
 GREEN, RED, PLAIN, CLEAR_LINE = "\x1b[32m", "\x1b[31m", "\x1b[0m", "\r\x1b[K"
@@ -58,6 +58,20 @@ class Console:
             self._progress_at_s = time.monotonic()
             self._write(f"  ... {text}\n")
 
+    def table(self, rows: Sequence[Sequence[str]], texts: int, indent: str = "") -> None:
+        """Write rows of cells, the first of them headings; the first `texts` columns to the left, numbers to the right.
+
+        Args:
+            rows: of equal length.
+            texts: number of columns that are no numbers.
+            indent: before each line.
+        """
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row[:texts], widths, strict=False)]
+            cells += [cell.rjust(width) for cell, width in zip(row[texts:], widths[texts:], strict=True)]
+            self.line(indent + "  ".join(cells).rstrip())
+
     def hit(self, hit: Hit, elapsed_s: float) -> None:
         """Tell of one kill, and of what the directories showed when every process was gone."""
         victim = hit.kill.victim
@@ -81,6 +95,12 @@ class Console:
         self._stream.flush()
 
 
+def count_kills(hits: Sequence[Hit]) -> str:
+    """Say how many kills there were, and how many of them where a batch may be there twice, or not at all."""
+    in_window = sum(hit.counts and hit.kill.moment is Moment.WINDOW for hit in hits)
+    return f"{len(hits)} kills, {in_window} of them {Moment.WINDOW.value}"
+
+
 def print_summary(console: Console, workspace: Workspace, runs: Sequence[SinkRun]) -> None:
     """Print what both readers found of every stream, and a verdict on each sink."""
     rows: list[tuple[str, ...]] = [HEADINGS]
@@ -89,16 +109,10 @@ def print_summary(console: Console, workspace: Workspace, runs: Sequence[SinkRun
             size = (f"{verdict.files:,}", f"{verdict.size_bytes / 1e6:.1f}")
             rows.append((TITLES[run.sink], name, PLAIN_READER, *size, *_counts(verdict)))
             rows.append(("", "", SPARK_READER, "", "", *_counts(run.by_spark[name])))
-    widths = [max(len(row[index]) for row in rows) for index in range(len(HEADINGS))]
     console.line()
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row[:3], widths[:3], strict=True)]
-        cells += [cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True)]
-        console.line("  ".join(cells).rstrip())
+    console.table(rows, texts=3)
     for run in runs:
-        in_window = sum(hit.counts and hit.kill.moment is Moment.WINDOW for hit in run.hits)
-        kills = f"{len(run.hits)} kills, {in_window} of them {Moment.WINDOW.value}"
-        console.line(f"\n{TITLES[run.sink]}: {kills}; {run.stream_s:.0f} s")
+        console.line(f"\n{TITLES[run.sink]}: {count_kills(run.hits)}; {run.stream_s:.0f} s")
         for reader, verdicts in ((PLAIN_READER, run.plain), (SPARK_READER, run.by_spark)):
             good = all(verdict.exact for verdict in verdicts.values())
             finding = _finding(verdicts.values(), workspace.rows)

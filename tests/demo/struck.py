@@ -7,15 +7,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from tests.demo.kill import Hit, Kill, Victim, hunt
-from tests.demo.run import ATTEMPTS_PER_KILL, DemoError, Job, Watch
+from tests.demo.restarts import END_POLL_S, DemoError, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable
 
     from tests.demo.process import SparkApp
-    from tests.demo.report import Console
-    from tests.demo.sinks import Stream
+    from tests.demo.restarts import Watch
 
 __all__ = ("StruckJob",)
 
@@ -23,38 +21,15 @@ GIVEN_UP_MAX = 3
 
 
 class StruckJob(Job, ABC):
-    """The Spark application, and what is killed around it.
+    """The Spark application, and what is killed around it, which is started again.
 
     Attributes:
         down_s: how long servers are away, at least: long enough for a batch to run into it.
     """
 
     down_s = 3.0
-
-    def __init__(self, argument: Path, targets: Sequence[Stream], batches: int, console: Console) -> None:
-        super().__init__(argument, targets, batches, console)
-        self._app: SparkApp | None = None
-        self._runs = 0
-        self._given_up = 0
-
-    def strike(self, kill: Kill, started_s: float) -> list[Hit]:
-        """Run the application until the planned moment, kill what is to be killed, and start the servers again.
-
-        Returns:
-            One hit for each try; the last one counts.
-
-        Raises:
-            DemoError: the moment did not come, or every kill came too late.
-        """
-        hits: list[Hit] = []
-        for _ in range(ATTEMPTS_PER_KILL):
-            hits.append(self._hit(kill))
-            self._console.hit(hits[-1], hits[-1].killed_at_s - started_s)
-            if not kill.victim.is_application:
-                self._bring_back(kill.victim)
-            if hits[-1].counts:
-                return hits
-        raise DemoError(f"{ATTEMPTS_PER_KILL} kills in a row came too late")
+    _app: SparkApp | None = None
+    _given_up = 0
 
     def run_on(self, until: Callable[[], bool] = lambda: False) -> None:
         """Let the application go on until it ends by itself, or something else is true.
@@ -68,7 +43,7 @@ class StruckJob(Job, ABC):
                 if until():
                     return
                 watch()
-                time.sleep(0.05)
+                time.sleep(END_POLL_S)
             if app.exit_code == 0:
                 return
             self._give_up(app)
@@ -106,11 +81,10 @@ class StruckJob(Job, ABC):
 
     def _running(self) -> tuple[SparkApp, Watch]:
         """Return the application, started if need be, and who watches it."""
-        starts = self._app is None
-        if self._app is None:
-            self._app = self._start()
-            self._runs += 1
-        return self._app, Watch(self, f"run {self._runs}", starts=starts)
+        if self._app is not None:
+            return self._app, self._watch(starts=False)
+        self._app, watch = self._begin()
+        return self._app, watch
 
     def _give_up(self, app: SparkApp) -> None:
         """Take note that Spark ended a query, as it may when a server is away for long: a user starts it again."""
@@ -121,6 +95,8 @@ class StruckJob(Job, ABC):
         self.end()
 
     def _bring_back(self, victim: Victim) -> None:
+        if victim.is_application:
+            return
         killed_s, name = time.monotonic(), self._name_servers(victim)
         while time.monotonic() < killed_s + self.down_s:
             self.show(f"{name} down for {time.monotonic() - killed_s:.0f} s")

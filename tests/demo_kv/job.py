@@ -1,6 +1,6 @@
 """The Spark application that gets killed: it counts the words of the files into a store, as users do.
 
-Started as a script with one argument, a JSON file: ``text``, ``store``, ``checkpoint``, ``scratch``.
+Started as a script with one argument, a JSON file: ``text``, ``output``, ``checkpoint``, ``scratch``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     writer = words.selectExpr("word", "1L AS n").writeStream.format("ftkv")
     writer = writer.option("keyColumns", "word").option("merge", "sum").option("buckets", 4)
     writer = writer.option("flushIntervalCount", 4).option("checkpointLocation", job["checkpoint"])
-    writer.trigger(availableNow=True).start(job["store"]).awaitTermination()
+    writer.trigger(availableNow=True).start(job["output"]).awaitTermination()
     spark.stop()
 
 

@@ -1,7 +1,7 @@
 """The program without Spark that gets killed: it counts words in windows, and keeps a checkpoint as an engine would.
 
 Started as a script with one argument, a JSON file: ``text``, ``store``, ``checkpoint``, ``windows``,
-``checkpoint_every``. A window has an equal share of the files' lines.
+``checkpoint_every``. A window has an equal share of the files' lines. Its number is printed when it has begun.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def main() -> None:
     ) as store:
         for window in range(done + 1, windows):
             store.begin_window(window)
+            print(window, flush=True)
             for line in lines[len(lines) * window // windows : len(lines) * (window + 1) // windows]:
                 for word in words_in(line):
                     store.merge(word, 1)

@@ -1,4 +1,4 @@
-"""The process that writes logs and rotates them, until its standard input closes.
+"""The process that writes logs and rotates them, until its standard input closes and each was rotated a few times.
 
 Started as a script with one argument, a JSON file: ``logs`` (a directory), ``seed``, ``lines_per_second``,
 ``rotate_bytes``. Its last words are a line of JSON: the number of lines and of rotations of each log.
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ("LOGS", "LogKind")
 
 PAUSE_S = 0.02
+# However soon the stream is killed as often as is planned.
+ROTATIONS_MIN = 2
 # The chance of writing half a line, and the rest with the next lines.
 HALF = 0.2
 LEVELS = ("INFO", "INFO", "INFO", "WARN", "ERROR")
@@ -101,12 +103,13 @@ class _Writer:
 
 
 def main() -> None:
-    """Write and rotate until nobody holds the other end of the standard input any more."""
+    """Write and rotate until nobody holds the other end of the standard input, and each log was rotated."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     drawn = random.Random(job["seed"])
     writers = [_Writer(kind, Path(job["logs"]), job["rotate_bytes"], drawn) for kind in LOGS]
     began_s, written = time.monotonic(), 0
-    while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
+    while not select.select([sys.stdin], [], [], 0)[0] or min(each.rotations for each in writers) < ROTATIONS_MIN:
+        time.sleep(PAUSE_S)
         due = int((time.monotonic() - began_s) * job["lines_per_second"]) - written
         if due > 0:
             for writer in writers:

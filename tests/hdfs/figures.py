@@ -10,6 +10,7 @@ import os
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.testing.micro_batch import MicroBatch
@@ -85,7 +86,7 @@ def _measure(
     for name, (fault, rounds) in kinds.items():
         times_s, next_s = [], []
         for number in range(rounds):
-            took_s, batch = _time_to_commit(query, batch + 1, lambda fault=fault: fault(ha), number * STEP_S)  # type: ignore[misc]
+            took_s, batch = _time_to_commit(query, batch + 1, partial(fault, ha), number * STEP_S)
             times_s.append(took_s)
             batch += 1
             began_s = time.monotonic()

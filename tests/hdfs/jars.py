@@ -35,7 +35,8 @@ def class_path() -> list[Path]:
     if pyspark is None or pyspark.origin is None:
         raise CannotStart("the servers of HDFS use the Hadoop client of PySpark: install pyspark")
     client = [jar for jar in sorted((Path(pyspark.origin).parent / "jars").glob("*.jar")) if CLIENT.match(jar.name)]
-    versions = {VERSION.search(jar.name)[1] for jar in [*servers, *client] if jar.name.startswith("hadoop-client")}  # type: ignore[index]
+    hadoop = [jar.name for jar in [*servers, *client] if jar.name.startswith("hadoop-client")]
+    versions = {found[1] for name in hadoop if (found := VERSION.search(name))}
     if len(versions) != 1:
         raise CannotStart(
             f"the servers of HDFS and PySpark's Hadoop client are of the versions {' and '.join(sorted(versions))}: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +24,7 @@ _directories = (f"/contract-{number}" for number in itertools.count())
 BLOCK_BYTES = 16_384
 
 
-class HdfsContract(FileSystemContract):
+class HdfsContract(FileSystemContract, ABC):
     """Shared by both drivers: the servers, which show more than the driver does."""
 
     counts_late = True
@@ -32,8 +33,9 @@ class HdfsContract(FileSystemContract):
     cluster: MiniCluster
     directory: str
 
+    @abstractmethod
     def root_url(self) -> str:
-        raise NotImplementedError
+        """Return the URL of the root of the file system."""
 
     @pytest.fixture
     def filesystem(self, cluster: MiniCluster) -> FileSystem:

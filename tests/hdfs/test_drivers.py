@@ -278,9 +278,9 @@ def test_a_lost_reply_of_a_change_is_not_sent_again(cluster: MiniCluster, monkey
 
 def test_an_upload_that_is_cut_short_does_not_count(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = opened(cluster.web_url + next(_directories), patience="0")
-    stream = fs.create("file")
+    stream: Any = fs.create("file")
     stream.write(b"x" * CHUNK_BYTES * 2)
-    connection = stream._upload._connection  # type: ignore[attr-defined] # noqa: SLF001
+    connection = stream._upload._connection  # noqa: SLF001
     connection.sock.shutdown(2)
     with pytest.raises(OutcomeUnknown):
         stream.close()

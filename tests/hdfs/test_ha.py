@@ -9,6 +9,7 @@ import time
 import urllib.parse
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,7 +165,7 @@ def test_every_row_is_there_once_whatever_becomes_of_the_active_namenode(
     worst_s = 0.0
     for fault in faults:
         mend(ha)
-        worst_s = max(worst_s, streams.run_under(lambda fault=fault: fault(ha)))  # type: ignore[misc]
+        worst_s = max(worst_s, streams.run_under(partial(fault, ha)))
         assert worst_s < PROMISED_S
     counts = Counter(fault.__name__ for fault in faults)
     print(f"{streams.check()}, {dict(counts)}, worst {worst_s:.1f} s")

@@ -283,5 +283,5 @@ def test_a_stream_outlives_many_tickets(url: str) -> None:
     query = MicroBatch(url, COLUMNS, TEXT, checkpoint=f"{url}-checkpoint")
     for batch in range(30):
         query.run(batch, [rows(f"{batch}")])
-        time.sleep(1)
+        time.sleep(1)  # the batches last longer than a few tickets
     checked(url, *map(str, range(30)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
@@ -119,7 +119,8 @@ class Oracle:
     def _rows_of(self, add: Add, gone: Iterable[bytes]) -> frozenset[bytes]:
         """Return the rows of an add; of one that holds damage, which stores may copy, what others have not."""
         try:
-            return frozenset(rows_of_add(self.fs, add, lines_of))  # type: ignore[arg-type]
+            rows: list[Any] = rows_of_add(self.fs, add, lines_of)
+            return frozenset(rows)
         except InvariantViolation:
             if not self._is_copy_of_damage(add):
                 raise
@@ -131,7 +132,8 @@ class Oracle:
         if isinstance(author, MaintenanceAuthor):
             if author.operation == "drop":
                 require(self.dropping is not None, "rows", "nobody drops anything")
-                self.expected = {row for row in self.expected if row.partition(b"|")[0].decode() not in self.dropping}  # type: ignore[operator]
+                dropped = self.dropping or ()
+                self.expected = {row for row in self.expected if row.partition(b"|")[0].decode() not in dropped}
             return
         key = key_of_author(author)
         require(key in self.claims, "I2", f"{author} is in the log, and nobody wrote it")

@@ -33,13 +33,13 @@ FLIGHTS = 336_776
 def main(arguments: Sequence[str] | None = None) -> int:
     """Stream from Kafka to files under kills; exit code: 0 exact, 1 not exact, 2 not carried out."""
     options = _parse(arguments)
-    rows, seconds, rollover_s = (30_000, 30.0, 5) if options.quick else (FLIGHTS, 120.0, 15)
+    rows, seconds, rollover = (30_000, 30.0, "5s") if options.quick else (FLIGHTS, 120.0, "15s")
     settings = Settings(
         seed=options.seed,
         rows=min(options.rows or rows, FLIGHTS),
         seconds=options.seconds or seconds,
         file_format=options.format,
-        rollover_s=rollover_s,
+        rolling={"rolloverInterval": rollover},
         quick=options.quick,
     )
     demonstrate = partial(_demonstrate, settings, on_hdfs=options.fs == "hdfs")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from tests.demo.kill import Moment
+from tests.demo.report import count_kills
 from tests.kafka.proof import offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tests.demo.report import Console
     from tests.kafka.run import Outcome
 
@@ -30,15 +28,11 @@ def print_summary(console: Console, topic: str, outcome: Outcome) -> None:
         name = f"{topic}/{each.partition}" if each.partition >= 0 else "other topics"
         verdict = console.paint("each offset once" if each.exact else "NOT EXACT", good=each.exact)
         rows.append((name, *(f"{count:,}" for count in counts), verdict))
-    _print_table(console, rows)
+    console.table(rows, texts=1, indent="  ")
     for name in outcome.files.unreadable:
         console.line(console.paint(f"  unreadable: {name}", good=False))
     _print_versions(console, topic, outcome)
-    window = sum(hit.counts and hit.kill.moment is Moment.WINDOW for hit in outcome.hits)
-    console.line(
-        f"\n{outcome.sent:,} rows sent in {outcome.stream_s:.0f} s, {len(outcome.hits)} kills, "
-        f"{window} of them {Moment.WINDOW.value}"
-    )
+    console.line(f"\n{outcome.sent:,} rows sent in {outcome.stream_s:.0f} s, {count_kills(outcome.hits)}")
     _print_verdict(console, outcome)
 
 
@@ -58,7 +52,7 @@ def _print_versions(console: Console, topic: str, outcome: Outcome) -> None:
     if len(rows) > 2 * VERSIONS_SHOWN + 2:
         rows[VERSIONS_SHOWN + 1 : -VERSIONS_SHOWN] = [("…", *("" for _ in rows[0][1:]))]
     console.line(f"\nhistory(): the Kafka offsets in each of {len(outcome.versions)} versions\n")
-    _print_table(console, rows)
+    console.table(rows, texts=1, indent="  ")
 
 
 def _print_verdict(console: Console, outcome: Outcome) -> None:
@@ -75,10 +69,3 @@ def _print_verdict(console: Console, outcome: Outcome) -> None:
 
 def _range(start: int, end: int) -> str:
     return f"{start:,} … {end - 1:,}" if end > start else "-"
-
-
-def _print_table(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    for first, *rest in rows:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        console.line("  " + "  ".join([first.ljust(widths[0]), *cells]).rstrip())

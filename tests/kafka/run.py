@@ -19,7 +19,6 @@ from tests.archives import spark_options
 from tests.cluster.cluster import EXECUTOR, kill
 from tests.demo.hdfs_path import HdfsPath
 from tests.demo.kill import Kill, Victim
-from tests.demo.process import SparkApp
 from tests.demo.sinks import Stream, observe
 from tests.demo.struck import StruckJob
 from tests.kafka.broker import connector_jars
@@ -57,14 +56,14 @@ class Settings:
     Attributes:
         rows: number of records.
         seconds: in which the producer gets them.
-        rollover_s: age at which a file ends.
+        rolling: options of the sink by which files end.
     """
 
     seed: int
     rows: int
     seconds: float
     file_format: str
-    rollover_s: int
+    rolling: Mapping[str, str]
     quick: bool
 
 
@@ -136,11 +135,9 @@ def run(settings: Settings, around: Surroundings, console: Console) -> Outcome:
 class KafkaJob(StruckJob):
     """The application on a cluster, and the servers around it."""
 
-    # A driver, its executors and their Pythons start anew, on a machine that has all the servers, too.
-    stall_timeout_s = 300.0
-
     def __init__(self, settings: Settings, around: Surroundings, stream: Stream, feed: Feed, console: Console) -> None:
-        super().__init__(_write_job(settings, around, stream), [stream], 0, console)
+        script, argument = Path(__file__).with_name("job.py"), _write_job(settings, around, stream)
+        super().__init__(script, argument, [stream], 0, console, environment=around.environment)
         self._around = around
         self._feed = feed
         self._stream = stream
@@ -179,10 +176,6 @@ class KafkaJob(StruckJob):
 
     def _go_on_to(self, rows: int) -> None:
         self.run_on(lambda: self._feed.sent >= rows)
-
-    def _start(self) -> SparkApp:
-        log = self._argument.with_name("driver.log")
-        return SparkApp(Path(__file__).with_name("job.py"), self._argument, log, self._around.environment)
 
     def _kill_servers(self, victim: Victim) -> None:
         cluster = self._around.cluster
@@ -235,8 +228,8 @@ def _write_job(settings: Settings, around: Surroundings, stream: Stream) -> Path
         },
         "sink": {
             "fileFormat": settings.file_format,
-            "rolloverInterval": f"{settings.rollover_s}s",
             "checkpointLocation": str(stream.checkpoint),
+            **settings.rolling,
             **MORE_OPTIONS.get(settings.file_format, {}),
         },
         "settings": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from tests.spark.waiting import PATIENCE_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("ended_demo", "run_demo")
+__all__ = ("count_kills", "ended_demo", "run_demo")
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +35,11 @@ def run_demo(module: str, *options: str, directory: Path) -> str:
     assert run.returncode == 0, run.stdout + run.stderr
     assert list(directory.iterdir()) == []
     return run.stdout
+
+
+def count_kills(output: str) -> int:
+    """Return how many times a demonstration killed its application in the planned moment."""
+    return len(re.findall(r"SIGKILL to \d+ processes", output)) - output.count("too late: this kill does not count")
 
 
 @contextlib.contextmanager

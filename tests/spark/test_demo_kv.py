@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.spark.demo_runs import run_demo
+from tests.spark.demo_runs import count_kills, run_demo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 def test_quick_demo_has_every_word_as_often_as_it_occurs(seed: int, tmp_path: Path) -> None:
     output = run_demo("tests.demo_kv", f"--seed={seed}", directory=tmp_path)
-    assert len(re.findall(r"SIGKILL to \d+ processes", output)) == 2
+    assert count_kills(output) == 2
     assert output.count("every word as often as it occurs") == 2
+    assert re.search(r"killed in windows \d+(, \d+){3}$", output, flags=re.MULTILINE), output
     looked = re.search(r"looked at (\d+) versions: ([\d,]+) lookups of \d+ us, 0 of them wrong", output)
     assert looked, output
     assert int(looked[1]) > 2

@@ -11,7 +11,7 @@ import pytest
 from ftfile.testing.rotating import RotatingLog
 from tests.demo.process import list_processes, session_members
 from tests.demo_logs.counting import count_lines
-from tests.spark.demo_runs import ended_demo, run_demo
+from tests.spark.demo_runs import count_kills, ended_demo, run_demo
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ DEMO = "tests.demo_logs"
 
 def test_quick_demo_has_every_line_once(seed: int, tmp_path: Path) -> None:
     output = run_demo(DEMO, f"--seed={seed}", directory=tmp_path)
-    assert len(re.findall(r"SIGKILL to \d+ processes", output)) == 2
+    assert count_kills(output) == 2
     assert re.search(r"each of the [\d,]+ lines exactly once", output)
     rotations = re.findall(r"^a\w+\.log +[\w, ]+? {2,}(\d+) ", output, flags=re.MULTILINE)
     assert len(rotations) == 2, output

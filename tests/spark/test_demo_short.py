@@ -5,16 +5,17 @@ import os
 import re
 import shutil
 import signal
+import threading
 import time
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.demo import data
 from tests.demo.check import check_directory, connect
-from tests.demo.kill import Hit, Kill, Moment, plan_kills
+from tests.demo.kill import LONGEST_DELAY_S, Hit, Kill, Moment, hunt, plan_kills
 from tests.demo.process import SparkApp, list_processes, session_members
 from tests.demo.sinks import (
     State,
@@ -24,7 +25,7 @@ from tests.demo.sinks import (
     recorded_batches,
     unpublished_parts,
 )
-from tests.spark.demo_runs import ended_demo, run_demo
+from tests.spark.demo_runs import count_kills, ended_demo, run_demo
 from tests.spark.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ QUERY_ID = "4d1e8f0c-0000-4000-8000-000000000001"
 
 def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     output = run_demo(DEMO, f"--seed={seed}", directory=tmp_path)
-    assert len(re.findall(r"SIGKILL to \d+ processes", output)) == 2
+    assert count_kills(output) == 2
     assert re.search(r"record of batch (\d+) there, Spark's commits/\1 not", output)
     assert output.count("each of the 60,000 flights exactly once") == 2
 
@@ -110,6 +111,58 @@ def test_plan_is_drawn_from_the_seed() -> None:
         assert batches == sorted(set(batches))
         assert batches[0] >= 1
         assert batches[-1] <= 40
+
+
+class SwiftApp:
+    """A stream of Spark's own sink, a batch of which takes milliseconds; it stands still while it is frozen."""
+
+    def __init__(self, target: Target, batches: int) -> None:
+        self._steps = [
+            step
+            for batch in range(batches)
+            for step in (
+                target.checkpoint / "offsets" / f"{batch}",
+                Path(str(target.output), f"{batch}.json"),
+                Path(str(target.log), f"{batch}"),
+                target.checkpoint / "commits" / f"{batch}",
+            )
+        ]
+        for directory in {step.parent for step in self._steps}:
+            directory.mkdir(parents=True, exist_ok=True)
+        self._goes_on = threading.Lock()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self._thread.is_alive() else 0
+
+    def freeze(self) -> int:
+        self._goes_on.acquire()
+        return 1
+
+    def thaw(self) -> None:
+        self._goes_on.release()
+
+    def kill(self) -> None:
+        self._steps.clear()
+        self.thaw()
+
+    def _run(self) -> None:
+        while self._steps:
+            with self._goes_on:
+                if self._steps:
+                    self._steps.pop(0).touch()
+            time.sleep(0.004)
+
+
+@pytest.mark.parametrize("moment", Moment)
+def test_a_stream_is_hit_however_soon_its_batches_are_over(moment: Moment, tmp_path: Path) -> None:
+    target = target_in(tmp_path, "spark")
+    app: Any = SwiftApp(target, batches=12)
+    hit = hunt(app, Kill("json", moment, not_before=1, delay_s=LONGEST_DELAY_S), [target], lambda: None)
+    assert hit is not None
+    assert hit.counts
 
 
 STATES = {

@@ -43,12 +43,14 @@ class Death(NamedTuple):
 
     Attributes:
         hunted: the query that dies between its record and Spark's own note of it; None for a moment drawn by lot.
-        delay_s: of a drawn moment, how long after the first new record.
+        records: of a drawn moment, after how many new records.
+        share: and how far into the next one, as a share of the time that one took.
         orphans: only the driver is killed: its Python workers may go on beside the next application.
     """
 
     hunted: str | None
-    delay_s: float
+    records: int
+    share: float
     orphans: bool
 
 
@@ -107,10 +109,13 @@ class World:
                 time.sleep(0.01)
             kill = Kill(death.hunted, Moment.WINDOW, 1, 0.0)
             return hunt(app, kill, [*self.targets.values()], watch) is not None or has_ended(app)
-        while app.exit_code is None and self.records() == before:
+        began_s = time.monotonic()
+        while app.exit_code is None and (found := self.records() - before) < death.records:
+            if not found:
+                began_s = time.monotonic()
             watch()
             time.sleep(0.005)
-        time.sleep(death.delay_s)
+        time.sleep(death.share * (time.monotonic() - began_s) / death.records)
         if app.exit_code is not None:
             return has_ended(app)
         if death.orphans and Path("/proc/self/cmdline").exists():
@@ -172,8 +177,11 @@ def rows_in_files(output: Path) -> Iterator[tuple[str, str]]:
 
 def plan(rng: random.Random, kills: int) -> list[Death]:
     """Draw deaths: one of each query between its record and Spark's, and as many at any moment."""
-    hunted = [Death(QUERIES[number % 2], 0.0, orphans=False) for number in range(kills // 2)]
-    drawn = [Death(None, rng.uniform(0, 2), orphans=number % 2 == 0) for number in range(kills - len(hunted))]
+    hunted = [Death(QUERIES[number % 2], 0, 0.0, orphans=False) for number in range(kills // 2)]
+    drawn = [
+        Death(None, rng.randint(2, 2 * BATCHES_PER_KILL - 2), rng.random(), orphans=number % 2 == 0)
+        for number in range(kills - len(hunted))
+    ]
     deaths = [*hunted, *drawn]
     rng.shuffle(deaths)
     return deaths

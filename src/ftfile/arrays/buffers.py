@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 __all__ = (
+    "bools_from",
     "from_numpy",
     "from_texts",
     "is_valid",
+    "numbers_from",
     "rows_where",
     "string_parts",
     "strings_from",
@@ -59,6 +61,17 @@ def from_numpy(values: NDArray[Any], arrow: pa.DataType, valid: NDArray[np.bool_
     """Return values as a column of a type that has them in this form, null where they are not valid."""
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(arrow, len(values), [bitmap, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def bools_from(values: NDArray[np.bool_]) -> pa.Array:
+    """Return a column of booleans without nulls."""
+    bitmap = pa.py_buffer(np.packbits(values, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bitmap])
+
+
+def numbers_from(values: NDArray[np.integer]) -> pa.Array:
+    """Return integers as a column of 64 bits without nulls, such as numbers of rows to take."""
+    return from_numpy(values.astype(np.int64, copy=False), pa.int64())
 
 
 def strings_from(

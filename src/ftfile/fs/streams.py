@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ftfile.fs.api import InputFile
 
-__all__ = ("BUFFER_BYTES", "as_file")
+__all__ = ("BUFFER_BYTES", "as_file", "as_raw_file")
 
 # Small reads are served from one read-ahead of this size; larger ones go straight to the store.
 BUFFER_BYTES = 128 * 1024
@@ -17,6 +17,11 @@ BUFFER_BYTES = 128 * 1024
 def as_file(file: InputFile, buffer_bytes: int = BUFFER_BYTES) -> io.BufferedReader:
     """Return `file` as a seekable binary file object of its length at opening; closing it closes `file`."""
     return io.BufferedReader(_RawInput(file), buffer_bytes)
+
+
+def as_raw_file(file: InputFile) -> io.RawIOBase:
+    """Return `file` as `as_file` does, without a buffer: each read asks the store, and its bytes are not copied."""
+    return _RawInput(file)
 
 
 class _RawInput(io.RawIOBase):
@@ -44,6 +49,11 @@ class _RawInput(io.RawIOBase):
             raise ValueError(f"cannot seek {self._file.path!r} to {position}, before its start")
         self._position = position
         return position
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read_at(self._position, self._file.size_bytes - self._position if size < 0 else size)
+        self._position += len(data)
+        return data
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         view = memoryview(buffer).cast("B")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
+from ftfile.arrays.buffers import values_of
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -24,7 +26,7 @@ def operations(rows: pa.Table) -> NDArray[np.int8]:
     """Return the operation of each row."""
     if OP not in rows.column_names:
         return np.zeros(rows.num_rows, np.int8)
-    found: NDArray[np.int8] = rows[OP].to_numpy()
+    found: NDArray[np.int8] = values_of(rows[OP].combine_chunks(), np.int8)
     return found
 
 

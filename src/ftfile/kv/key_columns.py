@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     Key = tuple[Any, ...]
 
 __all__ = (
-    "INT_BYTES",
     "bools_of",
     "first_fall",
     "is_byte_key",
+    "is_hashed_as_int",
     "key_array",
     "key_integers",
     "key_reader",
@@ -31,12 +31,17 @@ __all__ = (
     "stored_reader",
 )
 
-INT_BYTES = 4  # Spark hashes integers of at most this width as an int, others as a long
+_INT_BITS = 32
 
 
 def is_byte_key(kind: pa.DataType) -> bool:
     """Return True for the types whose stored values are bytes: string and binary."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def is_hashed_as_int(kind: pa.DataType) -> bool:
+    """Return True for the types that Spark hashes as an int: those of at most 32 bits; it hashes others as a long."""
+    return not pa.types.is_decimal128(kind) and bool(kind.bit_width <= _INT_BITS)
 
 
 def refuse_key_types(fields: Sequence[pa.Field]) -> None:

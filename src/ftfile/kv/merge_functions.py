@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ftfile.arrays.buffers import from_numpy, numbers_from, values_of
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
 
@@ -67,9 +68,9 @@ def _append(older: pa.Array, newer: pa.Array) -> pa.Array:
     if not pa.types.is_list(older.type):
         return pc.binary_join_element_wise(older, newer, pa.scalar("", older.type))
     pairs = np.arange(2 * len(older)).reshape(2, -1).T.ravel()  # each older list before the newer one
-    lists = pa.concat_arrays([older, newer]).take(pa.array(pairs))
-    ends = np.cumsum(pc.list_value_length(lists).to_numpy(zero_copy_only=False))[1::2]
-    offsets = pa.array(np.append(0, ends), pa.int32())
+    lists = pa.concat_arrays([older, newer]).take(numbers_from(pairs))
+    ends = np.cumsum(values_of(pc.list_value_length(lists), np.int32))[1::2]
+    offsets = from_numpy(np.append(0, ends).astype(np.int32), pa.int32())
     return pa.ListArray.from_arrays(offsets, lists.flatten(), type=older.type)
 
 

@@ -70,6 +70,12 @@ class Driver:
     def __post_init__(self) -> None:
         self.restart()
 
+    @property
+    def root(self) -> str:
+        """The directory on the disk."""
+        assert isinstance(self.fs, LocalFileSystem)
+        return self.fs.root
+
     def restart(self) -> None:
         self.log = CommitLog(self.fs)
 

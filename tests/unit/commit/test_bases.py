@@ -42,7 +42,7 @@ def test_a_file_in_the_place_of_a_directory_is_an_error(driver: Driver, director
 
 def test_a_directory_that_was_deleted_is_made_anew(driver: Driver) -> None:
     driver.commit_new(0)
-    shutil.rmtree(driver.fs.root)  # type: ignore[attr-defined]
+    shutil.rmtree(driver.root)
     add = driver.commit_new(0)
     assert driver.visible() == {add.final_path}
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ftfile.fs.api import InputFile
+    from ftfile.fs.api import FileInfo, InputFile
 
 
 def part(name: str) -> Add:
@@ -239,7 +239,7 @@ class TestTries:
         class Fast(WrapperFileSystem):
             """Others commit and write a base whenever bases are listed, for a while."""
 
-            def list(self, path: str) -> list:  # type: ignore[type-arg]
+            def list(self, path: str) -> list[FileInfo]:
                 nonlocal left
                 if path == layout.BASES and left:
                     left -= 1
@@ -265,7 +265,7 @@ class TestTries:
         class Vacuumed(WrapperFileSystem):
             """A vacuum says whenever ranges are listed that older records may be gone, for a while."""
 
-            def list(self, path: str) -> list:  # type: ignore[type-arg]
+            def list(self, path: str) -> list[FileInfo]:
                 nonlocal left
                 if path == layout.RANGES and left:
                     left -= 1

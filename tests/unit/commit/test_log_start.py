@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -44,10 +44,10 @@ def delete_records(driver: Driver, log_start: int) -> None:
             driver.fs.delete(layout.record_path(version))
 
 
-def bury(driver: Driver, version: int, **fields: object) -> Record:
+def bury(driver: Driver, version: int, **fields: Any) -> Record:
     """Create a record in an emptied slot, as a committer does that was left behind long ago."""
     author = JobAuthor("left behind")
-    dead = Record(version, "dead", author, 0, **fields)  # type: ignore[arg-type]
+    dead = Record(version, "dead", author, 0, **fields)
     driver.fs.create_exclusive(layout.record_path(version), encode_record(dead).content)
     return dead
 

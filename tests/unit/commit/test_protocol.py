@@ -345,7 +345,7 @@ class TestHorizon:
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=modified_ms)
         with pytest.raises(StaleFiles, match="longer retention"):
             driver.commit(0, add)
-        full = f"{driver.fs.root}/{add.path}"  # type: ignore[attr-defined]
+        full = f"{driver.root}/{add.path}"
         os.utime(full, ns=(0, (modified_ms + 1) * 1_000_000))
         driver.commit(0, add)
 
@@ -373,7 +373,7 @@ class TestHorizon:
             author=MaintenanceAuthor("vacuum", "v"), horizon_ms=driver.fs.stat(rewritten.path).modified_ms
         )
         add = driver.stage(1)
-        full = f"{driver.fs.root}/{add.path}"  # type: ignore[attr-defined]
+        full = f"{driver.root}/{add.path}"
         os.utime(full, ns=(0, 2**61))
         driver.commit(1, add, rewrites=(Rewrite((old,), (rewritten,), read_version=0),))
         assert driver.visible() == {old.final_path, add.final_path}
@@ -516,7 +516,7 @@ class TestPublish:
 
     def test_both_names_of_one_file_are_settled(self, driver: Driver) -> None:
         add = driver.stage(0)
-        root = driver.fs.root  # type: ignore[attr-defined]
+        root = driver.root
         os.link(f"{root}/{add.path}", f"{root}/{add.final_path}")
         driver.commit(0, add)
         assert driver.visible() == {add.final_path}
@@ -727,7 +727,7 @@ class TestOthers:
     def test_two_publishers_may_settle_the_same_part(self, driver: Driver) -> None:
         """Where renames take two steps, another publisher may delete the staged name first."""
         add = driver.stage(0)
-        root = driver.fs.root  # type: ignore[attr-defined]
+        root = driver.root
         os.link(f"{root}/{add.path}", f"{root}/{add.final_path}")
 
         class Rival(WrapperFileSystem):

@@ -119,7 +119,7 @@ class TestCollisions:
     def test_a_part_that_another_publisher_settles_meanwhile(self, driver: Driver) -> None:
         """Where renames take two steps, both names are there until the other publisher deletes the first."""
         add = driver.stage(0)
-        root = driver.fs.root  # type: ignore[attr-defined]
+        root = driver.root
         os.link(f"{root}/{add.path}", f"{root}/{add.final_path}")
 
         class Faster(WrapperFileSystem):

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add
     from ftfile.fs.api import Capabilities, FileSystem
+    from ftfile.testing.fs.volume import Store
 
 FOR_EVER = 10**9
 
@@ -87,11 +88,9 @@ class TestGoneDirectories:
         assert not driver.fs.exists("month=7")
 
     @pytest.mark.parametrize("store", ["local", "disk", "hdfs", "webhdfs"])
-    def test_of_what_is_hidden(self, tmp_path: Path, store: str) -> None:
+    def test_of_what_is_hidden(self, tmp_path: Path, store: Store | Literal["local"]) -> None:
         """A tool that copies directories may leave empty ones out."""
-        fs: FileSystem = (
-            LocalFileSystem(str(tmp_path), SYSTEM) if store == "local" else CrashingFileSystem(store=store)  # type: ignore[arg-type]
-        )
+        fs: FileSystem = LocalFileSystem(str(tmp_path), SYSTEM) if store == "local" else CrashingFileSystem(store=store)
         driver = Driver(fs)
         old = driver.commit_new(0)
         assert fs.remove_directory(layout.RETIRED)

@@ -31,7 +31,7 @@ class Marked:
 
 
 class WriteOnly(Marked):
-    decode = None  # type: ignore[assignment]
+    decode = None  # type: ignore[assignment] # so users say that there is none
 
 
 class Broken(Marked):
@@ -45,7 +45,7 @@ class Broken(Marked):
         if self.how == "extension":
             self.extension = "../x"
         if self.how == "method":
-            self.encode = None  # type: ignore[assignment, method-assign]
+            self.encode = None  # type: ignore[assignment, method-assign] # a mistake
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         if self.how == "raises":

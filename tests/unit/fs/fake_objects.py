@@ -12,7 +12,7 @@ from fsspec.spec import AbstractBufferedFile
 __all__ = ("ObjectFile", "Objects", "known_as")
 
 
-class ObjectFile(AbstractBufferedFile):  # type: ignore[misc]
+class ObjectFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no types
     """Collects parts, and makes an object of them on the condition of its mode."""
 
     def _initiate_upload(self) -> None:
@@ -28,7 +28,7 @@ class ObjectFile(AbstractBufferedFile):  # type: ignore[misc]
         self.parts = []
 
 
-class Objects(MemoryFileSystem):  # type: ignore[misc]
+class Objects(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
     """All instances of one class see the same objects."""
 
     protocol = "objects"

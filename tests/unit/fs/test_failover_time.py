@@ -222,12 +222,13 @@ class NativeNode:
 
 
 def test_a_batch_by_the_native_protocol_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names, silent, over = Names(), {}, threading.Event()  # type: ignore[var-annotated]
+    silent: dict[str, threading.Event] = {}
+    names, over = Names(), threading.Event()
 
     def connect(url: str, configuration: Mapping[str, str]) -> NativeClient:
         del url
         first = configuration.get("dfs.ha.namenodes.ns", "nn1").partition(",")[0]
-        return NativeClient(NativeNode(names, first, silent))  # type: ignore[arg-type]
+        return NativeClient(NativeNode(names, first, silent))  # type: ignore[arg-type] # has their methods
 
     install(monkeypatch, names)
     monkeypatch.setattr(sys.modules["hdfs_native"], "Client", connect)

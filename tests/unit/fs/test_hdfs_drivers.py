@@ -154,7 +154,7 @@ class TestExclusive:
             late(text)
 
         names.errors["close"] = [LOST]
-        names.ask = ask  # type: ignore[method-assign]
+        names.ask = ask  # type: ignore[method-assign] # of these names alone
         native.create_exclusive("log", b"content")
         assert names.files == {"/out/log": b"content"}
 

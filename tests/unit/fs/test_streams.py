@@ -10,7 +10,7 @@ import pytest
 
 from ftfile.core.errors import StreamClosed
 from ftfile.fs.api import OutputStream
-from ftfile.fs.streams import as_file
+from ftfile.fs.streams import as_file, as_raw_file
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.wrappers import MeteredFileSystem
 
@@ -51,6 +51,15 @@ def test_small_reads_are_buffered_and_large_ones_are_not_cut(filesystem: Metered
         file.seek(0)
         file.read(300_000)
     assert filesystem.counters.calls["read_at"] <= 4
+
+
+def test_without_a_buffer_each_read_is_one_of_the_store(filesystem: MeteredFileSystem) -> None:
+    with as_raw_file(filesystem.open("file")) as file:
+        assert file.read(10) == CONTENT[:10]
+        assert file.read(300_000) == CONTENT[10:300_010]
+        assert file.read() == CONTENT[300_010:]
+        assert file.read() == b""
+    assert filesystem.counters.calls["read_at"] == 4
 
 
 def test_impossible_seeks_are_refused(filesystem: MeteredFileSystem) -> None:

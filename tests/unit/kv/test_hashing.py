@@ -15,7 +15,7 @@ from xxhash import xxh64_intdigest
 
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.hashing.one_key import key_hasher
-from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.hashing.rows import buckets_of, hash_keys, hash_rows
 from ftfile.kv.key_columns import first_fall, key_reader, refuse_key_types
 
 # By type: values that hash as an int of 4 bytes, as a long of 8, or as bytes.
@@ -56,6 +56,7 @@ def test_as_ints(kind: pa.DataType) -> None:
     expected = [xxh64_intdigest(struct.pack("<i", value), 42) for value in values]
     assert hash_rows([sliced(values, kind)]).tolist() == expected
     assert [key_hasher([kind])((value,)) for value in values] == expected
+    assert hash_keys([(value,) for value in values], [kind]).tolist() == expected
 
 
 @pytest.mark.parametrize("kind", AS_LONGS, ids=str)
@@ -64,6 +65,7 @@ def test_as_longs(kind: pa.DataType) -> None:
     expected = [xxh64_intdigest(struct.pack("<q", value), 42) for value in stored(kind, values)]
     assert hash_rows([sliced(values, kind)]).tolist() == expected
     assert [key_hasher([kind])((value,)) for value in stored(kind, values)] == expected
+    assert hash_keys([(value,) for value in stored(kind, values)], [kind]).tolist() == expected
 
 
 @pytest.mark.parametrize("lengths", [[*range(101)] * 3, [16] * 50, [7], [0], [0, 0], [32] * 9, [5000, 0, 33]], ids=str)
@@ -73,6 +75,7 @@ def test_bytes_of_any_length(lengths: list[int], seed: int) -> None:
     expected = [xxh64_intdigest(value, 42) for value in values]
     assert hash_rows([sliced(values, pa.binary())]).tolist() == expected
     assert [key_hasher([pa.binary()])((value,)) for value in values] == expected
+    assert hash_keys([(value,) for value in values], [pa.binary()]).tolist() == expected
 
 
 def test_more_rows_than_are_hashed_at_a_time(seed: int) -> None:

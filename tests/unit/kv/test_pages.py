@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ftfile.core.errors import EncodingError
-from ftfile.kv.run.pages import PageShape, Probes, build_pages, one_page, places_of, shape_for
+from ftfile.kv.run.pages import PageShape, PageTable, Probes, build_pages, one_page, places_of, shape_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 def found_places(shape: PageShape, hashes: NDArray[np.uint64], table: NDArray[np.uint32]) -> list[set[int]]:
     """All places that a search for each hash comes by."""
-    probes = Probes(shape, hashes, table, np.arange(shape.pages))
+    pages = PageTable(shape)
+    wanted_pages = pages.missing(np.arange(shape.pages))
+    pages.fill({page: memoryview(table[page]) for page in wanted_pages})
+    assert not pages.missing(np.arange(shape.pages))
+    probes = Probes(shape, hashes, pages)
     found: list[set[int]] = [set() for _ in hashes]
     wanted = np.arange(len(hashes))
     while wanted.size:

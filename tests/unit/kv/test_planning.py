@@ -81,9 +81,9 @@ class TestFlush:
         assert named(plan_of(live)) == [("flush", points(*range(6, 22)))]
 
     @pytest.mark.parametrize("size", [{"length": MIB}, {"rows": 500_000}])
-    def test_or_have_the_bytes_or_rows(self, size: dict[str, int]) -> None:
+    def test_or_have_the_bytes_or_rows(self, size: dict[str, Any]) -> None:
         oldest = a_run((0, 5), length=100 * MIB)
-        live = [oldest, *(a_run(version, **size) for version in (6, 7))]  # type: ignore[arg-type]
+        live = [oldest, *(a_run(version, **size) for version in (6, 7))]
         assert named(plan_of(live)) == [("flush", points(6, 7))]
         assert plan_of(live[:-1]) == []
 

@@ -61,12 +61,23 @@ def test_rows_are_values_or_named_tuples(path: str, numbered: Builder) -> None:
     assert row.n == -4
 
 
+def test_many_keys_of_several_columns_are_found_by_the_columns_of_their_buckets(path: str) -> None:
+    fields = [("day", pa.date32()), ("user", pa.string()), ("ok", pa.bool_()), ("n", pa.int64())]
+    store = Builder(path, define(pa.schema(fields), ["day", "user", "ok"], buckets=4, bucket_by=["user"]))
+    days = [datetime.date(1969, 12, 1) + datetime.timedelta(number) for number in range(40)]
+    rows = {(day, f"u{user}", bool(user % 2)): day.day * user for day in days for user in range(20)}
+    store.put(rows)
+    asked = [*rows, *((day, "nobody", True) for day in days)]
+    assert kv.open(path).multi_get(asked) == [rows.get(key) for key in asked]
+
+
 def test_reads_agree(numbered: Builder) -> None:
     expected = numbers(range(0, 2 * MANY, 2)) | {id_: ("new", -id_) for id_ in range(0, MANY, 2)}
     reader = kv.open(numbered.path)
     asked = [int(id_) for id_ in np.random.default_rng(0).integers(-10, 2 * MANY + 10, 700)]
     rows = [expected.get(id_) for id_ in asked]
     assert reader.multi_get(asked) == rows
+    assert reader.multi_get(asked[:20]) == rows[:20]
     assert [reader.get(id_) for id_ in asked[:100]] == rows[:100]
     table = reader.lookup(pa.array(asked))
     assert table.column_names == ["id", "text", "n", FOUND]

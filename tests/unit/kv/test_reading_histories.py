@@ -92,7 +92,7 @@ class ReadStore(Store):
     def _get_many(self, view: View, expected: dict[Key, Any]) -> None:
         for number, bucket in view.buckets.items():
             keys = [key for key in self._asked() if view.bucket_of(key, view.hash_key(key)) == number]
-            found = bucket.get_many(keys, [view.hash_key(key) for key in keys])
+            found = bucket.get_many(keys, view.hash_keys(keys, self.definition.keys))
             assert found == [expected.get(key) for key in keys]
 
     def _lookup(self, view: View, expected: dict[Key, Any]) -> None:

@@ -45,7 +45,7 @@ __all__ = ("out", "ring")
 SECRET = "a secret that nobody may read"
 
 
-class Kms(pe.KmsClient):  # type: ignore[misc]
+class Kms(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
     """Another reader: the keys, and parquet-hadoop's way of wrapping with them; no line of ftfile is used."""
 
     def __init__(self, **keys: bytes) -> None:

@@ -31,6 +31,8 @@ from tests.unit.sink.encrypted import FIRST, SECOND, forget_all, write_ring
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ftfile.testing.fs.volume import Store
+
 COLUMNS = {"word": "string"}
 
 
@@ -59,7 +61,7 @@ def test_an_encrypted_directory_is_followed_with_its_keys(tmp_path: Path, ring: 
 
 
 @pytest.mark.parametrize("store", ["disk", "hdfs"])
-def test_no_offset_is_ahead_of_what_survives_the_power(store: str) -> None:
+def test_no_offset_is_ahead_of_what_survives_the_power(store: Store) -> None:
     """A writer died between the creation of its record and the moment in which the record's name is durable."""
     clock = ManualClock()
     with repeatable(clock, SeededIds()):
@@ -68,7 +70,7 @@ def test_no_offset_is_ahead_of_what_survives_the_power(store: str) -> None:
             query = MicroBatch(url, COLUMNS, {"fileFormat": "json"})
             for number in range(3):
                 query.run(number, [[{"word": str(number)}]])
-        fs = CrashingFileSystem(clock=clock, store=store)  # type: ignore[arg-type]
+        fs = CrashingFileSystem(clock=clock, store=store)
         files = walk(memory, "")
         last = layout.record_path(2)
         for path in (*(path for path in sorted(files) if path != last), last):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
@@ -20,6 +19,7 @@ from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import absolute_options, sink_config
 from ftfile.spark.writers import TaskCommitMessage, stream_task, unwrap
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.spark.pickled import pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +35,6 @@ def written(tmp_path: Path) -> str:
     path = str(tmp_path / "out")
     MicroBatch(path, {"id": "long", "word": "string"}).run(0, [[{"id": 1, "word": "a"}], [{"id": 2, "word": None}]])
     return path
-
-
-def pickled(thing: object) -> bytes:
-    """Pickle as Spark does."""
-    content: bytes = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
-    return content
 
 
 def rows_of(reader: DataSourceReader, partitions: Any) -> list[dict[str, Any]]:

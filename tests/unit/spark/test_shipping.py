@@ -11,7 +11,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StructType
 
 import ftfile
@@ -21,6 +20,7 @@ from ftfile.attempt import directory_marker
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.packages import install
+from tests.unit.spark.pickled import pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +52,7 @@ def shipped(kind: str, path: str) -> bytes:
         "writer": lambda: source.writer(SCHEMA, overwrite=False),
         "stream writer": lambda: source.streamWriter(SCHEMA, overwrite=False),
     }
-    content: bytes = cloudpickle.dumps(makers[kind]())  # type: ignore[no-untyped-call]
-    return content
+    return pickled(makers[kind]())
 
 
 KINDS = pytest.mark.parametrize("kind", ["source", "reader", "writer", "stream writer"])
@@ -69,7 +68,7 @@ def path(tmp_path: Path) -> str:
 def test_the_same_ftfile_gets_the_same(kind: str, path: str) -> None:
     content = shipped(kind, path)
     again = pickle.loads(content)
-    assert cloudpickle.dumps(again) == content  # type: ignore[no-untyped-call]
+    assert pickled(again) == content
 
 
 @KINDS
@@ -128,7 +127,7 @@ def test_an_executor_without_the_package_of_a_filter_or_format_names_it(
     )
     monkeypatch.syspath_prepend(tmp_path)
     source = FtFileDataSource({"path": str(tmp_path / "out"), option: "mine"})
-    content: bytes = cloudpickle.dumps(source.streamWriter(SCHEMA, overwrite=False))  # type: ignore[no-untyped-call]
+    content = pickled(source.streamWriter(SCHEMA, overwrite=False))
     pickle.loads(content)
     monkeypatch.delitem(sys.modules, "rows_of_users")
     monkeypatch.setattr(sys, "path", sys.path[1:])

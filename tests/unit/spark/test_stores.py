@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import datasource
 from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
@@ -20,6 +19,7 @@ from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 from ftfile.spark.open_stores import reader_here
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.kv.building import Builder
+from tests.unit.spark.pickled import pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def source(path: str, **options: str) -> FtKvDataSource:
 
 
 def read(reader: DataSourceReader) -> list[dict[str, Any]]:
-    shipped = pickle.loads(cloudpickle.dumps(reader))  # type: ignore[no-untyped-call]
+    shipped = pickle.loads(pickled(reader))
     batches = [batch for partition in reader.partitions() for batch in shipped.read(partition)]
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -98,7 +98,7 @@ def test_older_versions_are_read(store: Builder) -> None:
 class TestFilters:
     def pushed(
         self, store: Builder, *filters: datasource.Filter, schema: StructType = SCHEMA
-    ) -> tuple[list[datasource.Filter], DataSourceReader]:
+    ) -> tuple[list[datasource.Filter], Any]:
         reader = source(store.path, filterPushdown="true").reader(schema)
         return list(reader.pushFilters([*filters])), reader
 
@@ -143,7 +143,7 @@ class TestFilters:
         sizes = []
         for filters in ([], [GreaterThan(("id",), 19_000)], [In(("id",), (7, 12_000))]):
             _, reader = self.pushed(store, *filters, schema=schema)
-            reader_here(reader._place).close()  # type: ignore[attr-defined]  # noqa: SLF001 - out of the cache
+            reader_here(reader._place).close()  # noqa: SLF001 - out of the cache
             read_bytes.clear()
             rows = read(reader)
             sizes.append((len(rows), sum(read_bytes)))

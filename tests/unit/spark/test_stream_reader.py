@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,6 +22,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.stream_reader import FtFileStreamReader
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.spark.pickled import pickled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,8 +74,8 @@ def values(
     reader: FtFileStreamReader, start: dict[str, Any], end: dict[str, Any], other: FtFileStreamReader
 ) -> list[Any]:
     """Return the first column of a batch that one reader plans, and another one reads elsewhere."""
-    shipped = cloudpickle.loads(cloudpickle.dumps(other))  # type: ignore[no-untyped-call]
-    partitions = cloudpickle.loads(cloudpickle.dumps(reader.partitions(start, end)))  # type: ignore[no-untyped-call]
+    shipped = pickle.loads(pickled(other))
+    partitions = pickle.loads(pickled(reader.partitions(start, end)))
     return [value for each in partitions for batch in shipped.read(each) for value in batch.column(0).to_pylist()]
 
 

@@ -284,7 +284,7 @@ def test_of(part: str) -> str:
     return found
 
 
-test_of.__test__ = False  # type: ignore[attr-defined]
+test_of.__test__ = False  # type: ignore[attr-defined] # pytest looks for it
 
 
 def play(name: str, fs: FileSystem) -> None:

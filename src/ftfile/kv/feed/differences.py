@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.arrays.buffers import is_valid
+from ftfile.arrays.buffers import is_valid, numbers_from, values_of
+from ftfile.kv.key_columns import bools_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,7 @@ def differ(one: pa.Array, other: pa.Array) -> Flags:
     found: Flags = valid[0] != valid[1]
     places = np.flatnonzero(valid[0] & valid[1])
     if places.size:
-        both = pa.array(places)
+        both = numbers_from(places)
         found[places] = _differ(one.take(both), other.take(both))
     return found
 
@@ -39,9 +40,9 @@ def _differ(one: pa.Array, other: pa.Array) -> Flags:
         return _any_differ(one.flatten(), other.flatten(), len(one))
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return _lists_differ(one, other)
-    found: Flags = pc.not_equal(one, other).to_numpy(zero_copy_only=False)
+    found: Flags = bools_of(pc.not_equal(one, other))
     if pa.types.is_floating(kind):
-        are_nan = pc.is_nan(one).to_numpy(zero_copy_only=False) & pc.is_nan(other).to_numpy(zero_copy_only=False)
+        are_nan = bools_of(pc.is_nan(one)) & bools_of(pc.is_nan(other))
         found &= ~are_nan
     return found
 
@@ -54,14 +55,14 @@ def _any_differ(ones: list[pa.Array], others: list[pa.Array], count: int) -> Fla
 
 
 def _lists_differ(one: pa.Array, other: pa.Array) -> Flags:
-    starts, other_starts = (each.offsets.to_numpy() for each in (one, other))
+    starts, other_starts = (values_of(each.offsets, np.int32) for each in (one, other))
     lengths = np.diff(starts)
     found: Flags = lengths != np.diff(other_starts)
     same = np.flatnonzero(~found)
     owners = np.repeat(same, lengths[same])
     steps = np.arange(len(owners)) - np.repeat(np.cumsum(lengths[same]) - lengths[same], lengths[same])
     items, other_items = (
-        [each.take(pa.array(first[owners] + steps)) for each in _items(array)]
+        [each.take(numbers_from(first[owners] + steps)) for each in _items(array)]
         for array, first in ((one, starts), (other, other_starts))
     )
     found[owners[_any_differ(items, other_items, len(owners))]] = True

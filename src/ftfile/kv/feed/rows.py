@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
+from ftfile.arrays.buffers import bools_from, from_numpy, numbers_from
 from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.feed.differences import differ
@@ -168,19 +168,19 @@ def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Chan
     schema = feed_schema(buckets[0].definition)
     count = keys.num_rows
     structs = [
-        pa.StructArray.from_arrays(columns, fields=list(schema.field(name).type), mask=pa.array(~found))
+        pa.StructArray.from_arrays(columns, fields=list(schema.field(name).type), mask=bools_from(~found))
         for name, columns, found in ((OLD, old, was), (NEW, new, is_now))
         if columns
     ]
     columns = [
         *keys.columns,
         *structs,
-        pa.array(_TYPES).take(pa.array(kinds)),
-        pa.array(np.full(count, change.version)),
-        pa.array(np.full(count, change.time_ms * 1000)).cast(_TIME),
+        pa.array(_TYPES).take(numbers_from(kinds)),
+        numbers_from(np.full(count, change.version)),
+        numbers_from(np.full(count, change.time_ms * 1000)).cast(_TIME),
     ]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return batch if is_changed.all() else batch.filter(pa.array(is_changed))
+    return batch if is_changed.all() else batch.filter(bools_from(is_changed))
 
 
 def _looked_up(

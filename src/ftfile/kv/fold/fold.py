@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold.merging import Groups, merged
 from ftfile.kv.fold.rows import aligned
-from ftfile.kv.key_columns import first_fall
+from ftfile.kv.key_columns import bools_of, first_fall
 from ftfile.kv.key_ranges import contain, union
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def fold(
         return _finished(rows)
     is_folded = first_fall([rows[name].combine_chunks() for name in definition.keys]) is None
     columns, ops = _single(rows, bottom=bottom) if is_folded else _several(rows, definition, bottom=bottom)
-    folded = columns.append_column(pa.field(OP, pa.int8()), pa.array(ops))
+    folded = columns.append_column(pa.field(OP, pa.int8()), from_numpy(ops, pa.int8()))
     return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
 
 
@@ -79,7 +80,7 @@ def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tu
     found = np.where(bases == lasts, ops[lasts], SET if bottom else MERGE)
     found = np.where((bases >= 0) & (bases < lasts), SET, found).astype(np.int8)
     columns = rows.select(rows.column_names[:-1])
-    newest = pa.array(order[lasts])
+    newest = numbers_from(order[lasts])
     if definition.merge and np.any(groups.starts < lasts):
         taken = [
             merged(rows, name, groups, definition) if name in definition.merge else rows[name].take(newest)
@@ -107,16 +108,16 @@ def _unpurged(
         if ended and start < end:
             is_ended[start:end] = contain(ended, [column[start:end] for column in keys])
         ended, end = union((*ended, *own)), start
-    return rows.filter(pa.array(~is_ended)).combine_chunks()
+    return rows.filter(bools_from(~is_ended)).combine_chunks()
 
 
 def _order(rows: pa.Table, definition: StoreDefinition) -> NDArray[np.int64]:
     """Return the numbers of the rows by key and, within a key, old to new."""
     by = [*definition.keys] if definition.sequence is None else [*definition.keys, definition.sequence]
-    columns = [rows[name] for name in by] + [pa.array(np.arange(rows.num_rows))]
+    columns = [rows[name] for name in by] + [numbers_from(np.arange(rows.num_rows))]
     names = [str(number) for number in range(len(columns))]
     order = pc.sort_indices(pa.table(columns, names=names), [(name, "ascending") for name in names])
-    found: NDArray[np.int64] = order.to_numpy().astype(np.int64)
+    found: NDArray[np.int64] = values_of(order, np.uint64).astype(np.int64)
     return found
 
 
@@ -124,8 +125,8 @@ def _groups(rows: pa.Table, order: NDArray[np.int64], definition: StoreDefinitio
     """Return the groups of sorted rows that have the same key."""
     differs = np.zeros(len(order) - 1, np.bool_)
     for name in definition.keys:
-        column = rows[name].take(pa.array(order)).combine_chunks()
-        differs |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        column = rows[name].take(numbers_from(order)).combine_chunks()
+        differs |= bools_of(pc.not_equal(column[1:], column[:-1]))
     starts = np.flatnonzero(np.concatenate(([True], differs)))
     return Groups(order, starts, np.append(starts[1:], len(order)))
 
@@ -133,9 +134,10 @@ def _groups(rows: pa.Table, order: NDArray[np.int64], definition: StoreDefinitio
 def _without_deletes(folded: pa.Table, expired_ms: int | None) -> pa.Table:
     is_kept = operations(folded) != DELETE
     if DELETED_MS in folded.column_names:
-        deleted_ms = folded[DELETED_MS].fill_null(0).to_numpy()
-        is_kept |= np.True_ if expired_ms is None else deleted_ms >= expired_ms
-    return folded.filter(pa.array(is_kept))
+        deleted_ms = folded[DELETED_MS].combine_chunks()
+        is_late = is_valid(deleted_ms) & (values_of(deleted_ms, np.int64) >= (expired_ms or 0))
+        is_kept |= np.True_ if expired_ms is None else is_late
+    return folded.filter(bools_from(is_kept))
 
 
 def _finished(folded: pa.Table) -> pa.Table:

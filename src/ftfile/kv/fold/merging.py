@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import from_numpy, is_valid, numbers_from
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.merge_functions import is_merge_name, merge_function
 
@@ -56,17 +57,19 @@ def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinitio
     owners = np.repeat(several, sizes[several])
     places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes[several]) - sizes[several], sizes[several])
     numbers = groups.order[groups.starts[owners] + places]
-    is_valid = column.take(pa.array(numbers)).is_valid().to_numpy(zero_copy_only=False)
-    numbers, owners = numbers[is_valid], owners[is_valid]
+    has_value = is_valid(column.take(numbers_from(numbers)))
+    numbers, owners = numbers[has_value], owners[has_value]
     try:
-        values, owners = _combined(column.take(pa.array(numbers)), owners, _combining(definition.merge[name], column))
+        values, owners = _combined(
+            column.take(numbers_from(numbers)), owners, _combining(definition.merge[name], column)
+        )
     except _PairError as error:
         row = int(groups.order[groups.ends[error.place] - 1])
         key = tuple(rows[each][row].as_py() for each in definition.keys)
         raise _error(definition.merge[name], name, key, error.cause) from error.cause
     found[several] = -1
     found[owners] = len(column) + np.arange(len(values))
-    return pa.concat_arrays([column, values]).take(pa.array(found, mask=found < 0))
+    return pa.concat_arrays([column, values]).take(from_numpy(found, pa.int64(), found >= 0))
 
 
 def _combined(values: pa.Array, owners: Numbers, combine: Combine) -> tuple[pa.Array, Numbers]:
@@ -79,13 +82,13 @@ def _combined(values: pa.Array, owners: Numbers, combine: Combine) -> tuple[pa.A
         is_newer = places % 2 == 1
         newer = np.flatnonzero(is_newer)
         try:
-            made = combine(values.take(pa.array(newer - 1)), values.take(pa.array(newer)))
+            made = combine(values.take(numbers_from(newer - 1)), values.take(numbers_from(newer)))
         except _PairError as error:
             raise _PairError(int(owners[newer[error.place]]), error.cause) from error.cause
         kept = np.flatnonzero(~is_newer)
         is_made = np.concatenate((is_newer, [False]))[kept + 1]
         sources = np.where(is_made, len(values) + np.cumsum(is_made) - 1, kept)
-        values, owners = pa.concat_arrays([values, made]).take(pa.array(sources)), owners[kept]
+        values, owners = pa.concat_arrays([values, made]).take(numbers_from(sources)), owners[kept]
 
 
 def _combining(name: str, column: pa.Array) -> Combine:

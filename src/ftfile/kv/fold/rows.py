@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import from_numpy
 from ftfile.kv.columns import DELETED_MS, OP, SET
 
 if TYPE_CHECKING:
@@ -28,5 +29,6 @@ def aligned(rows: pa.Table, definition: StoreDefinition) -> pa.Table:
     for field in fields:
         column = rows[field.name] if field.name in names else pa.nulls(rows.num_rows, field.type)
         columns.append(column if column.type == field.type else column.cast(field.type))
-    columns.append(rows[OP].fill_null(SET) if OP in names else pa.array(np.zeros(rows.num_rows, np.int8)))
+    sets = from_numpy(np.full(max(rows.num_rows, 1), SET, np.int8), pa.int8())
+    columns.append(rows[OP].fill_null(sets[0]) if OP in names else sets[: rows.num_rows])
     return pa.table(columns, names=[*(field.name for field in fields), OP])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from ftfile.core.errors import ConfigError
 from ftfile.kv.hashing.rows import SEED
-from ftfile.kv.key_columns import INT_BYTES, is_byte_key
+from ftfile.kv.key_columns import is_byte_key, is_hashed_as_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
 
 __all__ = ("key_hasher",)
 
@@ -45,5 +45,4 @@ def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]
 def _packer(kind: pa.DataType) -> Callable[[Any], bytes]:
     if is_byte_key(kind):
         return bytes
-    wide = pa.types.is_decimal128(kind) or kind.bit_width > 8 * INT_BYTES
-    return struct.Struct("<q" if wide else "<i").pack
+    return struct.Struct("<i" if is_hashed_as_int(kind) else "<q").pack

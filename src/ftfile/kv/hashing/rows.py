@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ftfile.arrays.buffers import is_valid
 from ftfile.arrays.words import byte_ranges
 from ftfile.kv.hashing.xxh64 import hash_bytes, hash_ints, hash_longs
-from ftfile.kv.key_columns import INT_BYTES, is_byte_key, key_integers
+from ftfile.kv.key_columns import is_byte_key, is_hashed_as_int, key_integers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ("SEED", "buckets_of", "hash_rows")
+    from ftfile.kv.key_values import Key
+
+__all__ = ("SEED", "buckets_of", "hash_keys", "hash_rows")
 
 SEED = 42
 
@@ -34,6 +36,21 @@ def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
     return hashes
 
 
+def hash_keys(keys: Sequence[Key], kinds: Sequence[pa.DataType]) -> NDArray[np.uint64]:
+    """Return the hash of each key, given its stored values and the types of their columns."""
+    hashes = np.full(len(keys), SEED, np.uint64)
+    for place, kind in enumerate(kinds):
+        values: list[Any] = [key[place] for key in keys]
+        if is_byte_key(kind):
+            offsets = np.append(0, np.cumsum([*map(len, values)], dtype=np.int64))
+            hashes = hash_bytes(offsets, np.frombuffer(b"".join(values), np.uint8), hashes)
+        elif is_hashed_as_int(kind):
+            hashes = hash_ints(np.array(values, np.int32), hashes)
+        else:
+            hashes = hash_longs(np.array(values, np.int64), hashes)
+    return hashes
+
+
 def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each hash, `pmod(hash, buckets)` in Spark; `buckets` is a power of two."""
     found: NDArray[np.uint64] = hashes & np.uint64(buckets - 1)
@@ -44,5 +61,5 @@ def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint
     if is_byte_key(column.type):
         offsets, data = byte_ranges(column)
         return hash_bytes(offsets, np.frombuffer(data, np.uint8), seeds)
-    values = key_integers(column)
-    return hash_ints(values, seeds) if values.itemsize <= INT_BYTES else hash_longs(values, seeds)
+    hash_values = hash_ints if is_hashed_as_int(column.type) else hash_longs
+    return hash_values(key_integers(column), seeds)

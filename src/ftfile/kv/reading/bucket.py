@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
+from ftfile.arrays.buffers import bools_from, from_numpy, values_of
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
@@ -62,7 +62,7 @@ class Bucket:
                 break
         return fold_key(found, key, self.definition) if found else None
 
-    def get_many(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[Values | None]:
+    def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
         """Return the values of keys, in their order, as `get` does; what is missing is fetched side by side."""
         found: list[Values | None] = [None] * len(keys)
         several: dict[int, list[tuple[int, Values]]] = {}
@@ -71,25 +71,24 @@ class Bucket:
         for level in self.levels:
             low, high = level.low, level.high
             here = [number for number in wanted if low <= keys[number] <= high]
-            done = set()
+            ended = set()  # of them, older levels have no rows that count
             if here:
                 opened = level.opened()
-                rows = opened.reader.get_many([keys[number] for number in here], [hashes[number] for number in here])
+                rows = opened.reader.get_many([keys[number] for number in here], hashes[here])
+                is_last = opened.is_plain and not all_count
                 for number, row in zip(here, rows, strict=True):
                     if row is None:
                         continue
-                    if opened.is_plain and not all_count and number not in several:
+                    if is_last and number not in several:
                         found[number] = row
-                        done.add(number)
                         continue
                     op, values = opened.split(row)
                     several.setdefault(number, []).append((op, values))
                     if op != MERGE and not all_count:
-                        done.add(number)
+                        ended.add(number)
             if level.purges:
-                done.update(number for number in wanted if overlap(level.purges, keys[number], keys[number]))
-            if done:
-                wanted = [number for number in wanted if number not in done]
+                ended.update(number for number in wanted if overlap(level.purges, keys[number], keys[number]))
+            wanted = [number for number in wanted if found[number] is None and number not in ended]
         for number, partial in several.items():
             found[number] = fold_key(partial, keys[number], self.definition)
         return found
@@ -149,7 +148,7 @@ class Bucket:
         purges = [level.purges for level in levels]
         for window in windows_of(sources, window_bytes):
             rows = fold(window, definition, bottom=True, purges=purges)
-            rows = rows.filter(pa.array(operations(rows) != DELETE)) if OP in rows.column_names else rows
+            rows = rows.filter(bools_from(operations(rows) != DELETE)) if OP in rows.column_names else rows
             if rows.num_rows:
                 yield _batch_of(rows.select(shown))
 
@@ -173,7 +172,7 @@ class Bucket:
         ops = operations(rows)
         if (ops == DELETE).any():
             kept = ops != DELETE
-            numbers, rows = numbers[kept], rows.filter(pa.array(kept))
+            numbers, rows = numbers[kept], rows.filter(bools_from(kept))
         return numbers, rows.drop_columns([OP])
 
     def _folded_by_number(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
@@ -183,13 +182,13 @@ class Bucket:
         definition = replace(self.definition, keys=(_NUMBER,), schema=schema, bucket_by=(_NUMBER,))
         numbered = rows.add_column(0, _NUMBER, from_numpy(numbers, pa.int64()))
         folded = fold([numbered], definition, bottom=True)
-        folded = folded.filter(pa.array(operations(folded) != DELETE))
-        return folded[_NUMBER].to_numpy(), folded.select(self.definition.values)
+        folded = folded.filter(bools_from(operations(folded) != DELETE))
+        return values_of(folded[_NUMBER].combine_chunks(), np.int64), folded.select(self.definition.values)
 
     def _joined(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         if not found:
             schema = pa.schema([*self.definition.value_fields, pa.field(OP, pa.int8())])
-            return np.empty(0, np.int64), schema.empty_table()
+            return np.empty(0, np.int64), pa.Table.from_batches([], schema)
         return np.concatenate([numbers for numbers, _ in found]), pa.concat_tables([rows for _, rows in found])
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy, is_valid
+from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
@@ -26,7 +26,7 @@ from ftfile.kv.run.cache import Cache
 from ftfile.kv.user_keys import key_columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
@@ -39,6 +39,8 @@ __all__ = ("CACHE", "FOUND", "Reader")
 # The last column of what `lookup` returns.
 FOUND = "_found"
 _SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
+# Fewer keys take less time one by one, where a call of the store takes no longer than a thread.
+_FEW_KEYS = 256
 
 CACHE = Cache(256 << 20)  # of the process
 
@@ -128,17 +130,7 @@ class Reader:
             TypeError: a value of the key is of a type that its column does not have.
             ConfigError: the key has another number of values than key columns, or one is out of its column's range.
         """
-        view = self._view
-        stored = view.keys.to_stored(key)
-        hashed = view.hash_key(stored)
-        bucket = view.buckets.get(view.bucket_of(stored, hashed))
-        if bucket is None:
-            return default
-        try:
-            values = bucket.get(stored, hashed)
-        except NotFound as error:
-            raise self._gone(error) from error
-        return default if values is None else view.to_row(values)
+        return self._get(self._view, key, default)
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """Return the rows of keys, in their order, None where there is none; what is missing is fetched side by side.
@@ -147,17 +139,18 @@ class Reader:
             TypeError, ConfigError: see `get`.
         """
         view = self._view
+        if len(keys) <= _FEW_KEYS and self._log.fs.capabilities.concurrency == 1:
+            return [self._get(view, key) for key in keys]
         stored = [view.keys.to_stored(key) for key in keys]
-        hashes = [view.hash_key(key) for key in stored]
-        by_bucket: defaultdict[int, list[int]] = defaultdict(list)
-        for number, (key, hashed) in enumerate(zip(stored, hashes, strict=True)):
-            by_bucket[view.bucket_of(key, hashed)].append(number)
+        hashes = view.hash_keys(stored, view.definition.keys)
+        by_bucket = _by_bucket(hashes, partial(view.hash_keys, stored), view.definition)
         found: list[Any] = [None] * len(stored)
 
         def read(bucket: int) -> None:
-            numbers = by_bucket[bucket]
-            own = [stored[number] for number in numbers], [hashes[number] for number in numbers]
-            for number, values in zip(numbers, view.buckets[bucket].get_many(*own), strict=True):
+            numbers = by_bucket[bucket].tolist()
+            own = [stored[number] for number in numbers]
+            rows = view.buckets[bucket].get_many(own, hashes[numbers])
+            for number, values in zip(numbers, rows, strict=True):
                 if values is not None:
                     found[number] = view.to_row(values)
 
@@ -190,7 +183,7 @@ class Reader:
         numbers = np.flatnonzero(present)
         given = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
         hashes = hash_rows(given.columns)
-        by_bucket = _by_bucket(given, hashes, definition)
+        by_bucket = _by_bucket(hashes, lambda names: hash_rows([given.column(name) for name in names]), definition)
 
         def read(bucket: int) -> tuple[np.ndarray, pa.Table]:
             own = by_bucket[bucket]
@@ -247,6 +240,18 @@ class Reader:
     def runs(self) -> list[Run]:
         """Return the runs of the version, with their keys and sizes."""
         return [*self._view.runs.values()]
+
+    def _get(self, view: View, key: Any, default: Any = None) -> Any:  # noqa: ANN401
+        stored = view.keys.to_stored(key)
+        hashed = view.hash_key(stored)
+        bucket = view.buckets.get(view.bucket_of(stored, hashed))
+        if bucket is None:
+            return default
+        try:
+            values = bucket.get(stored, hashed)
+        except NotFound as error:
+            raise self._gone(error) from error
+        return default if values is None else view.to_row(values)
 
     def _rows(
         self, view: View, buckets: Sequence[Any], bounds: Sequence[Key | None], columns: Sequence[str]
@@ -319,10 +324,18 @@ def _release(before: View, after: View | None) -> None:
                 level.release()
 
 
-def _by_bucket(keys: pa.RecordBatch, hashes: np.ndarray, definition: StoreDefinition) -> dict[int, np.ndarray]:
-    """Return the numbers of the keys of each bucket."""
+def _by_bucket(
+    hashes: np.ndarray, hash_parts: Callable[[Sequence[str]], np.ndarray], definition: StoreDefinition
+) -> dict[int, np.ndarray]:
+    """Return the numbers of the keys of each bucket.
+
+    Args:
+        hashes: of the keys.
+        hash_parts: returns hashes over some key columns.
+        definition: of the store.
+    """
     if definition.bucket_by != definition.keys:
-        hashes = hash_rows([keys.column(name) for name in definition.bucket_by])
+        hashes = hash_parts(definition.bucket_by)
     buckets = buckets_of(hashes, definition.buckets)
     order = np.argsort(buckets, kind="stable")
     found, starts = np.unique(buckets[order], return_index=True)
@@ -338,9 +351,11 @@ def _in_order(
     places[numbers] = np.arange(len(numbers))
     is_found = places >= 0
     taken = from_numpy(places, pa.int64(), None if is_found.all() else is_found)
-    rows = pa.concat_tables([pa.schema(fields).empty_table(), *(rows for _, rows in found)]).combine_chunks()
+    rows = pa.concat_tables(
+        [pa.Table.from_batches([], pa.schema(fields)), *(rows for _, rows in found)]
+    ).combine_chunks()
     columns = [*keys.columns, *(column.take(taken) for column in rows.columns)]
-    marker = pa.array(is_found)
+    marker = bools_from(is_found)
     return pa.table([*columns, marker], names=[*keys.schema.names, *(field.name for field in fields), FOUND])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ftfile.core.errors import EncodingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,7 @@ __all__ = (
     "NO_PAGES",
     "PAGE_SHIFT",
     "PageShape",
+    "PageTable",
     "Probes",
     "build_pages",
     "one_page",
@@ -150,13 +151,40 @@ def _filled(order: NDArray[np.int64], first: int, pages: int, slots: int) -> Slo
     return table
 
 
+class PageTable:
+    """The slots of all pages of a run in one array, a row for each page, of which those are filled that were needed.
+
+    Several threads may fill it. The system gives memory to the pages that are filled alone.
+    """
+
+    def __init__(self, shape: PageShape) -> None:
+        self.slots: Slots = np.zeros((shape.pages, shape.slots), np.uint32)
+        self._is_filled = np.zeros(shape.pages, np.bool_)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the memory that it takes once all pages are filled."""
+        return self.slots.nbytes
+
+    def missing(self, pages: NDArray[np.int64]) -> list[int]:
+        """Return the pages that are not filled."""
+        found: list[int] = pages[~self._is_filled[pages]].tolist()
+        return found
+
+    def fill(self, pages: Mapping[int, memoryview]) -> None:
+        """Take the slots of pages."""
+        for page, slots in pages.items():
+            self.slots[page] = slots
+            self._is_filled[page] = True
+
+
 class Probes:
     """Searches for many hashes in pages, side by side."""
 
-    def __init__(self, shape: PageShape, hashes: Hashes, table: Slots, row_of_page: NDArray[np.intp]) -> None:
-        """Start before the first slot of each hash; `table` has a row for each page that is searched."""
-        self._table = table
-        self._rows = row_of_page[shape.pages_of(hashes)]
+    def __init__(self, shape: PageShape, hashes: Hashes, table: PageTable) -> None:
+        """Start before the first slot of each hash; `table` has the pages of all of them."""
+        self._table = table.slots
+        self._rows = shape.pages_of(hashes)
         self._slots = shape.first_slots_of(hashes)
         self._before = shape.fingerprints_of(hashes) + 1
         self._slot_mask = shape.slots - 1

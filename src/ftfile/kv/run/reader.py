@@ -17,7 +17,7 @@ from ftfile.kv.run.blocks import Block, joined
 from ftfile.kv.run.cache import Shelf
 from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded, require_crc
 from ftfile.kv.run.gather import gathered
-from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, Probes, build_pages, one_page, places_of
+from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, build_pages, one_page, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -94,6 +94,7 @@ class RunReader:
         shape = directory.shape if len(directory.page_crcs) else one_page(self.rows, directory.blocks << self._row_bits)
         self._shape = shape
         self._pages: Shelf[memoryview] = Shelf(shape.pages)
+        self._table: Shelf[PageTable] = Shelf(1)
         self._page_count, self._slot_mask = shape.pages, shape.slots - 1
         self._fingerprint_mask, self._place_bits = shape.fingerprint_mask, shape.place_bits
         self._place_end = shape.place_end
@@ -119,67 +120,22 @@ class RunReader:
             slot = slot + 1 & self._slot_mask
         return None
 
-    def get_many(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[tuple[Any, ...] | None]:
+    def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[tuple[Any, ...] | None]:
         """Return rows as `get` does, in the order of the keys; missing pages, then blocks, are fetched side by side."""
-        pages, blocks = self._pages.values, self._blocks.values
-        page_used, block_used = self._pages.used, self._blocks.used
-        page_count, slot_mask, fingerprint_mask = self._page_count, self._slot_mask, self._fingerprint_mask
-        place_bits, place_end = self._place_bits, self._place_end
-        row_bits, row_mask = self._row_bits, self._row_mask
-        rows: list[tuple[Any, ...] | None] = []
-        missing: list[int] = []  # numbers of keys whose page or block is not cached
-        for key, hashed in zip(keys, hashes, strict=True):
-            row = None
-            high = hashed >> PAGE_SHIFT
-            page = high * page_count >> PAGE_SHIFT
-            if (slots := pages[page]) is None:
-                missing.append(len(rows))
-            else:
-                page_used[page] = 1
-                slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
-                before = ((high & fingerprint_mask) << place_bits) + 1
-                while found := slots[slot]:
-                    place = found - before
-                    if 0 <= place < place_end:
-                        number = place >> row_bits
-                        if (block := blocks[number]) is None:
-                            missing.append(len(rows))
-                            break
-                        block_used[number] = 1
-                        if (row := block.find(place & row_mask, key)) is not None:
-                            break
-                    slot = slot + 1 & slot_mask
-            rows.append(row)
-        if missing:
-            own = [keys[number] for number in missing]
-            for number, row in zip(missing, self._fetched(own, [hashes[number] for number in missing]), strict=True):
-                rows[number] = row
-        return rows
-
-    def _fetched(self, keys: Sequence[Key], hashes: Sequence[int]) -> list[tuple[Any, ...] | None]:
-        """Return the rows of keys, of which pages and blocks are fetched, and kept till all are found."""
-        columns = np.array(hashes, np.uint64)
-        probes = self._probes(columns)
-        candidates: list[list[int]] = [[] for _ in keys]
-        wanted = np.arange(len(keys))
+        rows: list[tuple[Any, ...] | None] = [None] * len(keys)
+        probes, wanted = self._probes(hashes), np.arange(len(keys))
         while wanted.size:
             places = probes.next_places(wanted)
             wanted, places = wanted[places >= 0], places[places >= 0]
-            for number, place in zip(wanted.tolist(), places.tolist(), strict=True):
-                candidates[number].append(place)
-        numbers = sorted({place >> self._row_bits for places in candidates for place in places})
-        blocks = dict(zip(numbers, _cached(self._blocks, numbers, self._load_block, self._parallel), strict=True))
-        return [
-            next(
-                (
-                    row
-                    for place in places
-                    if (row := blocks[place >> self._row_bits].find(place & self._row_mask, key)) is not None
-                ),
-                None,
-            )
-            for key, places in zip(keys, candidates, strict=True)
-        ]
+            numbers = (places >> self._row_bits).tolist()
+            blocks = _cached(self._blocks, numbers, self._load_block, self._parallel)
+            others: list[int] = []  # keys of which another one has the fingerprint
+            for number, block, row in zip(wanted.tolist(), numbers, (places & self._row_mask).tolist(), strict=True):
+                found = rows[number] = blocks[block].find(row, keys[number])
+                if found is None:
+                    others.append(number)
+            wanted = np.array(others, np.intp)
+        return rows
 
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Look many keys up.
@@ -265,7 +221,7 @@ class RunReader:
 
     def release(self) -> None:
         """Take everything of this run out of the cache; the reader can still be used."""
-        self._cache.drop(self._pages, self._blocks, self._whole)
+        self._cache.drop(self._pages, self._table, self._blocks, self._whole)
 
     def _require_found(self, block: int, hashes: NDArray[np.uint64], expected: NDArray[np.int64]) -> None:
         probes, wanted = self._probes(hashes), np.arange(len(hashes))
@@ -308,7 +264,7 @@ class RunReader:
         """Return a page for all rows of a run that has none."""
         directory = self._directory
         blocks = _cached(self._blocks, range(directory.blocks), self._load_block, self._parallel)
-        hashes = [hash_rows(block.batch.columns[: directory.key_columns]) for block in blocks]
+        hashes = [hash_rows(block.batch.columns[: directory.key_columns]) for block in blocks.values()]
         places = places_of(directory.block_rows, self._row_bits)
         (slots,) = build_pages(self._shape, np.concatenate([np.empty(0, np.uint64), *hashes]), places)
         return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
@@ -340,11 +296,17 @@ class RunReader:
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
-        slots = _cached(self._pages, pages.tolist(), self._load_page, self._parallel)
-        table = np.frombuffer(b"".join(slots), "<u4").reshape(-1, self._shape.slots)
-        row_of_page = np.empty(self._shape.pages, np.intp)
-        row_of_page[pages] = np.arange(len(pages))
-        return Probes(self._shape, hashes, table, row_of_page)
+        table = self._table.values[0] or self._cache_table(PageTable(self._shape))
+        self._table.used[0] = 1
+        missing = table.missing(pages)
+        if missing:
+            table.fill(_cached(self._pages, missing, self._load_page, self._parallel))
+        return Probes(self._shape, hashes, table)
+
+    def _cache_table(self, table: PageTable) -> PageTable:
+        if table.size_bytes > self._cache.capacity_bytes // 4:
+            return table
+        return self._cache.put(self._table, 0, table, table.size_bytes)
 
     def _rows_at(self, places: NDArray[np.int64]) -> pa.RecordBatch:
         """Return rows by their places, which are sorted."""
@@ -354,19 +316,21 @@ class RunReader:
         ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         wanted = numbers[[end - 1 for end in ends]].tolist()
         blocks = _cached(self._blocks, wanted, self._load_block, self._parallel)
-        return gathered(blocks, ends, places & self._row_mask, self.schema)
+        return gathered([*blocks.values()], ends, places & self._row_mask, self.schema)
 
 
 def _cached(
     shelf: Shelf[_Value], numbers: Sequence[int], load: Callable[[int], _Value], parallel: Parallel
-) -> list[_Value]:
-    """Return values of a shelf, once those that are missing are loaded."""
-    values = [shelf.values[number] for number in numbers]
-    missing = [number for number, value in zip(numbers, values, strict=True) if value is None]
-    loaded = iter(parallel(load, missing) if missing else ())
-    for number in numbers:
+) -> dict[int, _Value]:
+    """Return values of a shelf by their numbers, once those that are missing are loaded."""
+    held = shelf.values
+    values = {number: held[number] for number in numbers}
+    if missing := [number for number, value in values.items() if value is None]:
+        values.update(zip(missing, parallel(load, missing), strict=True))
+    found: dict[int, Any] = values
+    for number in found:
         shelf.used[number] = 1
-    return [next(loaded) if value is None else value for value in values]
+    return found
 
 
 def _equal(rows: pa.RecordBatch, keys: pa.RecordBatch) -> NDArray[np.bool_]:

@@ -43,8 +43,10 @@ def open_cleaner(
         below: what is read of the directory: a path in it.
 
     Raises:
-        ConfigError: the archive is not given, is of another store, or would be read itself.
+        ConfigError: the archive is not given, is of another store, or would be read itself; or it is given for nothing.
     """
+    if archive is not None and mode != "archive":
+        raise ConfigError("sourceArchiveDir is for cleanSource=archive: set that, or leave sourceArchiveDir out")
     if mode == "off":
         return None
     source = parse(path)

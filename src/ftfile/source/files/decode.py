@@ -14,7 +14,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.encoding.partitions.paths import parse_bucket_path, with_path_columns
 from ftfile.source.files.decoding.columns import columns_in_path, require_columns
-from ftfile.source.files.locate import locate
+from ftfile.source.files.locate import Elsewhere, locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,16 +61,19 @@ def read_files(
         SchemaError: a file has other columns.
         ConfigError: files of the format cannot have such columns.
     """
+    elsewhere = Elsewhere(fs)
     for cut in share.cuts:
-        yield from _cut_rows(fs, cut, requested, decoding)
+        yield from _cut_rows(fs, cut, requested, decoding, elsewhere)
 
 
-def _cut_rows(fs: FileSystem, cut: Cut, requested: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+def _cut_rows(
+    fs: FileSystem, cut: Cut, requested: pa.Schema, decoding: FileDecoding, elsewhere: Elsewhere
+) -> Iterator[pa.RecordBatch]:
     planned = cut.range
     in_path = _path_values(planned.path, requested, decoding.times.zone)
     in_file = pa.schema([field for field in requested if field.name not in in_path])
     require_columns(in_file, decoding, path=planned.path)
-    with locate(fs, planned, decoding) as opened:
+    with locate(fs, planned, decoding, elsewhere) as opened:
         if opened is None:
             return
         try:

@@ -60,20 +60,18 @@ def end_of_lines(read: Read, start: int, size: int, separator: bytes, limit: int
         read: returns bytes of the file by offset and length.
         start: offset at which a line begins.
         size: of the file in bytes.
-        separator: the end of a line.
+        separator: the end of a line; it does not end as it begins.
         limit: in bytes; None for none.
     """
     bound = size if limit is None else min(size, start + limit)
     end = last_line_end(read, start, bound, separator)
     if end is None and bound < size:
-        end = first_line_end(read, start, max(start, bound - len(separator) + 1), size, separator)
+        end = first_line_end(read, max(start, bound - len(separator) + 1), size, separator)
     return start if end is None else end
 
 
 def last_line_end(read: Read, start: int, end: int, separator: bytes) -> int | None:
     """Return the last end of a line in `(start, end]`; None if there is none."""
-    if _overlaps(separator):
-        return _last_from_start(read, start, end, separator)
     high = end
     while high > start:
         low = max(start, high - _CHUNK_BYTES)
@@ -85,9 +83,9 @@ def last_line_end(read: Read, start: int, end: int, separator: bytes) -> int | N
     return None
 
 
-def first_line_end(read: Read, start: int, begin: int, size: int, separator: bytes) -> int | None:
-    """Return the first end of a line behind `begin`, in a line that begins at `start`; None if there is none."""
-    low = start if _overlaps(separator) else begin
+def first_line_end(read: Read, begin: int, size: int, separator: bytes) -> int | None:
+    """Return the first end of a line behind `begin`; None if there is none."""
+    low = begin
     while low < size:
         piece = read(low, min(size - low, _CHUNK_BYTES + len(separator) - 1))
         found = piece.find(separator)
@@ -95,22 +93,3 @@ def first_line_end(read: Read, start: int, begin: int, size: int, separator: byt
             return low + found + len(separator)
         low += _CHUNK_BYTES
     return None
-
-
-def _overlaps(separator: bytes) -> bool:
-    """Return True if a separator may begin within itself, as `||`: then only the start of a file tells the lines."""
-    return any(separator.endswith(separator[:length]) for length in range(1, len(separator)))
-
-
-def _last_from_start(read: Read, start: int, end: int, separator: bytes) -> int | None:
-    last, low = None, start
-    while low < end:
-        piece = read(low, min(end - low, _CHUNK_BYTES + len(separator) - 1))
-        found = piece.find(separator)
-        behind = 0
-        while found >= 0:
-            behind = found + len(separator)
-            last = low + behind
-            found = piece.find(separator, behind)
-        low += max(behind, len(piece) - len(separator) + 1, 1)
-    return last

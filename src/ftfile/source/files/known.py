@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from ftfile.source.files.plan import Plan
 
-__all__ = ("KEY_BYTES", "NO_IDENTITY", "ROW", "KnownFile", "KnownFiles", "identity_hash", "key_of")
+__all__ = (
+    "KEY_BYTES",
+    "NO_IDENTITY",
+    "ROW",
+    "KnownFile",
+    "KnownFiles",
+    "identity_hash",
+    "key_of",
+    "read_positions",
+)
 
 ROW = np.dtype(
     [
@@ -55,6 +64,12 @@ def key_of(root: str, path: str) -> bytes:
 def identity_hash(identity: str | None) -> bytes:
     """Return 64 bits of a store's name of a file; zeros for none."""
     return NO_IDENTITY if identity is None else hashlib.blake2b(identity.encode(), digest_size=8).digest()
+
+
+def read_positions(rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position up to which each file was read, parked ones included."""
+    position: NDArray[np.int64] = rows["position"]
+    return np.maximum(position, -1 - position)
 
 
 class KnownFile(NamedTuple):

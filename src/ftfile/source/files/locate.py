@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ftfile.commit.files import list_or_empty
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.plan import Range
 
-__all__ = ("CONTENT_BYTES_MIN", "locate")
+__all__ = ("CONTENT_BYTES_MIN", "Elsewhere", "locate")
 
 _log = get_logger(__name__)
 
@@ -29,19 +29,43 @@ CONTENT_BYTES_MIN = 256
 LISTINGS_MAX = 20
 
 
-@contextmanager
-def locate(fs: FileSystem, planned: Range, decoding: FileDecoding) -> Iterator[OpenedFile | None]:
-    """Open the file that has the content of a range: that at its path, else one beside it, which was renamed.
+class Elsewhere:
+    """All files below a root by the names that their store gives them, listed once when one is asked for."""
 
-    Where files are told by their content, it may be a copy, or compressed. It is None if nothing is at the path, no
-    file beside it is the one, and missing files are ignored.
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._paths: dict[str, str] | None = None
+
+    def path_of(self, identity: str) -> str | None:
+        """Return the path of a file; None if it is not there, or in a directory that may not be listed."""
+        if self._paths is None:
+            self._paths = {info.identity: info.path for info in self._files() if info.identity is not None}
+        return self._paths.get(identity)
+
+    def _files(self) -> Iterator[FileInfo]:
+        directories = [""]
+        while directories:
+            with suppress(PermissionDenied):
+                for info in list_or_empty(self._fs, directories.pop()):
+                    if not info.is_directory:
+                        yield info
+                    elif not info.is_link:
+                        directories.append(info.path)
+
+
+@contextmanager
+def locate(fs: FileSystem, planned: Range, decoding: FileDecoding, elsewhere: Elsewhere) -> Iterator[OpenedFile | None]:
+    """Open the file that has the content of a range: that at its path, else one beside it or elsewhere, if renamed.
+
+    Where files are told by their content, it may be a copy beside it, or a compressed one. It is None if nothing is at
+    the path, no other file is the one, and missing files are ignored.
 
     Raises:
-        FileChanged: the file at the path has other content, or is gone, and no file beside it is the one.
+        FileChanged: the file at the path has other content, or is gone, and no other file is the one.
     """
     keys = Keys.from_reference(decoding.key_provider) if decoding.key_provider else None
     is_gone = True
-    for path, filters in _places(fs, planned, by_content=decoding.by_content):
+    for path, filters in _places(fs, planned, elsewhere, by_content=decoding.by_content):
         try:
             file = fs.open(path)
         except NotFound:
@@ -74,21 +98,28 @@ def _has_range(opened: OpenedFile) -> bool:
         return False
 
 
-def _places(fs: FileSystem, planned: Range, *, by_content: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _places(
+    fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield paths where the file may be, with its filters there, the likeliest first.
 
-    The directory is listed again until two listings name the same files: one may be renamed before it is opened.
+    The directory is listed again until two listings name the same files: one may be renamed before it is opened. At
+    last all directories are searched for the name that the store gives the file.
     """
-    yield planned.path, filters_of_range(planned)
+    filters = filters_of_range(planned)
+    yield planned.path, filters
     directory = planned.path.rpartition("/")[0]
     names: set[tuple[str, str | None]] | None = None
     for _ in range(LISTINGS_MAX):
         beside = [info for info in list_or_empty(fs, directory) if not info.is_directory]
         before, names = names, {(info.path, info.identity) for info in beside}
         if names == before:
-            return
+            break
         others = sorted((info for info in beside if info.path != planned.path), key=lambda info: info.path)
         yield from _places_beside(others, planned, by_content=by_content)
+    moved = None if planned.identity is None else elsewhere.path_of(planned.identity)
+    if moved is not None:
+        yield moved, filters
 
 
 def _places_beside(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.errors import ConfigError
 from ftfile.fs.location import parse
+from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.globs import alternatives, has_wildcard, matcher
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class FilesSettings:
             pattern,
             file_format,
             tail=tail,
-            separator=_separator(parsed["lineSep"], parsed["encoding"], tail=tail),
+            separator=FileDecoding.from_options(parsed.given).separator,
             recursive=parsed["recursiveFileLookup"],
             name_glob=parsed["pathGlobFilter"],
             file_pattern=parsed["filePattern"],
@@ -109,16 +109,3 @@ def _split_path(path: str | None) -> tuple[str, str]:
             matcher(name)
     root = "/" + "/".join(names[:literal])
     return f"{url.scheme}://{url.authority}{root}", "/".join(names[literal:])
-
-
-def _separator(line_end: str, encoding: str, *, tail: bool) -> bytes:
-    try:
-        codec = codecs.lookup(encoding)
-    except LookupError:
-        raise ConfigError(f"option encoding={encoding!r} is not understood: it takes the name of an encoding") from None
-    if tail and codec.encode("\n")[0] != b"\n":
-        raise ConfigError(f"encoding={encoding} with tail=true: only where 0x0A is a line feed; set tail=false")
-    separator = codec.encode(line_end)[0]
-    if not separator:
-        raise ConfigError("option lineSep is empty: a record needs an end")
-    return separator

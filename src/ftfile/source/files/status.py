@@ -16,7 +16,7 @@ from ftfile.core.options import parse_options
 from ftfile.fs.registry import open_filesystem
 from ftfile.source.files.finding.listing import list_files
 from ftfile.source.files.finding.survey import Survey
-from ftfile.source.files.known import key_of
+from ftfile.source.files.known import key_of, read_positions
 from ftfile.source.files.plan import Late, Parked, Plan
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.source.files.stream import FilesConfig
@@ -100,12 +100,11 @@ def _unread(listing: Listing, known: KnownFiles) -> NDArray[Any]:
     suspects = survey.suspects()
     hashes = np.frombuffer(b"".join(suspect.identity_hash for suspect in suspects), "<u8")
     rows = known.rows[np.isin(known.rows["identity"], hashes[hashes != 0])]
-    positions = dict(zip(rows["identity"].tolist(), rows["position"].tolist(), strict=True))
+    positions = dict(zip(rows["identity"].tolist(), read_positions(rows).tolist(), strict=True))
     for suspect, identity in zip(suspects, hashes.tolist(), strict=True):
         if identity:
             # A file that was renamed, or lies where another one was.
-            position = positions.get(identity, 0)
-            sizes[suspect.place] = max(0, suspect.size_bytes - max(position, -1 - position))
+            sizes[suspect.place] = max(0, suspect.size_bytes - positions.get(identity, 0))
     found = [(size, listing.times[place]) for place, size in sizes.items() if size]
     return np.array(found, [("bytes", "<i8"), ("time", "<i8")])
 

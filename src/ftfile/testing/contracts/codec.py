@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ("CodecContract",)
 
 
-class CodecContract:
+class CodecContract(ABC):
     """All tests of a codec. A subclass also says what is put into a store, and what reads return."""
 
     keeps_order = False  # keys compare as their bytes do
 
+    @abstractmethod
     def pairs(self) -> Sequence[tuple[Any, Any]]:
         """Return keys and values as `put` takes them, three at least; no two of the keys are equal."""
-        raise NotImplementedError
 
     def returned(self, key: Any, value: Any) -> Any:  # noqa: ANN401, ARG002 - the user's
         """Return the event that reads give for a pair: the value, unless overridden."""

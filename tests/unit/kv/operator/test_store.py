@@ -347,7 +347,7 @@ def test_a_codec_of_pairs(fs: CrashingFileSystem) -> None:
 def test_a_codec_that_makes_no_bytes_is_an_error(fs: CrashingFileSystem) -> None:
     class Wrong(Visits):
         def key_to_bytes(self, event: Visit) -> bytes:
-            return event.page  # type: ignore[return-value]
+            return event.page  # type: ignore[return-value] # the mistake
 
     with open_store(fs, codec=Wrong()) as store, pytest.raises(UserCodeError, match="no bytes"):
         store.delete(Visit("home", 1))

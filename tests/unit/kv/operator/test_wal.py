@@ -23,13 +23,15 @@ from ftfile.testing.sweep import fault_sweep
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.testing.fs.crashing import CrashState, KillState
+    from ftfile.testing.fs.faulty import Fault
+    from ftfile.testing.fs.volume import Store
 
 DEFINITION = define(pa.schema([("key", pa.binary()), ("value", pa.int64())]), ["key"], merge="sum")
-STORES = ["disk", "hdfs", "s3"]
+STORES: list[Store] = ["disk", "hdfs", "s3"]
 
 
-def new_store(store: str = "disk") -> CrashingFileSystem:
-    fs = CrashingFileSystem(store=store)  # type: ignore[arg-type]
+def new_store(store: Store = "disk") -> CrashingFileSystem:
+    fs = CrashingFileSystem(store=store)
     fs.make_directories(layout.META)
     for directory in (layout.META, ""):
         fs.sync_directory(directory)
@@ -60,7 +62,7 @@ def told(windows: list[Window]) -> list[tuple[int, list[dict[str, object]], obje
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_windows_come_back_until_they_are_recorded(store: str) -> None:
+def test_windows_come_back_until_they_are_recorded(store: Store) -> None:
     fs = new_store(store)
     wal = wal_of(fs)
     assert wal.recover(-1) == []
@@ -82,7 +84,7 @@ def test_hd_10_files_roll() -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_hd_12_files_of_recorded_windows_go(store: str) -> None:
+def test_hd_12_files_of_recorded_windows_go(store: Store) -> None:
     fs = new_store(store)
     wal = wal_of(fs, max_file_bytes=1)
     for number in range(6):
@@ -106,7 +108,7 @@ def test_hd_14_a_restore_after_a_file_ended_with_its_window() -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_what_a_restore_leaves_out_never_comes_back(store: str) -> None:
+def test_what_a_restore_leaves_out_never_comes_back(store: Store) -> None:
     fs = new_store(store)
     wal = wal_of(fs)
     for number in range(5):
@@ -126,7 +128,7 @@ def test_what_a_restore_leaves_out_never_comes_back(store: str) -> None:
 
 
 @pytest.mark.parametrize("store", ["disk", "hdfs"])
-def test_19_a_window_that_is_torn_was_not_acknowledged(store: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_19_a_window_that_is_torn_was_not_acknowledged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     fs = new_store(store)
     wal = wal_of(fs)
     wal.append(window(1))
@@ -218,7 +220,7 @@ def expect(notes: tuple[str, ...]) -> tuple[set[int], set[int], int]:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_k9_a_synced_window_survives_every_crash(store: str) -> None:
+def test_k9_a_synced_window_survives_every_crash(store: Store) -> None:
     fs = new_store(store)
     first = len(fs.journal)
     play(fs)
@@ -239,7 +241,7 @@ def test_k9_a_synced_window_survives_every_crash(store: str) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("fault", STANDARD_FAULTS, ids=str)
-def test_a_window_whose_writing_fails_is_given_again(store: str, fault: object) -> None:
+def test_a_window_whose_writing_fails_is_given_again(store: Store, fault: Fault) -> None:
     acknowledged: list[int] = []
 
     def scenario(fs: FileSystem) -> None:
@@ -262,7 +264,7 @@ def test_a_window_whose_writing_fails_is_given_again(store: str, fault: object) 
             raise failure
 
     runs = 0
-    for run in fault_sweep(fault, lambda: new_store(store), scenario):  # type: ignore[arg-type]
+    for run in fault_sweep(fault, lambda: new_store(store), scenario):
         runs += 1
         assert acknowledged == [*range(4)], str(run)
         assert [each.number for each in back(run.file_system, 0)] == [1, 2, 3], str(run)

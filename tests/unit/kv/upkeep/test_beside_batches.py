@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pytest
@@ -44,7 +44,7 @@ def vacuum_all(clock: ManualClock) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("effect", ["before", "after"])
-def test_27_a_rebucket_that_fails_at_any_call_has_changed_all_or_nothing(effect: str) -> None:
+def test_27_a_rebucket_that_fails_at_any_call_has_changed_all_or_nothing(effect: Literal["before", "after"]) -> None:
     def store() -> FileSystem:
         fs = CrashingFileSystem()
         with mounted(fs) as url:
@@ -55,7 +55,7 @@ def test_27_a_rebucket_that_fails_at_any_call_has_changed_all_or_nothing(effect:
         with mounted(fs) as url:
             kv.rebucket(url, 4, context=current())
 
-    fault = Fault(StorageError, effect=effect)  # type: ignore[arg-type]
+    fault = Fault(StorageError, effect=effect)
     for run in fault_sweep(fault, store, rebucket, step=7):
         with mounted(run.file_system) as url:
             assert rows_of(url) == dict.fromkeys(WORDS, 2), run

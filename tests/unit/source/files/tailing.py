@@ -20,6 +20,8 @@ from ftfile.testing.context import open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ftfile.fs.api import FileSystem
     from ftfile.source.files.finding.listing import Listing
 
@@ -56,6 +58,10 @@ class Tailing:
         """Begin a new process, which has what is durable."""
         self.known = KnownFiles.from_bytes(self.known.to_bytes())
         self.scanner = Scanner(self.fs, self.settings, self.context)
+
+    def replace(self, method: str, function: Callable[..., object]) -> None:
+        """Let the file system do something else when a method is called."""
+        setattr(self.fs, method, function)
 
     def write(self, path: str, content: str | bytes) -> None:
         """Write a file anew; one that is there keeps its identity."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -22,9 +22,10 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path / "in")
 
 
-def cleaner(files: Files, mode: str = "archive", archive: str | None = None) -> Cleaner:
-    archive = archive or str(files.root.parent / "archive")
-    made = open_cleaner(str(files.root), mode, archive, current())  # type: ignore[arg-type]
+def cleaner(files: Files, mode: Literal["archive", "delete"] = "archive", archive: str | None = None) -> Cleaner:
+    if mode == "archive" and archive is None:
+        archive = str(files.root.parent / "archive")
+    made = open_cleaner(str(files.root), mode, archive, current())
     assert made is not None
     return made
 
@@ -52,7 +53,7 @@ def test_delete_is_repeatable(files: Files) -> None:
 
 @pytest.mark.parametrize("mode", ["archive", "delete"])
 def test_what_was_changed_or_not_read_to_its_end_stays(
-    files: Files, mode: str, caplog: pytest.LogCaptureFixture
+    files: Files, mode: Literal["archive", "delete"], caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("grown", "touched", "replaced", "half", "packed"):
         files.write(name, b"x\ny\n")
@@ -109,6 +110,12 @@ def test_a_store_that_refuses_does_not_fail_the_query(
 
 def test_off_cleans_nothing(files: Files) -> None:
     assert open_cleaner(str(files.root), "off", None, current()) is None
+
+
+@pytest.mark.parametrize("mode", ["off", "delete"])
+def test_an_archive_to_which_nothing_is_moved(files: Files, mode: Any) -> None:
+    with pytest.raises(ConfigError, match="sourceArchiveDir is for cleanSource=archive"):
+        open_cleaner(str(files.root), mode, str(files.root.parent / "archive"), current())
 
 
 @pytest.mark.parametrize("archive", [None, "in", "in/archive", ".", "memory:///archive"])

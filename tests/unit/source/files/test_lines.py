@@ -101,6 +101,18 @@ class TestText:
             with pytest.raises(ConfigError, match="lineSep"):
                 FileDecoding("text", line_sep=separator)
 
+    @pytest.mark.parametrize("encoding", ["windows-1252", "utf-8"])
+    def test_a_separator_in_an_encoding(self, files: Files, encoding: str) -> None:
+        files.write("data", "é1|é2|".encode(encoding))
+        found = files.lines(files.range("data"), encoding=encoding, line_sep="|", max_partition_bytes=1)
+        assert found == ["é1", "é2"]
+
+    @pytest.mark.parametrize(("encoding", "line_sep"), [("GBK", "|"), ("gb18030", "0"), ("Shift_JIS", "ャ")])
+    def test_a_separator_that_may_be_half_a_character_is_refused(self, encoding: str, line_sep: str) -> None:
+        with pytest.raises(ConfigError, match=f"lineSep='.': in {encoding.lower()}"):
+            FileDecoding("text", encoding=encoding, line_sep=line_sep)
+        FileDecoding("text", encoding=encoding, line_sep="\r\n")
+
     def test_lines_longer_than_a_cut_and_than_what_is_read_at_once(self, files: Files) -> None:
         rows = ["x" * length for length in (1, 9 << 20, 0, 1 << 20, (1 << 20) + 1, 70_000, 3)]
         files.write("data", "\n".join(rows).encode())

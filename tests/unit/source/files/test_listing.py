@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftfile.fs.api import FileInfo
+    from ftfile.testing.fs.volume import Store
 
 
 def listed(path: object, **options: str) -> list[str]:
@@ -119,7 +120,7 @@ def test_a_directory_that_only_leads_to_the_root_need_not_be_listed() -> None:
                 raise PermissionDenied("list", path, "others may not list it")
             return whole(path)
 
-        tailing.fs.list = refuse  # type: ignore[method-assign]
+        tailing.replace("list", refuse)
         if glob == "in":
             assert list_files(tailing.fs, tailing.settings).paths == ["in/a.log"]
         else:
@@ -128,9 +129,9 @@ def test_a_directory_that_only_leads_to_the_root_need_not_be_listed() -> None:
 
 
 @pytest.mark.parametrize("store", ["disk", "s3", "hdfs"])
-def test_every_kind_of_store_is_listed(store: str) -> None:
+def test_every_kind_of_store_is_listed(store: Store) -> None:
     tailing = Tailing("in/*", recursiveFileLookup="true")
-    fs = CrashingFileSystem(clock=tailing.clock, store=store)  # type: ignore[arg-type]
+    fs = CrashingFileSystem(clock=tailing.clock, store=store)
     for name in ("a.log", "d/b.log", "d/e/c.log", "_x/d.log"):
         fs.make_directories(name.rpartition("/")[0])
         with fs.create(name) as stream:
@@ -175,9 +176,15 @@ def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
         ({}, "the stream has no `path`"),
         ({"tail": "true", "fileFormat": "parquet"}, "tail=true is for text, json, csv without multiLine"),
         ({"tail": "true", "fileFormat": "csv", "multiLine": "true"}, "tail=true is for"),
-        ({"encoding": "utf-16"}, "encoding=utf-16 with tail=true: only where 0x0A is a line feed"),
-        ({"encoding": "klingon"}, "encoding='klingon' is not understood"),
-        ({"lineSep": ""}, "lineSep is empty"),
+        ({"encoding": "utf-16"}, "encoding='utf-16': it takes one in which the byte 0x0A is a line feed"),
+        ({"encoding": "klingon"}, "encoding='klingon': it takes one"),
+        ({"encoding": "hex"}, "encoding='hex': it takes one"),
+        ({"encoding": "undefined"}, "encoding='undefined': it takes one"),
+        ({"encoding": "utf-8\0"}, "encoding='utf-8\\x00': it takes one"),
+        ({"lineSep": ""}, "lineSep=''"),
+        ({"lineSep": "||"}, "lineSep='||': it takes text that does not end as it begins"),
+        ({"lineSep": "→", "encoding": "latin-1"}, "lineSep='→': in iso8859-1 it cannot be written"),
+        ({"lineSep": "|", "encoding": "GBK"}, "lineSep='|': in gbk it cannot be written, or its bytes may be part of"),
         ({"multiLine": "true"}, "'multiLine' is for fileFormat=json|csv, and fileFormat is text"),
         ({"filePattern": "["}, "a regular expression"),
         ({"fileIdentity": "inode"}, "one of `native`, `content`"),

@@ -43,6 +43,66 @@ def test_scenario_19_a_chain_of_renames_is_followed_through(files: Files) -> Non
     assert files.lines(planned) == ROWS
 
 
+def test_a_file_renamed_in_its_directory_is_found_without_a_look_at_others(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = files.write("logs/app.log", LOG)
+    planned = files.range("logs/app.log")
+    file.rename(files.root / "logs/app.log.1")
+    listed: list[str] = []
+    list_directory = LocalFileSystem.list
+
+    def note(fs: LocalFileSystem, path: str) -> list[FileInfo]:
+        listed.append(path)
+        return list_directory(fs, path)
+
+    monkeypatch.setattr(LocalFileSystem, "list", note)
+    assert files.lines(planned) == ROWS
+    assert listed == ["logs"]
+
+
+@pytest.mark.parametrize("target", ["logs/old/2026/app.log", "app.log", "others/app.log"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_scenario_19_a_file_moved_to_another_directory_is_found(files: Files, target: str, replaced: bool) -> None:
+    file = files.write("logs/app.log", LOG)
+    planned = files.range("logs/app.log", 21)
+    moved = files.write(target, b"")
+    (files.root / "logs/loop").symlink_to(files.root)
+    file.replace(moved)
+    if replaced:
+        files.write("logs/app.log", LOG[::-1])
+    assert files.lines(planned) == ROWS[1:]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_files_that_are_gone_are_looked_for_in_all_directories_once(
+    files: Files, missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are; a directory that may not be listed has none."""
+    ranges = []
+    for number in range(9):
+        file = files.write(f"logs/{number}.log", LOG)
+        ranges.append(files.range(f"logs/{number}.log"))
+        if number or missing:
+            file.unlink()
+        else:
+            (files.root / "old").mkdir()
+            file.rename(files.root / "old/app.log")
+    files.write("secret/app.log", LOG)
+    listed: list[str] = []
+    list_directory = LocalFileSystem.list
+
+    def refuse(fs: LocalFileSystem, path: str) -> list[FileInfo]:
+        listed.append(path)
+        if path == "secret":
+            raise PermissionDenied("list", path, "not yours")
+        return list_directory(fs, path)
+
+    monkeypatch.setattr(LocalFileSystem, "list", refuse)
+    assert files.lines(ranges, ignore_missing=True) == ([] if missing else ROWS)
+    assert listed.count("secret") == 1
+
+
 @pytest.mark.parametrize("rotations", [1, 5])
 @pytest.mark.parametrize("missing", ["fails", "is ignored"])
 def test_scenario_19_a_log_is_renamed_again_while_it_is_looked_for(

@@ -125,7 +125,7 @@ def test_wdm_6_an_absolute_location_is_used_as_it_is(tmp_path: Path) -> None:
     assert source.log_of(run).is_dir()
     (tmp_path / "checkpoint").mkdir()
     below = source.query(checkpointLocation=str(tmp_path / "checkpoint"))
-    del below.options["stateLocation"]  # type: ignore[attr-defined]
+    below.options = {name: value for name, value in below.options.items() if name != "stateLocation"}
     below.run()
     assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["ftfile-source"]
     source.check(run)

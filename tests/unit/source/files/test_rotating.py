@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.core.errors import SourceError
+from ftfile.core.errors import PermissionDenied, SourceError
 from tests.unit.source.files.tailing import Tailing
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ class _Meddling:
                     deed()
             return original(asked)
 
-        tailing.fs.open = meddle  # type: ignore[method-assign,assignment]
+        tailing.replace("open", meddle)
 
 
 @BOTH
@@ -406,3 +406,73 @@ def test_17_a_file_that_is_rotated_twice_around_a_look_at_it_is_read_once(identi
     tailing.settle()
     found = sorted(tailing.text.splitlines(keepends=True))
     assert found == (lines(0, 40) + lines(1000, 100) + lines(2000, 5)).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("banner", ["", "#" * 1100 + "\n"], ids=["within the first KiB", "beyond it"])
+def test_17_an_original_that_is_renamed_before_it_is_compared_tells_nothing(banner: str) -> None:
+    """The file that is taken for its copy has its name by then, and would be compared with itself."""
+    tailing = Tailing(fileIdentity="content")
+    tailing.write("a.log", banner + lines(0, 60))
+    tailing.drain()
+    tailing.rename("a.log", "a.log.1")
+    tailing.drain()
+    tailing.write("a.log", banner + lines(1000, 9))
+
+    def rotate() -> None:
+        tailing.rename("a.log.1", "a.log.2")
+        tailing.rename("a.log", "a.log.1")
+
+    meddling = _Meddling(tailing, "in/a.log.1", 1, rotate)
+    tailing.scan(seconds=11)
+    assert meddling.opened
+    tailing.settle()
+    tailing.settle()
+    found = sorted(tailing.text.splitlines(keepends=True))
+    assert found == sorted((banner + lines(0, 60) + banner + lines(1000, 9)).splitlines(keepends=True))
+
+
+def test_17_a_file_that_is_renamed_before_it_is_opened_is_not_told_by_another_one() -> None:
+    """A copy of a known file has its name by then."""
+    tailing = Tailing(fileIdentity="content")
+    tailing.write("a.log", lines(0, 60))
+    tailing.drain()
+    tailing.write("b.log", lines(1000, 20))
+
+    def rotate() -> None:
+        tailing.rename("b.log", "b.log.1")
+        tailing.copy("a.log", "b.log")
+
+    meddling = _Meddling(tailing, "in/b.log", 1, rotate)
+    tailing.scan(seconds=11)
+    assert meddling.opened
+    tailing.settle()
+    assert tailing.text == lines(0, 60) + lines(1000, 20)
+
+
+@pytest.mark.parametrize("how", ["compress", "copy"])
+@pytest.mark.parametrize("keeps", [False, True], ids=["moved", "kept"])
+def test_17_a_parked_file_goes_on_where_its_copy_is_found(how: str, keeps: bool) -> None:
+    tailing = Tailing(fileIdentity="content", maxRetries="0", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 40))
+    tailing.drain()
+    tailing.append("a.log", lines(40, 5))
+    is_refused = True
+    original = tailing.fs.open
+
+    def refuse(asked: str) -> InputFile:
+        if is_refused and asked == "in/a.log":
+            raise PermissionDenied("open", asked, "as the test wants it")
+        return original(asked)
+
+    tailing.fs.open = refuse  # type: ignore[method-assign,assignment]
+    tailing.drain()
+    assert [parked.path for parked in tailing.plans[-1].parked] == ["in/a.log"]
+    getattr(tailing, how)("a.log", "a.log.1" + ".gz" * (how == "compress"))
+    is_refused = keeps
+    if not keeps:
+        tailing.delete("a.log")
+    tailing.settle()
+    is_refused = False
+    tailing.append("a.log", lines(45, 1))
+    tailing.settle()
+    assert sorted(tailing.text.splitlines(keepends=True)) == lines(0, 46).splitlines(keepends=True)

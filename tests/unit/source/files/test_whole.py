@@ -177,7 +177,7 @@ class _Failing:
                 raise error("open", asked, "as the test wants it")
             return original(asked)
 
-        tailing.fs.open = fail  # type: ignore[method-assign,assignment]
+        tailing.replace("open", fail)
 
 
 @pytest.mark.parametrize("error", [Unavailable, PermissionDenied])
@@ -247,7 +247,7 @@ def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
     tailing.write("a.log", "one\n")
     tailing.write("b.log.gz", gzip.compress(b"two\n"))
     whole = tailing.fs.list
-    tailing.fs.list = lambda path: [info._replace(size_bytes=-1) for info in whole(path)]  # type: ignore[method-assign]
+    tailing.replace("list", lambda path: [info._replace(size_bytes=-1) for info in whole(path)])
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             tailing.scan(seconds=11)
@@ -260,7 +260,7 @@ def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
     assert tailing.scanner.report() == {}
     tailing.scan()
     assert (tailing.scanner.report()["parked"], tailing.scanner.report()["bytesBehind"]) == (2, 0)
-    tailing.fs.list = whole  # type: ignore[method-assign]
+    tailing.replace("list", whole)
     tailing.settle()
     assert sorted(gzip.decompress(data) if path.endswith(".gz") else data for path, data in tailing.reads) == [
         b"one\n",

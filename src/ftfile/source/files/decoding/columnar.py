@@ -31,7 +31,7 @@ def parquet_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: File
     """Yield the rows of a Parquet file; columns are found by name, case aside."""
     del cut, decoding
     path = opened.planned.path
-    with opened.as_file() as file, _Damage(path, "a Parquet file"):
+    with opened.as_file(is_buffered=False) as file, _Damage(path, "a Parquet file"):
         parquet = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
         spelled = _spelled(schema, parquet.schema_arrow, path)
         names = [name for name in spelled.names if name in parquet.schema_arrow.names]

@@ -5,7 +5,6 @@ Every field is read as text first, so that the row of a line depends on that lin
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,6 +83,18 @@ class CsvRows:
         self._width = len(names)
         spelled = recorded_names(names, self._schema.names)
         self._places = [list(names).index(name) if name in names else None for name in spelled]
+        self._direct = self._types_read_at_once()
+
+    def _types_read_at_once(self) -> dict[str, pa.DataType]:
+        """Return the columns, by their numbers, whose values pyarrow's parser reads as `read_texts` does."""
+        if self._decoding.null_value:
+            return {}
+        fields = zip(self._places, self._schema, strict=True)
+        return {
+            str(place): field.type
+            for place, field in fields
+            if place is not None and self._places.count(place) == 1 and _is_read_alike(field.type, self._decoding)
+        }
 
     def rows(self, lines: Lines) -> Rows:
         """Return the rows of a block of lines in UTF-8 without carriage returns at their ends."""
@@ -156,8 +167,29 @@ class CsvRows:
     def _take_plain(self, rows: Rows, lines: Lines, numbers: NDArray[np.integer]) -> None:
         if not len(numbers):
             return
-        data, decoding = lines.joined(numbers), self._decoding
-        names = list(map(str, range(self._width)))
+        data = lines.joined(numbers)
+        if self._direct and not _has_blanks_around_values(lines, self._decoding):
+            try:
+                parsed, wrong = self._parsed(data, self._direct)
+            except pa.ArrowInvalid:
+                # Values are spelled in another way, as they likely are in the rest of the file.
+                self._direct = {}
+                parsed, wrong = self._parsed(data, {})
+        else:
+            parsed, wrong = self._parsed(data, {})
+        for number, width in wrong:
+            rows.bad[int(numbers[number])] = self._wrong_width(width)
+        right = np.delete(numbers, [number for number, _ in wrong]) if wrong else numbers
+        columns = [column.combine_chunks() for column in parsed.columns]
+        self._take(rows, columns, right)
+
+    def _parsed(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, list[tuple[int, int]]]:
+        """Return all fields of lines, as text but for some columns; and the lines with other widths, and these.
+
+        Raises:
+            pyarrow.ArrowInvalid: a field is no value of its type.
+        """
+        decoding, names = self._decoding, list(map(str, range(self._width)))
         wrong: list[tuple[int, int]] = []
 
         def skip(row: arrow_csv.InvalidRow) -> str:
@@ -165,7 +197,7 @@ class CsvRows:
             return "skip"
 
         parsed = arrow_csv.read_csv(
-            io.BytesIO(data),
+            pa.BufferReader(data),
             arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
             arrow_csv.ParseOptions(
                 delimiter=decoding.sep,
@@ -177,17 +209,15 @@ class CsvRows:
             ),
             arrow_csv.ConvertOptions(
                 check_utf8=False,
-                column_types=dict.fromkeys(names, pa.string()),
+                column_types={**dict.fromkeys(names, pa.string()), **types},
                 null_values=[""],
+                true_values=["true", "True", "TRUE"],
+                false_values=["false", "False", "FALSE"],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=not decoding.null_value,
             ),
         )
-        for number, width in wrong:
-            rows.bad[int(numbers[number])] = self._wrong_width(width)
-        right = np.delete(numbers, [number for number, _ in wrong]) if wrong else numbers
-        columns = [column.combine_chunks() for column in parsed.columns]
-        self._take(rows, columns, right)
+        return parsed, wrong
 
     def _wrong_width(self, found: int) -> str:
         return f"{found} fields instead of {self._width}"
@@ -213,6 +243,9 @@ class CsvRows:
                 typed.append(pa.nulls(rows, field.type))
                 continue
             texts = columns[place]
+            if not pa.types.is_string(texts.type):
+                typed.append(texts)
+                continue
             if self._decoding.null_value:
                 is_null = pc.equal(texts, text_scalar(self._decoding.null_value, pa.string()))
                 texts = pc.if_else(is_null, None, texts)
@@ -223,3 +256,21 @@ class CsvRows:
                 continue
             typed.append(read_texts(texts, field.type, self._decoding.times))
         return batch_of(typed, self._schema, rows)
+
+
+def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:
+    """Return True for types that pyarrow's parser reads as casting texts does, where no blanks are around them."""
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        return decoding.times.is_iso(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
+    """Return True if a blank is beside a separator, a line end or a quote; pyarrow's parser trims numbers."""
+    blanks = [blank for blank in b" \t" if blank != ord(decoding.sep)]
+    if not any(bytes([blank]) in lines.block for blank in blanks):
+        return False
+    data = lines.bytes
+    is_blank = np.isin(data, blanks)
+    is_edge = (data == ord(decoding.sep)) | (data == _NEWLINE) | (data == ord(decoding.quote))
+    return bool(is_blank[0] or np.any(is_blank[1:] & is_edge[:-1]) or np.any(is_blank[:-1] & is_edge[1:]))

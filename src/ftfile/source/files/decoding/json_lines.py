@@ -176,11 +176,11 @@ def _is_odd(lines: Lines) -> NDArray[np.bool_]:
     """
     data, starts = lines.bytes, lines.starts
     odd: NDArray[np.bool_] = (data[starts] != _OPEN) | (data[lines.ends - 2] != _CLOSE)
-    quotes = data
-    if b"\\" in lines.block:
+    quotes, has_escapes = data, b"\\" in lines.block
+    if has_escapes:
         quotes = np.frombuffer(lines.block.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
     odd |= np.bitwise_xor.reduceat((quotes == _QUOTE).view(np.uint8), starts).astype(np.bool_)
-    if b"\0" in lines.block or rb"\u0000" in lines.block:
+    if b"\0" in lines.block or (has_escapes and rb"\u0000" in lines.block):
         odd |= np.array([b"\0" in line or rb"\u0000" in line for line in lines.block.split(b"\n")[:-1]])
     return odd
 

@@ -86,7 +86,7 @@ def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str) -> Iterat
             piece = border + piece  # noqa: PLW2901
         end = piece.rfind(separator) + len(separator)
         if end >= len(separator):
-            yield b"".join([*held, piece[:end]]) if held else piece[:end]
+            yield b"".join([*held, memoryview(piece)[:end]]) if held else piece[:end]
             held, held_bytes, piece = [], 0, piece[end:]  # noqa: PLW2901
         if piece:
             held += [piece[:-more], piece[-more:]] if more else [piece]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from ftfile.commit.format.layout import storage_identity
 from ftfile.core.errors import FileChanged
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import stream_errors
 from ftfile.fs.api import RangeFile
-from ftfile.fs.streams import as_file
+from ftfile.fs.streams import as_file, as_raw_file
 from ftfile.source.files.content import WINDOW_BYTES, Fingerprints, fingerprints
 
 if TYPE_CHECKING:
@@ -113,11 +113,15 @@ class OpenedFile:
             if begin < len(piece):
                 yield piece[begin:]
 
-    def as_file(self) -> BinaryIO:
-        """Return the plain content as a seekable file: where it is not stored as it is, all of it is in memory."""
+    def as_file(self, *, is_buffered: bool = True) -> BinaryIO:
+        """Return the plain content as a seekable file: where it is not stored as it is, all of it is in memory.
+
+        Buffered, small reads do not ask the store each; without, large ones are not copied.
+        """
         if not self.filters:
             # Closing it leaves the file open, which is looked at again.
-            return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
+            plain_file = RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at)
+            return as_file(plain_file) if is_buffered else cast("BinaryIO", as_raw_file(plain_file))
         plain = io.BytesIO(b"".join(self.plain_pieces()))
         plain.name = self.planned.path  # what errors call it
         return plain

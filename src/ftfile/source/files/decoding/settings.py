@@ -58,6 +58,11 @@ class FileDecoding:
         object.__setattr__(self, "encoding", _python_name(self.encoding))
         if not self.line_sep or ends_as_it_begins(self.line_sep):
             raise ConfigError(f"option lineSep={self.line_sep!r}: it takes text that does not end as it begins")
+        if not _tells_line_ends(self.line_sep, self.encoding):
+            raise ConfigError(
+                f"option lineSep={self.line_sep!r}: in {self.encoding} it cannot be written, or its bytes may be part "
+                "of other characters; a line feed never is"
+            )
         if self.bad_records not in {"fail", "drop"}:
             raise ConfigError(f"option badRecords={self.bad_records!r}: for files that are read it takes fail or drop")
         if len(self.comment) > 1 or not self.comment.isascii() or self.comment in {self.sep, self.quote, "\r", "\n"}:
@@ -129,7 +134,7 @@ def _python_name(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
         fits = not name.startswith(_STATEFUL) and _LATIN_TEXT.encode(name) == _LATIN_TEXT.encode("ascii")
-    except (LookupError, UnicodeError):
+    except (LookupError, ValueError):
         name, fits = "", False
     if not fits:
         raise ConfigError(
@@ -137,3 +142,15 @@ def _python_name(encoding: str) -> str:
             "ISO-8859-1, windows-1252 or GBK"
         )
     return name
+
+
+def _tells_line_ends(line_sep: str, encoding: str) -> bool:
+    """Return True if the bytes of a line end are found in an encoding where it is, and nowhere else."""
+    try:
+        first = line_sep.encode(encoding)[0]
+    except UnicodeEncodeError:
+        return False
+    # The second byte of a character of GBK, Shift_JIS and the like may be that of a digit or a later sign in ASCII.
+    every_byte = bytes(range(256))
+    is_single_byte = len(every_byte.decode(encoding, "replace")) == len(every_byte)
+    return first < ord("0") or is_single_byte or encoding == _UTF_8

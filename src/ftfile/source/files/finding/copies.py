@@ -16,7 +16,7 @@ from ftfile.filters.chain import Chain
 from ftfile.fs.calls.parallel import parallel
 from ftfile.source.files.content import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, fingerprints
 from ftfile.source.files.growth import codec_in
-from ftfile.source.files.known import ROW, KnownFile
+from ftfile.source.files.known import ROW, KnownFile, read_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -278,12 +278,13 @@ class _Heads:
     """Known files by their first bytes, with their places in the listing if they are listed."""
 
     def __init__(self, rows: NDArray[Any], places: NDArray[np.intp] | None = None) -> None:
-        is_long = rows["position"] >= CONTENT_BYTES_MIN
+        positions = read_positions(rows)
+        is_long = positions >= CONTENT_BYTES_MIN
         self._rows = rows[is_long]
         self._places = np.full(len(self._rows), -1) if places is None else places[is_long]
         self._order = np.argsort(self._rows["head"], kind="stable")
         self._sorted = self._rows["head"][self._order]
-        self._windows = np.minimum(self._rows["position"], WINDOW_BYTES)
+        self._windows = np.minimum(positions[is_long], WINDOW_BYTES)
         self._lengths = np.unique(self._windows).tolist()
 
     def count(self, known: KnownFile) -> int:

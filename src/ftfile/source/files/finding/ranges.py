@@ -95,7 +95,7 @@ def _next_lines(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: 
         if settings.identity == "content" and end < CONTENT_BYTES_MIN:
             # A copy could not be told from it: it waits for more lines.
             enough = CONTENT_BYTES_MIN - len(settings.separator)
-            end = first_line_end(file.read_at, begin, max(begin, enough), size, settings.separator) or begin
+            end = first_line_end(file.read_at, max(begin, enough), size, settings.separator) or begin
         is_last = bytes_max is None or size - begin <= bytes_max or end == begin
         if is_last and quiet_s >= settings.close_inactive_s:
             end = size

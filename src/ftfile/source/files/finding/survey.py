@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ftfile.source.files.content import Fingerprints
-from ftfile.source.files.known import KnownFile
+from ftfile.source.files.known import KnownFile, read_positions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -170,8 +170,8 @@ class Survey:
         if not len(self.known.rows):
             return sizes
         index = self._index[places]
-        position = np.where(index >= 0, self.known.rows["position"][index], 0)
-        unread: NDArray[np.int64] = np.maximum(sizes - np.maximum(position, -1 - position), 0)
+        position = np.where(index >= 0, read_positions(self.known.rows[index]), 0)
+        unread: NDArray[np.int64] = np.maximum(sizes - position, 0)
         return unread
 
     def times_after(self, read: NDArray[np.intp]) -> NDArray[np.int64]:

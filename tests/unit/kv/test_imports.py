@@ -1,0 +1,48 @@
+"""What a worker need not import: pandas takes as long as a small batch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile import kv
+from ftfile.arrays.buffers import from_texts, numbers_from
+from ftfile.arrays.spark_types import spark_schema_json
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.core.context import SYSTEM
+from ftfile.kv.config import StoreConfig
+from ftfile.kv.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 500
+
+
+def test_writing_merging_and_reading_do_not_import_pandas(tmp_path: Path) -> None:
+    """pyarrow does so, where pandas is installed, at the first conversion of a Python value."""
+    code = "import sys; from tests.unit.kv.test_imports import use; use(sys.argv[1]); print('pandas' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "store")], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "False\n"
+
+
+def use(path: str) -> None:
+    """Write two batches of rows made of plain memory, as a Spark worker gets them; merge them, and read."""
+    words = from_texts([f"word {number}" for number in range(ROWS)], pa.string())
+    rows = pa.record_batch([words, numbers_from(np.arange(ROWS))], names=["word", "n"])
+    schema = spark_schema_json(rows.schema).replace('"nullable": false', '"nullable": true')
+    config = StoreConfig.from_options({"path": path, "keyColumns": "word", "merge": "n:sum", "buckets": "2"}, schema)
+    for batch in range(2):
+        writer = StoreWriter.plan(config, SYSTEM)
+        writer.commit([writer.write(TaskIdentity(JobIdentity(str(batch)), 0, 0), iter([rows]), SYSTEM)], None, SYSTEM)
+    kv.compact(path, full=True)
+    with kv.open(path) as reader:
+        assert reader.get("word 7") == reader.multi_get([f"word {number}" for number in range(ROWS)])[7] == 14
+        assert reader.lookup(words).num_rows == sum(batch.num_rows for batch in reader.scan()) == ROWS
