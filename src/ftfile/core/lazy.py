@@ -21,11 +21,11 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def find(name: str) -> Any:  # noqa: ANN401 - as many types as names
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415 - importing the package imports nothing
+        from pkgutil import resolve_name  # noqa: PLC0415 - importing the package imports nothing
 
-        module, _, attribute = homes[name].partition(":")
+        home = homes[name]
         try:
-            return getattr(import_module(module), attribute or name)
+            return resolve_name(home if ":" in home else f"{home}:{name}")
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "pyspark":
                 raise

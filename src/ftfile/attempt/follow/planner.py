@@ -213,11 +213,11 @@ class LogPlanner(ABC, Generic[_Share]):
 
     @abstractmethod
     def _units_of(self, record: Record) -> Iterable[Unit]:
-        """Return what is new in a record, in its order."""
+        """Return the units that are new in a record, in its order."""
 
     @abstractmethod
     def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
-        """Return what is left to read of a snapshot, in an order that stays."""
+        """Return the units that are left to read of a snapshot, in an order that stays."""
 
     @abstractmethod
     def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
