@@ -16,9 +16,10 @@ from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import write_text_input
 from benchmarks.spark_session import in_own_process, open_session, transports
 from ftfile.attempt.follow.offsets import START
+from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.core.context import SYSTEM
 from ftfile.core.options import parse_options
-from ftfile.source.follow.stream import FollowConfig, FollowStream
+from ftfile.source.follow.stream import FollowStream
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
 if TYPE_CHECKING:

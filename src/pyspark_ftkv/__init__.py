@@ -5,6 +5,6 @@ One module of that name that fails to import hides every Python data source, so 
 
 from __future__ import annotations
 
-from ftfile.spark.store_datasource import FtKvDataSource as DefaultSource
+from ftfile.spark.datasource import FtKvDataSource as DefaultSource
 
 __all__ = ("DefaultSource",)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import Capabilities
 
-__all__ = ("WriteConfig", "column_named", "common_settings", "transaction_of")
+__all__ = ("WriteConfig", "column_named", "common_settings", "refuse_in_stream", "transaction_of")
 
 _C = TypeVar("_C", bound="WriteConfig")
 
@@ -84,15 +84,20 @@ def common_settings(parsed: ParsedOptions) -> dict[str, Any]:
 
 
 def column_named(
-    option: str, name: str, schema: pa.Schema, is_right: Callable[[pa.DataType], bool], needed: str, advice: str = ""
+    option: str,
+    name: str,
+    schema: pa.Schema,
+    is_right: Callable[[pa.DataType], bool] | None = None,
+    needed: str = "",
+    advice: str = "",
 ) -> str:
-    """Return a column in its schema's spelling; a ConfigError if there is none, or it is of another type."""
+    """Return a column in its schema's spelling; a ConfigError if there is none, or its type is not right."""
     spelling: dict[str, str] = {known.lower(): known for known in schema.names}
     if name.lower() not in spelling:
         raise ConfigError(f"{option} names no column: {name!r}; the columns are {', '.join(schema.names)}{advice}")
     column = spelling[name.lower()]
     kind = schema.field(column).type
-    if not is_right(kind):
+    if is_right is not None and not is_right(kind):
         raise ConfigError(f"{option}: column {column!r} is {kind}, and {needed} is needed")
     return column
 
@@ -106,3 +111,12 @@ def transaction_of(parsed: ParsedOptions) -> Transaction | None:
     if app_id == "":
         raise ConfigError("option txnAppId='': it takes a name, such as that of the application")
     return Transaction(app_id, version) if app_id is not None and version is not None else None
+
+
+def refuse_in_stream(transaction: Transaction | None) -> None:
+    """Raise a ConfigError for an identity that the user gives the batches of a stream."""
+    if transaction is not None:
+        raise ConfigError(
+            "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids "
+            "already make each batch exactly once. Leave both out"
+        )

@@ -3,12 +3,14 @@
     with ftfile.kv.open("/data/words") as words:
         words.get("hello"), words.multi_get(["hello", "world"])
 
-Importing this package imports nothing else; names below are looked up when they are used.
+Importing this package imports nothing of weight: names below are looked up when they are used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ftfile.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ftfile.kv.feed.changes import changes
@@ -41,27 +43,18 @@ __all__ = (
     "verify",
 )
 
-_HOMES = {
-    **{
-        name: ("ftfile.kv.operator.codecs", name)
-        for name in ("ArrowRows", "Bytes", "Codec", "Int64", "Json", "Pairs", "Text")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("ArrowRows", "Bytes", "Codec", "Int64", "Json", "Pairs", "Text"), "ftfile.kv.operator.codecs"),
+        "DELETED": "ftfile.kv.operator.reads",
+        "KeyValueStore": "ftfile.kv.operator.store",
+        "Reader": "ftfile.kv.reading.reader",
+        "changes": "ftfile.kv.feed.changes",
+        "compact": "ftfile.kv.upkeep.compact",
+        "open": "ftfile.kv.reading.open_store:open_store",
+        "purge": "ftfile.kv.upkeep.purge",
+        "rebucket": "ftfile.kv.upkeep.rebucket",
+        "verify": "ftfile.kv.reading.verify",
     },
-    "DELETED": ("ftfile.kv.operator.reads", "DELETED"),
-    "KeyValueStore": ("ftfile.kv.operator.store", "KeyValueStore"),
-    "Reader": ("ftfile.kv.reading.reader", "Reader"),
-    "changes": ("ftfile.kv.feed.changes", "changes"),
-    "compact": ("ftfile.kv.upkeep.compact", "compact"),
-    "open": ("ftfile.kv.reading.open_store", "open_store"),
-    "purge": ("ftfile.kv.upkeep.purge", "purge"),
-    "rebucket": ("ftfile.kv.upkeep.rebucket", "rebucket"),
-    "verify": ("ftfile.kv.reading.verify", "verify"),
-}
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - as many types as names
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ftfile.kv' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - importing this package imports nothing
-
-    module, attribute = _HOMES[name]
-    return getattr(import_module(module), attribute)
+)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.encryption import Encryption
-from ftfile.attempt.options import WriteConfig, column_named, common_settings, transaction_of
+from ftfile.attempt.options import WriteConfig, column_named, common_settings, refuse_in_stream, transaction_of
 from ftfile.attempt.storage import Storage
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
@@ -22,7 +22,6 @@ from ftfile.kv.planning.settings import PlanSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.commit.format.model import Transaction
     from ftfile.fs.api import Capabilities
 
 __all__ = ("StoreConfig",)
@@ -63,7 +62,9 @@ class StoreConfig(WriteConfig):
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
         encryption, transaction = Encryption.from_options(parsed), transaction_of(parsed)
-        _check(parsed, encryption, transaction, stream=stream)
+        _check(parsed, encryption)
+        if stream:
+            refuse_in_stream(transaction)
         schema_json = as_nullable(schema_json)
         delete_column, definition = _define(parsed, arrow_schema(schema_json), None if overwrite else recorded)
         return cls(
@@ -118,21 +119,14 @@ class StoreConfig(WriteConfig):
         return {"store": store, **self.storage.to_json()}
 
 
-def _check(
-    parsed: ParsedOptions, encryption: Encryption | None, transaction: Transaction | None, *, stream: bool
-) -> None:
-    """Raise a ConfigError for what a store, or a stream, does not have."""
+def _check(parsed: ParsedOptions, encryption: Encryption | None) -> None:
+    """Raise a ConfigError for what a store does not have."""
     if encryption is not None and encryption.kind != "aes-gcm":
         raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
     if parsed["onSchemaChange"] == "any":
         raise ConfigError(
             "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
             "onSchemaChange=widen for new columns and wider types"
-        )
-    if stream and transaction is not None:
-        raise ConfigError(
-            "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids "
-            "already make each batch exactly once. Leave both out"
         )
 
 
@@ -147,7 +141,7 @@ def _define(
             f"keyColumns is not given: name the columns that make the key, of {', '.join(schema.names)}, as in "
             f"keyColumns={schema.names[0]}"
         )
-    keys = [column_named("keyColumns", name, schema, _any_type, "") for name in names]
+    keys = [column_named("keyColumns", name, schema) for name in names]
     if deletes is not None:
         deletes = column_named("deleteColumn", deletes, schema, pa.types.is_boolean, "a boolean column")
         if deletes in keys:
@@ -156,10 +150,10 @@ def _define(
     definition = define(
         schema,
         keys,
-        bucket_by=[column_named("bucketBy", name, schema, _any_type, "") for name in fixed["bucketBy"]],
+        bucket_by=[column_named("bucketBy", name, schema) for name in fixed["bucketBy"]],
         buckets=fixed["buckets"],
         merge=fixed["merge"],
-        sequence=sequence and column_named("sequenceColumn", sequence, schema, _any_type, ""),
+        sequence=sequence and column_named("sequenceColumn", sequence, schema),
     )
     return deletes, definition
 
@@ -170,19 +164,14 @@ def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreD
     given = parsed["keyColumns"]
     if recorded is None or (given and [name.lower() for name in given] != [name.lower() for name in recorded.keys]):
         return values  # other keys are an error of their own
-    functions = [f"{name}:{function}" for name, function in sorted(recorded.merge.items()) if name in schema.names]
     of_store = {
         "keyColumns": recorded.keys,
         "bucketBy": recorded.bucket_by,
         "buckets": recorded.buckets,
-        "merge": ",".join(functions) or LAST,
+        "merge": recorded.merge_text(schema.names),
         "sequenceColumn": recorded.sequence if parsed["merge"] == LAST else None,
     }
     return {name: value if name in parsed.given else of_store[name] for name, value in values.items()}
-
-
-def _any_type(_: pa.DataType) -> bool:
-    return True
 
 
 def _plan(parsed: ParsedOptions) -> PlanSettings:

@@ -14,9 +14,9 @@ from ftfile.kv.key_values import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ("BUCKETS_MAX", "StoreDefinition", "define", "require_same")
+__all__ = ("BUCKETS_MAX", "StoreDefinition", "check_buckets", "define", "require_same")
 
 # Their numbers have five digits in the keys of buckets.
 BUCKETS_MAX = 1 << 16
@@ -46,6 +46,22 @@ class StoreDefinition:
     def values(self) -> list[str]:
         """Return the names of the value columns."""
         return [*self.schema.names[len(self.keys) :]]
+
+    @property
+    def value_fields(self) -> list[pa.Field]:
+        """Return the value columns."""
+        return [*self.schema][len(self.keys) :]
+
+    @property
+    def key_types(self) -> list[pa.DataType]:
+        """Return the types of the key columns."""
+        return [self.schema.field(name).type for name in self.keys]
+
+    def merge_text(self, columns: Collection[str]) -> str:
+        """Return the merge functions of some columns, as the option `merge` names them."""
+        return (
+            ",".join(f"{name}:{function}" for name, function in sorted(self.merge.items()) if name in columns) or LAST
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
@@ -97,8 +113,7 @@ def define(
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):
         raise ConfigError(f"bucketBy={','.join(bucket_by)}: it may name key columns only, of {','.join(keys)}")
-    if not 0 < buckets <= BUCKETS_MAX or buckets & (buckets - 1):
-        raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
+    check_buckets(buckets)
     fields = {field.name: field for field in schema}
     values = [name for name in schema.names if name not in keys]
     functions = _functions(merge, values)
@@ -113,16 +128,21 @@ def define(
     )
 
 
+def check_buckets(buckets: int) -> None:
+    """Raise a ConfigError for a number of buckets that no store can have."""
+    if not 0 < buckets <= BUCKETS_MAX or buckets & (buckets - 1):
+        raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
+
+
 def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
     """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
-    kinds = [[str(each.schema.field(name).type) for name in each.keys] for each in (recorded, given)]
     both = set(recorded.values) & set(given.values)
     pairs = {
         "keyColumns": (list(recorded.keys), list(given.keys)),
-        "types of the key columns": kinds,
+        "types of the key columns": ([*map(str, recorded.key_types)], [*map(str, given.key_types)]),
         "bucketBy": (list(recorded.bucket_by), list(given.bucket_by)),
         "buckets": (recorded.buckets, given.buckets),
-        "merge": (_text(recorded, both), _text(given, both)),
+        "merge": (recorded.merge_text(both), given.merge_text(both)),
         "sequenceColumn": (recorded.sequence, given.sequence),
     }
     for option, (old, new) in pairs.items():
@@ -131,12 +151,6 @@ def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
                 f"{option}: the store has {old}, and {new} is given. The first record fixes it: leave the option as it "
                 "was, or write to a new path"
             )
-
-
-def _text(definition: StoreDefinition, columns: set[str]) -> str:
-    """Return the merge functions of some columns."""
-    found = sorted(item for item in definition.merge.items() if item[0] in columns)
-    return ",".join(f"{name}:{function}" for name, function in found) or LAST
 
 
 def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:

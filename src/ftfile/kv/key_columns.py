@@ -1,8 +1,4 @@
-"""Key columns, and the *stored values* of a key: one value of a column, in Python, that compares as rows sort.
-
-Integers and booleans are themselves, a date is its days and a timestamp its microseconds since 1970, a decimal is its
-unscaled integer, a string and a binary value are their bytes. A key is a tuple of them.
-"""
+"""Columns of keys, and the stored values in them; see `key_values`."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.arrays.buffers import values_of
+from ftfile.arrays.buffers import from_numpy, values_of
 from ftfile.core.errors import SchemaError
 from ftfile.kv.key_values import PRECISION_MAX, is_key_type
 
@@ -28,6 +24,7 @@ __all__ = (
     "first_fall",
     "is_byte_key",
     "is_hashed_as_int",
+    "key_array",
     "key_integers",
     "key_reader",
     "refuse_key_types",
@@ -68,6 +65,18 @@ def key_integers(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
         # Their lower half has all that 18 digits need, and its sign.
         return np.frombuffer(array.buffers()[1], "<i8", 2 * len(array), 16 * array.offset)[::2]
     return values_of(array, f"<i{kind.bit_width // 8}")
+
+
+def key_array(values: Sequence[int | bytes], kind: pa.DataType) -> pa.Array:
+    """Return stored values as a key column of a type."""
+    if pa.types.is_string(kind):
+        return pa.array(values, pa.binary()).cast(kind)
+    if pa.types.is_boolean(kind):
+        return pa.array(map(bool, values), kind)
+    if pa.types.is_decimal128(kind):
+        halves = np.array(values, np.int64)
+        return from_numpy(np.column_stack([halves, halves >> 63]), kind)
+    return pa.array(values, kind)
 
 
 def bools_of(array: pa.Array) -> NDArray[np.bool_]:

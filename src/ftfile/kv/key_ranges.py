@@ -61,12 +61,7 @@ def contain(ranges: Iterable[KeyRange], columns: Sequence[pa.Array]) -> NDArray[
 
 
 def behind(prefix: Key, kinds: Sequence[pa.DataType]) -> Key | None:
-    """Return the key before which all keys are that begin with a prefix, or are before it; None if all keys are.
-
-    Args:
-        prefix: the first values of keys.
-        kinds: the types of the key columns.
-    """
+    """Return the key before which all keys are that begin with a prefix, or are before it; None if all keys are."""
     for place in reversed(range(len(prefix))):
         value = prefix[place]
         if isinstance(value, bytes):

@@ -7,7 +7,7 @@ arrays of the same length without nulls, and is associative: jobs combine neighb
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ from ftfile.core.extensions import is_name_of_code, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Combine = Callable[[pa.Array, pa.Array], pa.Array]
 
 __all__ = ("LAST", "MergeFunction", "is_merge_name", "merge_function", "merged_type")
 
@@ -32,53 +34,48 @@ _SUM_DIGITS = 10  # a sum of decimals has as many digits more, as Spark's has
 class MergeFunction(Protocol):
     """A way to combine values, made without arguments."""
 
-    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
+    def combine(self, older: pa.Array, newer: pa.Array, /) -> pa.Array:
         """Return an array of the same length and type: at each place the value for both.
 
         Neither array has nulls. It may be called with any pairs of neighbours, any number of times, in any process.
         """
 
 
-class _Sum:
-    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
-        kind = older.type
-        if not pa.types.is_decimal(kind):
-            return pc.add_checked(older, newer)
-        wide = pa.decimal256(kind.precision, kind.scale)  # Arrow's sum has a digit more
-        return pc.add_checked(older.cast(wide), newer.cast(wide)).cast(kind)
+def _sum(older: pa.Array, newer: pa.Array) -> pa.Array:
+    kind = older.type
+    if not pa.types.is_decimal(kind):
+        return pc.add_checked(older, newer)
+    wide = pa.decimal256(kind.precision, kind.scale)  # Arrow's sum has a digit more
+    return pc.add_checked(older.cast(wide), newer.cast(wide)).cast(kind)
 
 
-class _Min:
-    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
-        return _chosen(pc.min_element_wise, older, newer)
+def _min(older: pa.Array, newer: pa.Array) -> pa.Array:
+    return _chosen(pc.min_element_wise, older, newer)
 
 
-class _Max:
-    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
-        return _chosen(pc.max_element_wise, older, newer)
+def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
+    return _chosen(pc.max_element_wise, older, newer)
 
 
-def _chosen(choose: Callable[[pa.Array, pa.Array], pa.Array], older: pa.Array, newer: pa.Array) -> pa.Array:
+def _chosen(choose: Combine, older: pa.Array, newer: pa.Array) -> pa.Array:
     if not pa.types.is_timestamp(older.type):
         return choose(older, newer)
     plain = pa.timestamp(older.type.unit)  # there is no kernel for times with a zone
     return choose(older.view(plain), newer.view(plain)).view(older.type)
 
 
-class _Append:
-    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:
-        if not pa.types.is_list(older.type):
-            return pc.binary_join_element_wise(older, newer, pa.scalar("", older.type))
-        pairs = np.arange(2 * len(older)).reshape(2, -1).T.ravel()  # each older list before the newer one
-        lists = pa.concat_arrays([older, newer]).take(numbers_from(pairs))
-        ends = np.cumsum(values_of(pc.list_value_length(lists), np.int32))[1::2]
-        offsets = from_numpy(np.append(0, ends).astype(np.int32), pa.int32())
-        return pa.ListArray.from_arrays(offsets, lists.flatten(), type=older.type)
+def _append(older: pa.Array, newer: pa.Array) -> pa.Array:
+    if not pa.types.is_list(older.type):
+        return pc.binary_join_element_wise(older, newer, pa.scalar("", older.type))
+    pairs = np.arange(2 * len(older)).reshape(2, -1).T.ravel()  # each older list before the newer one
+    lists = pa.concat_arrays([older, newer]).take(numbers_from(pairs))
+    ends = np.cumsum(values_of(pc.list_value_length(lists), np.int32))[1::2]
+    offsets = from_numpy(np.append(0, ends).astype(np.int32), pa.int32())
+    return pa.ListArray.from_arrays(offsets, lists.flatten(), type=older.type)
 
 
-class _Coalesce:
-    def combine(self, older: pa.Array, newer: pa.Array) -> pa.Array:  # noqa: ARG002 - nulls never come here
-        return newer
+def _newest(older: pa.Array, newer: pa.Array) -> pa.Array:  # noqa: ARG001 - nulls never come here
+    return newer
 
 
 def _summed(kind: pa.DataType) -> pa.DataType | None:
@@ -105,13 +102,19 @@ def _any(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-# By name, how it combines, and the type of the column for values of a type; None if it does not take them.
-_FUNCTIONS: dict[str, tuple[type[MergeFunction], Callable[[Any], Any]]] = {
-    "append": (_Append, _appended),
-    "coalesce": (_Coalesce, _any),
-    "max": (_Max, _ordered),
-    "min": (_Min, _ordered),
-    "sum": (_Sum, _summed),
+class _Own(NamedTuple):
+    """A function that ftfile brings, and the type of its column for values of a type; None if it does not take them."""
+
+    combine: Combine
+    type_of: Callable[[pa.DataType], pa.DataType | None]
+
+
+_FUNCTIONS = {
+    "append": _Own(_append, _appended),
+    "coalesce": _Own(_newest, _any),
+    "max": _Own(_max, _ordered),
+    "min": _Own(_min, _ordered),
+    "sum": _Own(_sum, _summed),
 }
 
 
@@ -131,7 +134,7 @@ def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
     if name not in _FUNCTIONS:
         merge_function(name)
         return kind
-    found = _FUNCTIONS[name][1](kind)
+    found = _FUNCTIONS[name].type_of(kind)
     if found is None:
         raise ConfigError(f"merge={column}:{name}: no {name} can be made of a column of type {kind}")
     return found
@@ -146,7 +149,7 @@ def merge_function(name: str) -> MergeFunction:
         UserCodeError: the class cannot be made an object of.
     """
     if name in _FUNCTIONS:
-        return _FUNCTIONS[name][0]()
+        return _FUNCTIONS[name]
     if not is_name_of_code(name):
         known = ", ".join(sorted([LAST, *_FUNCTIONS]))
         raise ConfigError(f"merge={name!r} is not understood: there are {known}, and `module:Class` of your own")

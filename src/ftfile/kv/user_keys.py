@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
+from ftfile.kv.key_ranges import behind
 from ftfile.kv.key_values import to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.key_values import Key
 
     ToStored = Callable[[Any], int | bytes]
@@ -37,7 +39,7 @@ class UserKeys:
 
     def __init__(self, definition: StoreDefinition) -> None:
         self._names = definition.keys
-        self._kinds = [definition.schema.field(name).type for name in definition.keys]
+        self._kinds = definition.key_types
         self._converters = [_converter(*each) for each in zip(self._names, self._kinds, strict=True)]
         self.to_stored: Callable[[Any], Key] = self._one_converter() if len(self._names) == 1 else self._several
 
@@ -57,6 +59,25 @@ class UserKeys:
         if len(values) > len(self._names):
             raise self._other_count(values)
         return tuple([convert(value) for convert, value in zip(self._converters, values, strict=False)])
+
+    def range_of(self, start: Any, end: Any, prefix: tuple[Any, ...] = ()) -> KeyRange:  # noqa: ANN401
+        """Return the stored form of the range from `start` on and before `end`, both with a prefix in front.
+
+        Args:
+            start: a key, or the first values of one, without the prefix; None for the first key.
+            end: likewise; None for all keys behind.
+            prefix: the first values of all keys in the range.
+
+        Raises:
+            TypeError, ConfigError: see `prefix`; or no key lies in the range.
+        """
+        first, last = (self.prefix((*prefix, *_parts(bound))) for bound in (start, end))
+        behind_last = behind(last, self._kinds) if end is None else last
+        if behind_last is not None and behind_last <= first:
+            raise ConfigError(
+                f"start={start!r}, end={end!r}: the range has no key, as its end does not come after its start"
+            )
+        return first, behind_last
 
     def _one_converter(self) -> Callable[[Any], Key]:
         """Return the function for keys of one column."""
@@ -83,6 +104,10 @@ class UserKeys:
         return ConfigError(f"{values!r} has {len(values)} values: a key of this store has {len(self._names)}, {names}")
 
 
+def _parts(key: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    return () if key is None else key if isinstance(key, tuple) else (key,)
+
+
 def row_maker(definition: StoreDefinition) -> Callable[[tuple[Any, ...]], Any]:
     """Return the function from the values of a row to what users get: the only value, or a named tuple `Row`."""
     names = definition.values
@@ -95,12 +120,10 @@ def row_maker(definition: StoreDefinition) -> Callable[[tuple[Any, ...]], Any]:
 
 def key_columns_of(
     keys: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, definition: StoreDefinition
-) -> pa.Table:
+) -> pa.RecordBatch:
     """Return the key columns of many keys, in the types of the store; a key with a null is that of no row.
 
-    Args:
-        keys: an array where a key has one column, else a table with the key columns, and others that are left out.
-        definition: of the store.
+    Keys are an array where a key has one column, else a table with the key columns, and others that are left out.
 
     Raises:
         TypeError: they are neither.
@@ -120,7 +143,8 @@ def key_columns_of(
         raise TypeError(
             f"keys are an Arrow array or an Arrow table, not {type(keys).__name__}; see multi_get for others"
         )
-    return pa.table([_cast(column, definition, name) for column, name in zip(columns, names, strict=True)], names=names)
+    arrays = [_cast(column, definition, name) for column, name in zip(columns, names, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _cast(column: pa.Array | pa.ChunkedArray, definition: StoreDefinition, name: str) -> pa.Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.follow.offsets import START, position_of, to_offset
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ftfile.attempt.follow.offsets import Position
     from ftfile.commit.log.log import CommitLog
 
 __all__ = ("follow_log",)
@@ -42,9 +42,13 @@ def follow_log(
     planner = FollowPlanner(log, _settings(options), columns, path)
     position = position_of(START if offset is None else offset)
     end_version = planner.read_on().version
+
+    def rows(start: Position, end: Position) -> Iterator[pa.RecordBatch]:
+        for share in planner.shares(start, end):
+            yield from read_share(log.fs, share, columns)
+
     while (end := planner.plan(position, end_version)) != position:
-        shares = planner.between(position, end)
-        yield to_offset(end), chain.from_iterable(read_share(log.fs, share, columns) for share in shares)
+        yield to_offset(end), rows(position, end)
         position = end
 
 

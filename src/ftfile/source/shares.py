@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.core.packing import packed
 from ftfile.encoding.partitions.paths import columns_in_path
 from ftfile.parts.reader import read_add, recorded_names
 
@@ -33,17 +34,7 @@ class Share:
 
 def pack(adds: Iterable[Add]) -> list[tuple[Add, ...]]:
     """Group adds, in their order, so that a task reads about 32 MiB; opening a file counts like reading one."""
-    tasks: list[tuple[Add, ...]] = []
-    group: list[Add] = []
-    size = 0
-    for add in adds:
-        cost = add.length + OPEN_COST_BYTES
-        if group and size + cost > TASK_BYTES:
-            tasks.append(tuple(group))
-            group, size = [], 0
-        group.append(add)
-        size += cost
-    return [*tasks, tuple(group)] if group else tasks
+    return [tuple(group) for group in packed(adds, lambda add: add.length + OPEN_COST_BYTES, TASK_BYTES)]
 
 
 def read_share(fs: FileSystem, share: Share, requested: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ftfile.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ftfile.spark.listener import attach, detach
@@ -11,13 +13,6 @@ if TYPE_CHECKING:
 __all__ = ("attach", "detach", "lookup")
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - workers import this package and never need what is here
-    if name not in __all__:
-        raise AttributeError(f"module 'ftfile.spark' has no attribute {name!r}")
-    if name == "lookup":
-        from ftfile.spark import store_lookup  # noqa: PLC0415
-
-        return store_lookup.lookup
-    from ftfile.spark import listener  # noqa: PLC0415
-
-    return getattr(listener, name)
+# Workers import this package and never need what is here.
+_LISTENER = "ftfile.spark.listener"
+__getattr__ = lazy_names(__name__, {"attach": _LISTENER, "detach": _LISTENER, "lookup": "ftfile.spark.store_lookup"})

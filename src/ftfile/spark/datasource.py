@@ -1,8 +1,9 @@
-"""`format("ftfile")`: what Spark calls. It is loaded just to be looked up, so heavy imports wait until needed."""
+"""`format("ftfile")` and `format("ftkv")`: what Spark calls. Loaded just to be looked up, so heavy imports wait."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pkgutil
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -17,52 +18,83 @@ from ftfile.spark.shipping import Shipped
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ("FtFileDataSource",)
+__all__ = ("FtFileDataSource", "FtKvDataSource")
 
 
-class FtFileDataSource(Shipped, DataSource):
+class _LazySource(Shipped, DataSource):
+    """A source by the names of its classes, `module:class` below `ftfile.spark`; each is imported when it is used."""
+
+    FORMAT: ClassVar[str]
+    READER: ClassVar[str]  # of one version
+    STREAM_READER: ClassVar[str]
+    WRITER: ClassVar[str]  # of a batch write
+    STREAM_WRITER: ClassVar[str]  # of one micro-batch; Spark builds it for the tasks and again for the commit
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return cls.FORMAT
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of one version."""
+        made: DataSourceReader = _named(self.READER)(self.options, schema)
+        return made
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader of what is new."""
+        made: DataSourceStreamReader = _named(self.STREAM_READER)(self.options, schema)
+        return made
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a batch write."""
+        made: DataSourceWriter = _named(self.WRITER)(self.options, schema, overwrite=overwrite)
+        return made
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return the writer of one micro-batch."""
+        made: DataSourceStreamWriter = _named(self.STREAM_WRITER)(self.options, schema, overwrite=overwrite)
+        return made
+
+
+class FtFileDataSource(_LazySource):
     """Exactly-once files from streams and batches, and readers of what was committed.
 
     Register with `spark.dataSource.register(FtFileDataSource)`, or just install the package: Spark 4 finds it.
     """
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return "ftfile"
+    FORMAT = "ftfile"
+    READER = "reader:FtFileReader"
+    STREAM_READER = "stream_reader:FtFileStreamReader"
+    WRITER = "writers:FtFileBatchWriter"
+    STREAM_WRITER = "writers:FtFileStreamWriter"
 
     def schema(self) -> StructType:
         """Return the schema of the newest record, or of `versionAsOf`; with `fileFormat`, of files of that format."""
-        from ftfile.spark.settings import has_file_format  # noqa: PLC0415
+        is_of_others = _named("settings:has_file_format")(self.options)
+        find = _named("stream_reader:schema_of_files" if is_of_others else "reader:committed_schema")
+        found: StructType = find(self.options)
+        return found
 
-        if has_file_format(self.options):
-            from ftfile.spark.stream_reader import schema_of_files  # noqa: PLC0415
 
-            return schema_of_files(self.options)
-        from ftfile.spark.reader import committed_schema  # noqa: PLC0415
+class FtKvDataSource(_LazySource):
+    """Exactly-once upserts into keyed stores from streams and batches, readers of one version, and of changes.
 
-        return committed_schema(self.options)
+    Register with `spark.dataSource.register(FtKvDataSource)`, or just install the package: Spark 4 finds it.
+    """
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of one version."""
-        from ftfile.spark.reader import FtFileReader  # noqa: PLC0415
+    FORMAT = "ftkv"
+    READER = "store_reader:make_reader"  # with `filterPushdown=true`, one to which Spark gives filters
+    STREAM_READER = "store_changes:FtKvStreamReader"  # Spark cannot be told others by the columns alone
+    WRITER = "store_writers:FtKvBatchWriter"
+    STREAM_WRITER = "store_writers:FtKvStreamWriter"
 
-        return FtFileReader(self.options, schema)
+    def schema(self) -> StructType:
+        """Return key columns, then value columns, of the version to be read; or the columns of the change feed."""
+        is_of_changes = _named("store_changes:reads_changes")(self.options)
+        find = _named("store_changes:schema_of_changes" if is_of_changes else "store_reader:stored_schema")
+        found: StructType = find(self.options)
+        return found
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader of what is new in a directory."""
-        from ftfile.spark.stream_reader import FtFileStreamReader  # noqa: PLC0415
 
-        return FtFileStreamReader(self.options, schema)
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch write."""
-        from ftfile.spark.writers import FtFileBatchWriter  # noqa: PLC0415
-
-        return FtFileBatchWriter(self.options, schema, overwrite=overwrite)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the writer of one micro-batch; Spark builds it for the tasks and again for the commit."""
-        from ftfile.spark.writers import FtFileStreamWriter  # noqa: PLC0415
-
-        return FtFileStreamWriter(self.options, schema, overwrite=overwrite)
+def _named(name: str) -> Any:  # noqa: ANN401 - classes and functions
+    return pkgutil.resolve_name(f"ftfile.spark.{name}")

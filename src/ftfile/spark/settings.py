@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.options import refuse_in_stream
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.sink.config import SinkConfig
@@ -42,11 +43,8 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
         SchemaError: a column cannot be stored.
     """
     config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite)
-    if stream and config.transaction is not None:
-        raise ConfigError(
-            "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids already "
-            "make each batch exactly once. Leave both out"
-        )
+    if stream:
+        refuse_in_stream(config.transaction)
     require_shared(config.log(SYSTEM).fs, config.path)
     return config
 

@@ -9,13 +9,14 @@ from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.attempt.directory_marker import check_marker
+from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
-from ftfile.kv.feed.stream import FeedConfig, FeedStream
+from ftfile.kv.feed.stream import FeedStream
 from ftfile.kv.feed.versions import Share
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.reading.open_store import open_store
@@ -52,7 +53,7 @@ def schema_of_changes(options: Mapping[str, str]) -> StructType:
 class FtKvStreamReader(StreamReader):
     """Reads a row for each key whose row a version changes."""
 
-    _config: FeedConfig
+    _config: FollowConfig
     _stream: FeedStream | None
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -74,7 +75,7 @@ class FtKvStreamReader(StreamReader):
         return FeedStream(self._config, SYSTEM)
 
 
-def _config(options: Mapping[str, str], schema_json: str) -> FeedConfig:
+def _config(options: Mapping[str, str], schema_json: str) -> FollowConfig:
     raw = absolute_options(options)
     if not reads_changes(raw):
         raise ConfigError(
@@ -84,4 +85,4 @@ def _config(options: Mapping[str, str], schema_json: str) -> FeedConfig:
     parsed = parse_options(raw, "ftkv-follow")
     if not parsed[_OPTION]:
         raise ConfigError("readChangeFeed=false: leave it out, and read a version with spark.read.format('ftkv')")
-    return FeedConfig.from_options(parsed, schema_json)
+    return FollowConfig.from_options(parsed, schema_json, "format('ftkv').load('/data/counts')")

@@ -125,12 +125,8 @@ def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefiniti
 
 def _value_columns(definition: StoreDefinition, columns: Sequence[str] | None, schema: pa.Schema) -> list[str]:
     """Return the value columns that are wanted, none of which the DataFrame has."""
-    values = pa.schema([definition.schema.field(name) for name in definition.values])
-    wanted = (
-        values.names
-        if columns is None
-        else [column_named("columns", name, values, lambda _: True, "") for name in columns]
-    )
+    values = pa.schema(definition.value_fields)
+    wanted = values.names if columns is None else [column_named("columns", name, values) for name in columns]
     if len(wanted) != len({*wanted}):
         raise ConfigError(f"columns={', '.join(wanted)}: a column is named twice; name each once")
     theirs = {name.lower() for name in schema.names}

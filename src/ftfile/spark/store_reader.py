@@ -17,7 +17,7 @@ from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.kv.pushdown.conditions import Comparison, Condition, condition_of
 from ftfile.kv.pushdown.selection import EVERYTHING, select
-from ftfile.kv.pushdown.shares import BucketShare, shares_of, to_user_bound
+from ftfile.kv.pushdown.shares import BucketShare, shares_of
 from ftfile.kv.reading.reader import FOUND
 from ftfile.parts.reader import recorded_names
 from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
@@ -91,15 +91,13 @@ class FtKvReader(Shipped, DataSourceReader):
 
 
 def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    definition = reader.definition
     if partition.keys is not None:
-        values = [name for name in columns if name in definition.values]
+        values = [name for name in columns if name in reader.definition.values]
         rows = reader.lookup(partition.keys, values)
         yield from rows.filter(rows[FOUND]).to_batches()
     for share in partition.shares:
         for bounds in share.ranges:
-            start, end = (to_user_bound(bound, definition) for bound in bounds)
-            yield from reader.scan(start, end, columns, buckets=[share.bucket])
+            yield from reader.scan_range(*bounds, columns, [share.bucket])
 
 
 def _as_requested(batch: pa.RecordBatch, names: Sequence[str], requested: pa.Schema) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ from pyspark.sql.types import BinaryType, DataType, LongType, StringType, Struct
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import DirectoryMarker, check_marker
 from ftfile.attempt.follow.offsets import START
+from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
@@ -23,7 +24,7 @@ from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.columns import default_schema, require_columns
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.stream import FilesConfig, FileStream, RootedShare
-from ftfile.source.follow.stream import FollowConfig, FollowStream
+from ftfile.source.follow.stream import FollowStream
 from ftfile.source.shares import Share, read_share
 from ftfile.spark.settings import absolute_options, has_file_format, require_shared
 from ftfile.spark.shipping import Shipped
@@ -40,7 +41,7 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.kv.feed.stream import FeedConfig, FeedStream
+    from ftfile.kv.feed.stream import FeedStream
     from ftfile.kv.feed.versions import Share as StoreShare
 
 __all__ = ("FtFileStreamReader", "SharePartition", "StreamReader", "schema_of_files")
@@ -92,7 +93,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
         storage_of_tasks: settings of the file system in tasks.
     """
 
-    def __init__(self, config: FollowConfig | FilesConfig | FeedConfig, storage_of_tasks: dict[str, str]) -> None:
+    def __init__(self, config: FollowConfig | FilesConfig, storage_of_tasks: dict[str, str]) -> None:
         self._config = config
         self._storage_of_tasks = storage_of_tasks
         self._stream: FollowStream | FileStream | FeedStream | None = None

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftfile.kv.key_columns import key_array
 from ftfile.kv.key_ranges import KeyRange, clip, contain, decode_ranges, encode_ranges, overlap, union
 from ftfile.kv.key_values import Key, decode_key, encode_key, is_key_type, key_at, to_scalar
 
@@ -42,6 +43,8 @@ def test_keys_of_each_type_keep_their_order_and_come_back(kind: pa.DataType, val
     assert sorted(range(len(keys)), key=lambda row: keys[row]) == in_order
     assert [decode_key(json.loads(json.dumps(encode_key(key)))) for key in keys] == keys
     assert [to_scalar(key[0], kind).as_py() for key in keys] == values
+    assert key_array([key[0] for key in keys], kind) == pa.array(values, kind)
+    assert key_array([], kind) == pa.array([], kind)
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,9 @@ def test_all_key_columns_give_keys_and_some_give_ranges() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "stored"),
     [
-        (pa.timestamp("us", "UTC"), dt.datetime.max.replace(tzinfo=dt.timezone.utc), None),
+        (pa.timestamp("us", "UTC"), dt.datetime.max.replace(tzinfo=dt.timezone.utc), 253_402_300_800_000_000),
         (pa.timestamp("us"), dt.datetime(1970, 1, 1), 1),  # noqa: DTZ001 - without a zone
-        (pa.date32(), dt.date.max, None),
+        (pa.date32(), dt.date.max, 2_932_897),  # of the year 10000, which Spark has
         (pa.date32(), dt.date(1970, 1, 1), 1),
         (pa.decimal128(3, 1), Decimal("99.9"), None),
         (pa.decimal128(3, 1), Decimal("1.5"), 16),

@@ -15,9 +15,8 @@ import ftfile.kv
 from ftfile.core.errors import ConfigError
 from ftfile.kv.definition import define
 from ftfile.kv.run.reader import RunReader
-from ftfile.spark.datasource import FtFileDataSource
+from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 from ftfile.spark.open_stores import reader_here
-from ftfile.spark.store_datasource import FtKvDataSource
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.kv.building import Builder
 from tests.unit.spark.pickled import pickled

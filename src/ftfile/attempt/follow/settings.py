@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
-    from ftfile.commit.format.model import Add
     from ftfile.core.options import ParsedOptions
 
-__all__ = ("Budget", "FollowSettings", "Limits")
+__all__ = ("FollowSettings", "Limits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,43 +47,3 @@ class FollowSettings:
         """Return the settings that the options name; a ConfigError where they contradict each other."""
         limits = Limits(parsed["maxFilesPerTrigger"], parsed["maxBytesPerTrigger"], parsed["maxRowsPerTrigger"])
         return cls(parsed["startingVersion"], parsed["startingTimestamp"], limits, parsed["skipChangeCommits"])
-
-
-class Budget:
-    """The limits of a plan, and the adds counted against them."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._used = (0, 0, 0)
-
-    def take(self, adds: Sequence[Add], *, always: bool = False) -> bool:
-        """Take all of the adds and return True, or take none if that would pass a limit, unless `always`."""
-        used = self._with(adds)
-        if adds and not always and not self._allows(used):
-            return False
-        self._used = used
-        return True
-
-    def take_first(self, adds: Sequence[Add], begin: int = 0) -> int:
-        """Take adds from a position on, as many as the limits allow, and return the position behind them.
-
-        The first add of a plan is always taken.
-        """
-        for position in range(begin, len(adds)):
-            used = self._with([adds[position]])
-            if self._used != (0, 0, 0) and not self._allows(used):
-                return position
-            self._used = used
-        return len(adds)
-
-    def _with(self, adds: Sequence[Add]) -> tuple[int, int, int]:
-        files, size_bytes, rows = self._used
-        return (
-            files + len(adds),
-            size_bytes + sum(add.length for add in adds),
-            rows + sum(add.rows for add in adds),
-        )
-
-    def _allows(self, used: tuple[int, int, int]) -> bool:
-        limits = (self._limits.files, self._limits.size_bytes, self._limits.rows)
-        return all(limit is None or amount <= limit for amount, limit in zip(used, limits, strict=True))

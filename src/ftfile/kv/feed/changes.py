@@ -39,13 +39,8 @@ def changes(
     They are those of the newest version. Merges give the value after the version; a key that is written with the values
     that it has is no change.
 
-    Args:
-        path: an absolute local path or a URL.
-        start: the first version whose changes are wanted.
-        end: the last one; the newest by default.
-        key_provider: see `ftfile.open`.
-        storage: settings of the file system, as the options `storage.<name>`.
-        context: clock, ids and retries; the machine's by default.
+    It begins with version `start`, and ends with version `end`, by default the newest one. For the other arguments see
+    `ftfile.kv.open`.
 
     Raises:
         ConfigError: there is no store, or no such version; raised by the call itself.

@@ -16,7 +16,7 @@ from ftfile.kv.files.opening import open_run
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.hashing.rows import hash_rows
 from ftfile.kv.key_ranges import union
-from ftfile.kv.reading.bucket import Bucket
+from ftfile.kv.reading.bucket import Bucket, shown_schema
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.reading.view import view_of
@@ -31,17 +31,7 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
 
-__all__ = (
-    "CHANGE_TYPE",
-    "COMMIT_TIMESTAMP",
-    "COMMIT_VERSION",
-    "NEW",
-    "OLD",
-    "as_requested",
-    "changed_rows",
-    "feed_schema",
-    "stored_columns",
-)
+__all__ = ("as_requested", "changed_rows", "feed_schema", "stored_columns")
 
 OLD, NEW = "old", "new"
 # As in Delta's change data feed.
@@ -66,7 +56,7 @@ def feed_schema(definition: StoreDefinition) -> pa.Schema:
     structs = [pa.field(name, values) for name in (OLD, NEW)] if definition.values else []
     return pa.schema(
         [
-            *(pa.field(name, definition.schema.field(name).type) for name in definition.keys),
+            *shown_schema(definition, ()),
             *structs,
             pa.field(CHANGE_TYPE, pa.string()),
             pa.field(COMMIT_VERSION, pa.int64()),
@@ -150,7 +140,7 @@ def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.R
 def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefinition) -> Iterator[pa.RecordBatch]:
     """Yield the keys of sorted sources, sorted, each once."""
     names = list(definition.keys)
-    schema = pa.schema([pa.field(name, definition.schema.field(name).type) for name in names])
+    schema = shown_schema(definition, ())
     inputs = [SortedRows(_plain(source, schema), schema, len(names)) for source in sources]
     for window in windows_of(inputs, _WINDOW_BYTES):
         keys = pa.concat_tables(window)

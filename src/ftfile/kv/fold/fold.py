@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,7 +75,7 @@ def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tu
     groups = _groups(rows, order, definition)
     ops = operations(rows)[order]
     bases = np.maximum.reduceat(np.where(ops == MERGE, -1, np.arange(len(ops))), groups.starts)
-    groups = groups.beginning(np.maximum(bases, groups.starts))
+    groups = replace(groups, starts=np.maximum(bases, groups.starts))
     lasts = groups.ends - 1
     found = np.where(bases == lasts, ops[lasts], SET if bottom else MERGE)
     found = np.where((bases >= 0) & (bases < lasts), SET, found).astype(np.int8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,10 +32,6 @@ class Groups:
     order: Numbers
     starts: Numbers
     ends: Numbers
-
-    def beginning(self, starts: Numbers) -> Groups:
-        """Return the ends of the groups, from these places on."""
-        return replace(self, starts=starts)
 
 
 class _PairError(Exception):

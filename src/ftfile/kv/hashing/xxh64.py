@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Words = NDArray[np.uint64]
@@ -34,41 +37,36 @@ _CHUNK_ROWS = 8_192  # whose temporaries stay in the processor's cache
 def hash_ints(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
     """Return the hashes of integers as 4 bytes each, the least significant first."""
     words = values.astype(np.int64).view(np.uint64) & np.uint64(0xFFFF_FFFF)
-    return _chunked(_hash_ints, words, seeds)
+    return _chunked(_hash_ints, seeds, words)
 
 
 def hash_longs(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
     """Return the hashes of integers as 8 bytes each, the least significant first."""
-    return _chunked(_hash_longs, values.astype(np.int64, copy=False).view(np.uint64), seeds)
+    return _chunked(_hash_longs, seeds, values.astype(np.int64, copy=False).view(np.uint64))
 
 
 def hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
     """Return the hashes of the ranges of `data` between one offset and the next."""
-    starts, lengths = offsets[:-1], np.diff(offsets)
-    hashes = np.empty(len(starts), np.uint64)
-    for first in range(0, len(starts), _CHUNK_ROWS):
+    return _chunked(partial(_hash_ranges, data), seeds, offsets[:-1], np.diff(offsets))
+
+
+def _chunked(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[Any]) -> Words:
+    hashes = np.empty(len(seeds), np.uint64)
+    for first in range(0, len(seeds), _CHUNK_ROWS):
         rows = slice(first, first + _CHUNK_ROWS)
-        hashes[rows] = _hash_ranges(starts[rows], lengths[rows], data, seeds[rows])
+        hashes[rows] = hash_chunk(seeds[rows], *(each[rows] for each in values))
     return hashes
 
 
-def _chunked(hash_chunk: Any, words: Words, seeds: Words) -> Words:  # noqa: ANN401
-    hashes = np.empty(len(words), np.uint64)
-    for first in range(0, len(words), _CHUNK_ROWS):
-        rows = slice(first, first + _CHUNK_ROWS)
-        hashes[rows] = hash_chunk(words[rows], seeds[rows])
-    return hashes
-
-
-def _hash_ints(words: Words, seeds: Words) -> Words:
+def _hash_ints(seeds: Words, words: Words) -> Words:
     return _finished(_with_half_word(seeds + _INT_START, words))
 
 
-def _hash_longs(words: Words, seeds: Words) -> Words:
+def _hash_longs(seeds: Words, words: Words) -> Words:
     return _finished(_with_word(seeds + _LONG_START, words))
 
 
-def _hash_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
+def _hash_ranges(data: NDArray[np.uint8], seeds: Words, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
     words = _Windows(starts, lengths, data)
     state = seeds + _PRIME_5
     if (long := words.rows_with(lengths >= _STRIPE_BYTES)) is not None:

@@ -32,17 +32,11 @@ _ADVICE = "Restore it from a copy: windows that were acknowledged are in it"
 
 
 class WalFile(NamedTuple):
-    """A file of the chain.
-
-    Attributes:
-        name: of it.
-        last: the last window in it, or before it.
-        length: up to the end of its last whole frame.
-    """
+    """A file of the chain."""
 
     name: layout.WalName
-    last: int
-    length: int
+    last: int  # window in it, or before it
+    length: int  # up to the end of its last whole frame
 
 
 @dataclass
@@ -74,11 +68,7 @@ class FileCodec(WalFiles):
     def begin(self, name: layout.WalName, before: int, previous: WalFile | None, windows: Sequence[Window]) -> bytes:
         """Return the frames with which a file begins; it counts once all of them are there.
 
-        Args:
-            name: of the file.
-            before: the last window that counts in the files before it.
-            previous: the file before it.
-            windows: the first ones of the file.
+        It names the last window that counts `before` it, and the `previous` file, and has its first windows.
         """
         text = {"previous": None if previous is None else [*previous.name, previous.length], "windows": len(windows)}
         content = self._encode(BEGIN, before, name, 0, text, memoryview(self._schema.serialize()))
@@ -118,14 +108,7 @@ class FileCodec(WalFiles):
 
 
 def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_to: int | None) -> Found:
-    """Return the windows of a writer that are not recorded.
-
-    Args:
-        fs: of the store.
-        writer: its name.
-        codec: of its files.
-        recorded: the last window that a record has.
-        up_to: the last window to come back; None for all.
+    """Return the windows of a writer behind the last recorded one, up to one that is to come back, or all.
 
     Raises:
         CorruptData: a window that was synced is damaged, or gone.

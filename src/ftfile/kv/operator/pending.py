@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.kv.columns import DELETE, MERGE, SET
+from ftfile.kv.key_ranges import overlap
 from ftfile.kv.operator.windows import Buffer, Window
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Pending:
                     base = (SET, change.rows[0]) if change.op == SET else (DELETE, ())
                     rows[len(rows) - (change.op == SET) :] = [base]
                     return KeyChanges(rows, is_whole=True)
-            if any(start <= key and (end is None or key < end) for start, end in purges):
+            if overlap(purges, key, key):
                 return KeyChanges([*rows, (DELETE, ())], is_whole=True)
         return KeyChanges(rows, is_whole=False)
 

@@ -41,14 +41,6 @@ class WindowReader(Reader):
     """A reader of a store that also knows the changes of windows, and the codec of a user."""
 
     def __init__(self, log: CommitLog, path: str, pending: Pending, codec: Codec | None) -> None:
-        """Read the head of a log.
-
-        Args:
-            log: of the store.
-            path: of the store.
-            pending: the changes that are not committed.
-            codec: None for none.
-        """
         super().__init__(log, path)
         definition = pending.definition
         self._pending = pending
@@ -56,7 +48,7 @@ class WindowReader(Reader):
         self._to_row = row_maker(definition)
         self._user_keys = UserKeys(definition)
         self._to_key: Callable[[Any], Key] = self._user_keys.to_stored
-        self._take_row = value_maker([definition.schema.field(name) for name in definition.values])
+        self._take_row = value_maker(definition.value_fields)
         if codec is not None:
             self._to_key = lambda key: (_encoded(codec.key_to_bytes, key),)
             self._take_row = lambda value: (_encoded(codec.value_to_bytes, value),)

@@ -39,14 +39,7 @@ def config_of(
     key_provider: str | None,
     has_codec: bool,
 ) -> StoreConfig:
-    """Return the settings of a writer.
-
-    Args:
-        path: of the store.
-        columns: of it.
-        options: further options of the writer.
-        key_provider: where keys are; what is written is then encrypted.
-        has_codec: the user gave a codec.
+    """Return the settings of a writer, with further options; with a key provider, what is written is encrypted.
 
     Raises:
         ConfigError: something does not fit.

@@ -10,7 +10,6 @@ from ftfile.commit.wal.files import recorded_window
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
-from ftfile.kv.key_ranges import behind
 from ftfile.kv.operator.chain import FileCodec
 from ftfile.kv.operator.epochs import check_writer_name
 from ftfile.kv.operator.pending import Pending
@@ -136,7 +135,12 @@ class KeyValueStore(WindowReader):
         self._wal = Wal(log.fs, writer, recorder.epoch, codec_of_files, max_wal_file_bytes)
         self.writer = writer
         self.recorded_window = recorded_window(recorder.head(), writer)
-        windows = self._wal.recover(self.recorded_window, _checked(restore, self.recorded_window))
+        if restore is not None and restore < self.recorded_window:
+            raise WindowOrder(
+                f"restore={restore}: windows up to {self.recorded_window} are recorded, and stay. Restore what feeds "
+                f"the store to window {self.recorded_window} or a later one"
+            )
+        windows = self._wal.recover(self.recorded_window, restore)
         self.last_window = max([self.recorded_window, *(window.number for window in windows)])
         if restore is not None:
             self.last_window = restore
@@ -184,16 +188,13 @@ class KeyValueStore(WindowReader):
             prefix: the first values of the keys meant, which `start` and `end` then leave out.
 
         Raises:
-            TypeError, ConfigError: see `get`; or `end` does not come behind `start`.
+            TypeError, ConfigError: see `get`; or no key lies in the range.
         """
         if prefix and self._codec is not None:
             raise ConfigError("a store with a codec has one key column: a prefix would be the key")
-        kinds = [each.type for each in self._pending.definition.schema]
-        first = self._to_prefix(prefix, start)
-        last = self._to_prefix(prefix, end) if end is not None else behind(first[: len(prefix)], kinds)
-        if last is not None and last <= first:
-            raise ConfigError(f"purge({start!r}, {end!r}): the end does not come behind the start")
-        self._pending.buffer.purge(first, last)
+        if self._codec is not None:
+            start, end = (None if bound is None else self._to_key(bound) for bound in (start, end))
+        self._pending.buffer.purge(*self._user_keys.range_of(start, end, prefix))
 
     # ------------------------------------------------------------------------------------------------ windows
 
@@ -220,8 +221,7 @@ class KeyValueStore(WindowReader):
             StorageError: the store failed; the window is not durable.
             FtfileError: what upkeep raised since the last window; the window has not ended, and the next call goes on.
         """
-        self._require_open()
-        self._upkeep.raise_error()
+        self._require_sound()
         if self._begun is None:
             raise WindowOrder("no window has begun: begin_window() first")
         window = self._pending.end(self._begun)
@@ -255,8 +255,7 @@ class KeyValueStore(WindowReader):
             CommitError, StorageError: see each class; a failed call may be repeated.
             EncodingError, UserCodeError: values cannot be merged; nothing was recorded.
         """
-        self._require_open()
-        self._upkeep.raise_error()
+        self._require_sound()
         if window > self.last_window:
             raise WindowOrder(
                 f"window {window} is to be recorded, and has not ended: the last one is {self.last_window}"
@@ -273,8 +272,7 @@ class KeyValueStore(WindowReader):
             WindowOrder: the number is not greater than those of all windows before, or not that of the one begun.
             others: see `committed`. A failed call may be repeated, without new changes.
         """
-        self._require_open()
-        self._upkeep.raise_error()
+        self._require_sound()
         if window is not None and window == self.last_window and not self._pending.buffer and self._begun is None:
             self._record(window)
             return
@@ -315,23 +313,8 @@ class KeyValueStore(WindowReader):
             self._wal.trim(self.recorded_window)
             self._upkeep.after_commit()
 
-    def _require_open(self) -> None:
+    def _require_sound(self) -> None:
+        """Raise a ConfigError if the store is closed, or what upkeep has raised since the last call."""
         if not self._is_open:
             raise ConfigError("the store is closed: open it again")
-
-    def _to_prefix(self, prefix: tuple[Any, ...], bound: Any) -> Key:  # noqa: ANN401
-        if bound is None:
-            return self._user_keys.prefix(prefix)
-        if self._codec is not None:
-            return self._to_key(bound)
-        return self._user_keys.prefix((*prefix, *bound) if isinstance(bound, tuple) else (*prefix, bound))
-
-
-def _checked(restore: int | None, recorded: int) -> int | None:
-    """Return the window to be restored; WindowOrder if later ones are recorded."""
-    if restore is not None and restore < recorded:
-        raise WindowOrder(
-            f"restore={restore}: windows up to {recorded} are recorded, and stay. Restore what feeds the store to "
-            f"window {recorded} or a later one"
-        )
-    return restore
+        self._upkeep.raise_error()

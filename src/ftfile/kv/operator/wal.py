@@ -34,20 +34,11 @@ class Wal:
     def __init__(
         self, fs: FileSystem, writer: str, epoch: int, codec: FileCodec, max_file_bytes: int = MAX_FILE_BYTES
     ) -> None:
-        """Make the log of a process; nothing is read yet.
-
-        Args:
-            fs: of the store.
-            writer: its name.
-            epoch: of this process; it is recorded, so that older ones acknowledge no further window.
-            codec: of its files.
-            max_file_bytes: a file that is as long takes no further window.
-        """
         self._fs = fs
         self._writer = writer
-        self._epoch = epoch
+        self._epoch = epoch  # recorded, so that older processes acknowledge no further window
         self._codec = codec
-        self._max_file_bytes = max_file_bytes
+        self._max_file_bytes = max_file_bytes  # of a file that takes further windows
         can = fs.capabilities
         self._appends = can.durability == "hsync" and can.reads_open_files
         self._files: list[WalFile] = []  # of the chain, oldest first
@@ -59,11 +50,7 @@ class Wal:
         self._has_directory = False
 
     def recover(self, recorded: int, up_to: int | None = None) -> list[Window]:
-        """Return the windows that come back, by number; those behind `up_to` never do so from now on.
-
-        Args:
-            recorded: the last window that a record has.
-            up_to: the last window to come back; None for all.
+        """Return the windows behind the last recorded one, by number; those behind `up_to` come back nevermore.
 
         Raises:
             CorruptData: a window that was synced is damaged, or gone.

@@ -12,9 +12,8 @@ from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import EncodingError
 from ftfile.kv.columns import DELETE, MERGE, OP, SET
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.key_columns import key_reader
+from ftfile.kv.key_columns import key_array, key_reader
 from ftfile.kv.key_ranges import KeyRange, union
-from ftfile.kv.key_values import to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,9 +91,9 @@ class Buffer:
         ops = np.full(len(rows), SET, np.int8)
         if Change in set(map(type, rows)):
             keys, rows, ops = _unfolded(self.changes, (None,) * len(definition.values))
-        fields = [*definition.schema]
-        key_fields, value_fields = fields[: len(definition.keys)], fields[len(definition.keys) :]
-        columns = [_key_column(part, each) for part, each in zip(_parts(keys, key_fields), key_fields, strict=True)]
+        key_fields, value_fields = [*definition.schema][: len(definition.keys)], definition.value_fields
+        parts = zip(_parts(keys, key_fields), definition.key_types, strict=True)
+        columns = [key_array(part, kind) for part, kind in parts]
         columns += [_column(part, each) for part, each in zip(_parts(rows, value_fields), value_fields, strict=True)]
         return pa.RecordBatch.from_arrays([*columns, from_numpy(ops, pa.int8())], schema=row_schema(definition))
 
@@ -172,15 +171,6 @@ def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
     if len(fields) == 1:
         return [[value for (value,) in tuples]]
     return [list(part) for part in zip(*tuples, strict=True)] if tuples else [[] for _ in fields]
-
-
-def _key_column(values: list[Any], each: pa.Field) -> pa.Array:
-    kind = each.type
-    if pa.types.is_string(kind):
-        return pa.array(values, pa.binary()).cast(kind)
-    if pa.types.is_decimal(kind):
-        return pa.array([to_scalar(value, kind).as_py() for value in values], kind)
-    return pa.array(values, kind)
 
 
 def _column(values: list[Any], each: pa.Field) -> pa.Array:

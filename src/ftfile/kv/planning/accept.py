@@ -23,10 +23,6 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
 
     One whose job was given up long ago may come when others have merged the runs around its inputs. It is left out, for
     the order of its rows and of theirs would not be known.
-
-    Args:
-        live: all live runs of the store, by id.
-        rewrites: whole or in part, from any jobs.
     """
     concerned = {add.bucket for rewrite in rewrites for add in rewrite.inputs}
     runs: dict[str, dict[str, Run]] = {bucket: {} for bucket in concerned}

@@ -108,10 +108,7 @@ class Share:
     ) -> tuple[tuple[Add, ...], tuple[Add, ...]]:
         """Return the adds that the share replaces, and those that replace them.
 
-        Args:
-            outputs: what was written; their keys are apart.
-            left: for each folded run that does not end below the cut, by id.
-            ids: names the adds of relabelled runs and of rests.
+        The keys of outputs are apart. `left` has each folded run that does not end below the cut, by id.
         """
         at, used = self.group.terms.at, (*self.folded, *self.relabelled)
         committed_ms = min((run.marks.committed_ms for run in self.folded), default=0)

@@ -59,8 +59,8 @@ def plan_jobs(  # noqa: PLR0913 - the others by name
         due: jobs planned before.
         settings: the rules.
         ids: names the jobs.
-        now_ms: the driver's clock.
-        tasks: by which the jobs are done side by side.
+        now_ms: by the driver's clock.
+        tasks: number of tasks that do the jobs side by side.
         left_alone: ids of runs that no job is to name.
     """
     busy = {add.id for job in due for add in job.inputs}.union(left_alone)
@@ -73,26 +73,22 @@ def plan_jobs(  # noqa: PLR0913 - the others by name
     jobs: list[AssemblyJob] = []
     room = _RUNS_MAX - sum(len(job.inputs) for job in due if not job.attempts)
     for reason in (_CONTINUE, _FLUSH, _MERGE):
-        for packed in _packed([window for window in windows if window.reason == reason], settings, tasks):
-            named = sum(len(runs) for runs, _ in packed)
+        for groups in _groups([window for window in windows if window.reason == reason], settings, tasks):
+            named = sum(len(runs) for runs, _ in groups)
             # Smaller ones do not overtake: a large one would wait for ever.
             if named > room < _RUNS_MAX:
                 return jobs
             room -= named
-            jobs.append(job_of(reason, packed, settings, ids, tasks))
+            jobs.append(job_of(reason, groups, settings, ids, tasks))
     return jobs
 
 
 def still_due(
     jobs: Iterable[AssemblyJob], live: Mapping[str, Add], failed: Collection[str], version: int
 ) -> list[AssemblyJob]:
-    """Return the jobs of the record before that the record of a version repeats.
+    """Return the jobs of the record before that the record of a version repeats, given the runs live after it, by id.
 
-    Args:
-        jobs: those of the record before.
-        live: the live runs after the record, by id.
-        failed: the ids of jobs that tasks tried in vain: after some failures they are left out for a while.
-        version: of the record.
+    Those that tasks tried in vain, `failed` by id, are left out for a while after some failures.
     """
     found = []
     for job in jobs:
@@ -124,22 +120,22 @@ def is_held(job: AssemblyJob, version: int) -> bool:
     return bool(version < job.payload.get("notBefore", 0))
 
 
-def _packed(
+def _groups(
     windows: Sequence[_Window], settings: PlanSettings, tasks: int
 ) -> Iterator[list[tuple[tuple[Run, ...], JobTerms]]]:
     """Yield windows by job: neighbours together, in shares for the tasks, up to the bytes and runs of a job."""
     budget = min(settings.job_bytes, -(-sum(window.size for window in windows) // tasks))
-    packed: list[_Window] = []
+    group: list[_Window] = []
     size_bytes = runs = 0
     for window in windows:
-        if packed and (size_bytes + window.size > budget or runs + len(window.runs) > _RUNS_MAX):
-            yield [(each.runs, each.terms) for each in packed]
-            packed, size_bytes, runs = [], 0, 0
-        packed.append(window)
+        if group and (size_bytes + window.size > budget or runs + len(window.runs) > _RUNS_MAX):
+            yield [(each.runs, each.terms) for each in group]
+            group, size_bytes, runs = [], 0, 0
+        group.append(window)
         size_bytes += window.size
         runs += len(window.runs)
-    if packed:
-        yield [(each.runs, each.terms) for each in packed]
+    if group:
+        yield [(each.runs, each.terms) for each in group]
 
 
 def _due_in(stretches: list[Stretch], settings: PlanSettings, now_ms: int) -> Iterator[_Window]:

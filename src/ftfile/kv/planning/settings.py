@@ -12,6 +12,15 @@ __all__ = ("PlanSettings",)
 
 _MIB = 1 << 20
 _DAY_MS = 86_400_000
+_NAMES = {  # in the log
+    "flush_runs": "flushRuns",
+    "flush_bytes": "flushBytes",
+    "flush_rows": "flushRows",
+    "fan_in": "fanIn",
+    "job_bytes": "jobBytes",
+    "max_file_bytes": "maxBytesPerFile",
+    "tombstone_ttl_ms": "tombstoneTtlMs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +52,9 @@ class PlanSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
-        return {
-            "flushRuns": self.flush_runs,
-            "flushBytes": self.flush_bytes,
-            "flushRows": self.flush_rows,
-            "fanIn": self.fan_in,
-            "jobBytes": self.job_bytes,
-            "maxBytesPerFile": self.max_file_bytes,
-            "tombstoneTtlMs": self.tombstone_ttl_ms,
-        }
+        return {name: getattr(self, attribute) for attribute, name in _NAMES.items()}
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> PlanSettings:
         """Build from `to_json()`."""
-        return cls(
-            text["flushRuns"],
-            text["flushBytes"],
-            text["flushRows"],
-            text["fanIn"],
-            text["jobBytes"],
-            text["maxBytesPerFile"],
-            text["tombstoneTtlMs"],
-        )
+        return cls(**{attribute: text[name] for attribute, name in _NAMES.items()})

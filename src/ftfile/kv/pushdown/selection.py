@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
-from ftfile.kv.key_values import to_scalar
-from ftfile.kv.pushdown.conditions import Condition, behind
+from ftfile.kv.key_columns import key_array
+from ftfile.kv.key_ranges import behind
+from ftfile.kv.pushdown.conditions import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,7 +91,7 @@ def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[
     found: list[KeyRange] = []
     for prefix in sorted(_tuples([each.values for each in columns[:depth]])):
         start = prefix if bounds.start is None else (*prefix, bounds.start)
-        end = behind(prefix, definition) if bounds.end is None else (*prefix, bounds.end)
+        end = behind(prefix, definition.key_types) if bounds.end is None else (*prefix, bounds.end)
         if end is None or start < end:
             found.append((start, end))
     return tuple(found), used
@@ -113,6 +114,5 @@ def _bucket_numbers(table: pa.Table, definition: StoreDefinition) -> list[int]:
 
 def _table(keys: Sequence[Key], names: Sequence[str], definition: StoreDefinition) -> pa.Table:
     kinds = [definition.schema.field(name).type for name in names]
-    columns = [[to_scalar(key[place], kind) for key in keys] for place, kind in enumerate(kinds)]
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    arrays = [key_array([key[place] for key in keys], kind) for place, kind in enumerate(kinds)]
     return pa.table(arrays, names=list(names))

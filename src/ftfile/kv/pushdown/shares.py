@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.core.packing import packed
 from ftfile.kv.buckets import bucket_number
 from ftfile.kv.key_ranges import clip, overlap
-from ftfile.kv.key_values import to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.pushdown.selection import Selection
 
-__all__ = ("JOIN_BYTES", "SPLIT_BYTES", "BucketShare", "shares_of", "to_user_bound")
+__all__ = ("JOIN_BYTES", "SPLIT_BYTES", "BucketShare", "shares_of")
 
 # A task reads about as much of a bucket at most; neighbouring buckets share one up to the other.
 SPLIT_BYTES, JOIN_BYTES = 128 << 20, 32 << 20
@@ -33,24 +33,12 @@ class BucketShare(NamedTuple):
 def shares_of(
     runs: Iterable[Run], selection: Selection, split_bytes: int = SPLIT_BYTES, join_bytes: int = JOIN_BYTES
 ) -> list[tuple[BucketShare, ...]]:
-    """Return the shares of each task of a scan, by bucket.
+    """Return the shares of each task that reads a selection of runs, by bucket.
 
-    Args:
-        runs: of the version.
-        selection: what is read of it.
-        split_bytes: a bucket with more is read by several tasks.
-        join_bytes: neighbouring buckets with no more together are read by one.
+    A bucket with more than `split_bytes` is read by several tasks; neighbours with no more than `join_bytes` by one.
     """
-    found: list[tuple[BucketShare, ...]] = []
-    size_bytes = 0
-    for share, share_bytes in _sized_shares(runs, selection, split_bytes):
-        size_bytes += share_bytes
-        if found and size_bytes <= join_bytes:
-            found[-1] = (*found[-1], share)
-        else:
-            found.append((share,))
-            size_bytes = share_bytes
-    return found
+    groups = packed(_sized_shares(runs, selection, split_bytes), itemgetter(1), join_bytes)
+    return [tuple(share for share, _ in group) for group in groups]
 
 
 def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -> Iterable[tuple[BucketShare, int]]:
@@ -77,11 +65,3 @@ def _stretches(runs: Iterable[Run], split_bytes: int) -> Iterable[KeyRange]:
             start, size_bytes = run.begins, 0
         size_bytes += run.size
     yield start, None
-
-
-def to_user_bound(bound: Key | None, definition: StoreDefinition) -> Any:  # noqa: ANN401 - values of users
-    """Return the end of a range as `Reader.scan` takes it."""
-    if not bound:
-        return None
-    kinds = [definition.schema.field(name).type for name in definition.keys]
-    return tuple([to_scalar(value, kind).as_py() for value, kind in zip(bound, kinds, strict=False)])

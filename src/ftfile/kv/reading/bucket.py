@@ -13,7 +13,7 @@ from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
 from ftfile.kv.fold.windows import SortedRows, windows_of
-from ftfile.kv.key_ranges import contain
+from ftfile.kv.key_ranges import contain, overlap
 from ftfile.kv.reading.one_key import fold_key
 from ftfile.kv.run.reader import SCAN_BYTES
 
@@ -58,7 +58,7 @@ class Bucket:
                     found.append((op, values))
                     if op != MERGE and not all_count:
                         break
-            if level.purges and _is_in(level, key):
+            if level.purges and overlap(level.purges, key, key):
                 break
         return fold_key(found, key, self.definition) if found else None
 
@@ -87,7 +87,7 @@ class Bucket:
                     if op != MERGE and not all_count:
                         ended.add(number)
             if level.purges:
-                ended.update(number for number in wanted if _is_in(level, keys[number]))
+                ended.update(number for number in wanted if overlap(level.purges, keys[number], keys[number]))
             wanted = [number for number in wanted if found[number] is None and number not in ended]
         for number, partial in several.items():
             found[number] = fold_key(partial, keys[number], self.definition)
@@ -178,11 +178,8 @@ class Bucket:
     def _folded_by_number(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         """Return the rows of keys, folded; each number has rows of its own, so that a key may come twice."""
         numbers, rows = self._joined(found[::-1])
-        fields = [
-            pa.field(_NUMBER, pa.int64()),
-            *(self.definition.schema.field(each) for each in self.definition.values),
-        ]
-        definition = replace(self.definition, keys=(_NUMBER,), schema=pa.schema(fields), bucket_by=(_NUMBER,))
+        schema = pa.schema([pa.field(_NUMBER, pa.int64()), *self.definition.value_fields])
+        definition = replace(self.definition, keys=(_NUMBER,), schema=schema, bucket_by=(_NUMBER,))
         numbered = rows.add_column(0, _NUMBER, from_numpy(numbers, pa.int64()))
         folded = fold([numbered], definition, bottom=True)
         folded = folded.filter(bools_from(operations(folded) != DELETE))
@@ -190,8 +187,8 @@ class Bucket:
 
     def _joined(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         if not found:
-            fields = [self.definition.schema.field(name) for name in self.definition.values]
-            return np.empty(0, np.int64), pa.Table.from_batches([], pa.schema([*fields, pa.field(OP, pa.int8())]))
+            schema = pa.schema([*self.definition.value_fields, pa.field(OP, pa.int8())])
+            return np.empty(0, np.int64), pa.Table.from_batches([], schema)
         return np.concatenate([numbers for numbers, _ in found]), pa.concat_tables([rows for _, rows in found])
 
 
@@ -207,10 +204,6 @@ def _narrowed(definition: StoreDefinition, columns: Sequence[str]) -> StoreDefin
     fields = [field for field in definition.schema if field.name in names]
     merge = {name: function for name, function in definition.merge.items() if name in names}
     return replace(definition, schema=pa.schema(fields), merge=merge)
-
-
-def _is_in(level: Level, key: Key) -> bool:
-    return any(start <= key and (end is None or key < end) for start, end in level.purges)
 
 
 def _meets(level: Level, start: Key | None, end: Key | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,6 +89,7 @@ class Level:
         high: or a greater one. Without rows, no key is between both.
         purges: ranges of keys of which rows end in older levels.
         run: the rows of its only run, once that is open: it stays so, and its blocks are cached one by one.
+        older: the level that this overlay will be folded onto, with all but its newest runs; None if it is folded.
         has_rest: True if its run has rows below `low`, which are no longer its own.
     """
 
@@ -102,7 +104,7 @@ class Level:
         self._sources = sources
         self.run: Opened | None = None
         self._overlay: Shelf[Opened] = Shelf(1)  # of several
-        self._older: Level | None = None  # has all but the newest runs of this overlay
+        self.older: Level | None = None
         self._lock = threading.Lock()
 
     @property
@@ -126,18 +128,13 @@ class Level:
 
     def continuing(self, older: Level) -> Level:
         """Return this overlay, to be folded onto one that is folded already, which has its oldest runs."""
-        self._older = older if older.held is not None else older.unfolded_onto
+        self.older = older if older.held is not None else older.older
         return self
 
     @property
     def held(self) -> Opened | None:
         """Return its rows if they are in memory."""
         return self.run if self.run is not None else self._overlay.values[0]
-
-    @property
-    def unfolded_onto(self) -> Level | None:
-        """Return the level that this overlay will be folded onto; None if it is folded, or stands by itself."""
-        return self._older
 
     def release(self) -> None:
         """Take all of it out of the cache; it can still be used."""
@@ -155,7 +152,7 @@ class Level:
 
     def _folded(self) -> tuple[Opened, int]:
         """Return the runs of an overlay folded to one, and the memory that it takes."""
-        older, self._older = self._older, None
+        older, self.older = self.older, None
         base = None if older is None else older.held
         runs = self.runs if older is None or base is None else self.runs[len(older.runs) :]
         tables = parallel(self._sources.files.fs, self._rows_of, runs)
@@ -165,12 +162,12 @@ class Level:
             purges = [(), *purges]
             older.release()
         rows = fold(tables, self._sources.definition, bottom=False, purges=purges).combine_chunks()
-        content = _Memory()
+        content = io.BytesIO()
         definition = self._sources.definition
         write_run(
             content, rows.to_batches(), rows.schema, definition.keys, compression="none", block_bytes=_BLOCK_BYTES
         )
-        view = memoryview(content.content)
+        view = content.getbuffer()
         path = self.runs[-1].add.path
         reader = RunReader(lambda start, length: view[start : start + length], len(view), path, Cache(_UNBOUNDED))
         return Opened(reader, definition), 2 * len(view)  # with the values that single reads have
@@ -199,21 +196,6 @@ def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
         if not is_small:
             groups.append([])
     return [Level(group, sources) for group in reversed(groups) if group]
-
-
-class _Memory:
-    """Takes the bytes of a run."""
-
-    def __init__(self) -> None:
-        self.content = bytearray()
-
-    @property
-    def position(self) -> int:
-        return len(self.content)
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        self.content += data
-        return len(data)
 
 
 def _table(reader: RunReader, low: Key | None) -> pa.Table:

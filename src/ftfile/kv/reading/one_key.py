@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ftfile.kv.columns import DELETE, MERGE, OP, SET
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.key_values import to_scalar
+from ftfile.kv.key_columns import key_array
 from ftfile.kv.merge_functions import LAST
 
 if TYPE_CHECKING:
@@ -77,15 +77,12 @@ def _merged(values: list[Any], function: str, definition: StoreDefinition, name:
 
 
 def _folded(operands: Sequence[Values], key: Key, definition: StoreDefinition) -> Values:
-    fields = {field.name: field.type for field in definition.schema}
+    kinds = definition.schema.types
     stretches: list[pa.Table] = []
     for values in reversed(operands):
-        columns = [
-            pa.array([to_scalar(part, fields[name]).as_py()], fields[name])
-            for part, name in zip(key, fields, strict=False)
-        ]
-        columns += [pa.array([value], fields[name]) for value, name in zip(values, definition.values, strict=True)]
+        columns = [key_array([part], kind) for part, kind in zip(key, kinds, strict=False)]
+        columns += [pa.array([value], field.type) for value, field in zip(values, definition.value_fields, strict=True)]
         op = pa.array([MERGE if stretches else SET], pa.int8())
-        stretches.append(pa.table([*columns, op], names=[*fields, OP]))
+        stretches.append(pa.table([*columns, op], names=[*definition.schema.names, OP]))
     row = fold(stretches, definition, bottom=True).to_pylist()[0]
     return tuple(row[name] for name in definition.values)

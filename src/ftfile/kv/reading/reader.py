@@ -21,8 +21,7 @@ from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
 from ftfile.kv.reading.bucket import shown_schema
 from ftfile.kv.reading.levels import Level, Sources
-from ftfile.kv.reading.stats import StoreStats, stats_of
-from ftfile.kv.reading.view import View, view_of
+from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.user_keys import key_columns_of
 
@@ -176,9 +175,8 @@ class Reader:
         """
         view = self._view
         definition = view.definition
-        shown = self._value_columns(view, columns)
-        table = key_columns_of(keys, definition)
-        batch = pa.RecordBatch.from_arrays([_whole(column) for column in table.columns], table.column_names)
+        shown = _chosen(columns, definition.values, "the value columns of the store are")
+        batch = key_columns_of(keys, definition)
         present = np.ones(batch.num_rows, np.bool_)
         for column in batch.columns:
             present &= is_valid(column)
@@ -194,7 +192,7 @@ class Reader:
 
         with self._naming_what_is_gone():
             found = parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
-        return _in_order(table, found, [definition.schema.field(name) for name in shown])
+        return _in_order(batch, found, [definition.schema.field(name) for name in shown])
 
     def scan(
         self,
@@ -217,13 +215,23 @@ class Reader:
         Raises:
             TypeError, ConfigError: see `get`; or there is no such column or bucket.
         """
+        first, behind = (None if bound is None else self._view.keys.prefix(bound) for bound in (start, end))
+        return self.scan_range(first, behind, columns, buckets)
+
+    def scan_range(
+        self,
+        start: Key | None,
+        end: Key | None,
+        columns: Sequence[str] | None = None,
+        buckets: Collection[int] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows between keys, or prefixes of keys, in their stored form, as `scan` does."""
         view = self._view
-        wanted = self._columns(view, columns)
-        bounds = [None if bound is None else view.keys.prefix(bound) for bound in (start, end)]
+        wanted = _chosen(columns, view.definition.schema.names, "the store has the columns")
         if buckets is not None and (other := [each for each in buckets if not 0 <= each < view.definition.buckets]):
             raise ConfigError(f"buckets {other}: the store has {view.definition.buckets}, from 0 on")
         chosen = [bucket for number, bucket in sorted(view.buckets.items()) if buckets is None or number in buckets]
-        return self._rows(view, [bucket for bucket in chosen if bucket.levels], bounds, wanted)
+        return self._rows(view, [bucket for bucket in chosen if bucket.levels], (start or None, end), wanted)
 
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
@@ -232,10 +240,6 @@ class Reader:
     def runs(self) -> list[Run]:
         """Return the runs of the version, with their keys and sizes."""
         return [*self._view.runs.values()]
-
-    def to_stored_key(self, key: Any) -> Key:  # noqa: ANN401
-        """Return the stored form of a key; raises as `get` does."""
-        return self._view.keys.to_stored(key)
 
     def _get(self, view: View, key: Any, default: Any = None) -> Any:  # noqa: ANN401
         stored = view.keys.to_stored(key)
@@ -285,22 +289,6 @@ class Reader:
             raise ConfigError(f"{self.path!r} is no store yet: nothing was committed there")
         return StoreDefinition.from_json(known[key]["store"])
 
-    def _columns(self, view: View, columns: Sequence[str] | None) -> list[str]:
-        names: list[str] = view.definition.schema.names
-        if columns is None:
-            return names
-        if isinstance(columns, str) or not set(columns) <= set(names):
-            raise ConfigError(f"columns={columns!r}: the store has the columns {names}")
-        return [*columns]
-
-    def _value_columns(self, view: View, columns: Sequence[str] | None) -> list[str]:
-        values = view.definition.values
-        if columns is None:
-            return values
-        if isinstance(columns, str) or not set(columns) <= set(values):
-            raise ConfigError(f"columns={columns!r}: the value columns of the store are {values}")
-        return [*columns]
-
     @contextmanager
     def _naming_what_is_gone(self) -> Iterator[None]:
         try:
@@ -316,6 +304,15 @@ class Reader:
             f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "
             "newer one with refresh(), or keep versions longer with the option `grace`"
         )
+
+
+def _chosen(columns: Sequence[str] | None, names: list[str], known: str) -> list[str]:
+    """Return the columns wanted, all of them by default; a ConfigError for one that is not among the names."""
+    if columns is None:
+        return names
+    if isinstance(columns, str) or not set(columns) <= set(names):
+        raise ConfigError(f"columns={columns!r}: {known} {names}")
+    return [*columns]
 
 
 def _release(before: View, after: View | None) -> None:
@@ -345,7 +342,9 @@ def _by_bucket(
     return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=False))
 
 
-def _in_order(keys: pa.Table, found: Sequence[tuple[np.ndarray, pa.Table]], fields: Sequence[pa.Field]) -> pa.Table:
+def _in_order(
+    keys: pa.RecordBatch, found: Sequence[tuple[np.ndarray, pa.Table]], fields: Sequence[pa.Field]
+) -> pa.Table:
     """Return keys with their rows, and nulls for those without."""
     places = np.full(keys.num_rows, -1)
     numbers = np.concatenate([np.empty(0, np.int64), *(own for own, _ in found)])
@@ -357,11 +356,7 @@ def _in_order(keys: pa.Table, found: Sequence[tuple[np.ndarray, pa.Table]], fiel
     ).combine_chunks()
     columns = [*keys.columns, *(column.take(taken) for column in rows.columns)]
     marker = bools_from(is_found)
-    return pa.table([*columns, marker], names=[*keys.column_names, *(field.name for field in fields), FOUND])
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
+    return pa.table([*columns, marker], names=[*keys.schema.names, *(field.name for field in fields), FOUND])
 
 
 def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.RecordBatch:

@@ -82,17 +82,7 @@ def verify(
     run's bucket, and from the first to the last that were committed; its pages find every row. Runs of a bucket with
     keys in common are apart in position.
 
-    Args:
-        path: see `open_store` for all arguments.
-        version: the newest by default.
-        key_provider: where the keys of an encrypted store are.
-        storage: settings of the file system.
-        context: clock, ids and retries.
-
-    Raises:
-        ConfigError: there is no store, no such version, or its keys are not known.
-        CorruptData: the log is damaged.
-        StorageError: the store failed.
+    For arguments and errors see `ftfile.kv.open`; of damaged runs, none is raised.
     """
     reader = open_store(path, version=version, key_provider=key_provider, storage=storage, context=context)
     view = reader.view

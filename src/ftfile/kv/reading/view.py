@@ -1,4 +1,4 @@
-"""A store at a version: its buckets, each with the levels that it is read from. It never changes."""
+"""A store at a version: its buckets, each with the levels that it is read from, and its numbers. It never changes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ftfile.kv.buckets import bucket_number
 from ftfile.kv.hashing.one_key import key_hasher
 from ftfile.kv.hashing.rows import hash_keys
 from ftfile.kv.marks import open_marks
+from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.reading.bucket import Bucket
 from ftfile.kv.reading.levels import Level, Sources, levels_of
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.commit.format.model import Add
+    from ftfile.commit.log.state import LogState
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
+    from ftfile.kv.run.cache import Cache
 
-__all__ = ("View", "view_of")
+__all__ = ("StoreStats", "View", "stats_of", "view_of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,8 @@ class View:
 
     def __post_init__(self) -> None:
         definition = self.definition
-        kinds = [definition.schema.field(name).type for name in definition.keys]
         object.__setattr__(self, "keys", UserKeys(definition))
-        object.__setattr__(self, "hash_key", key_hasher(kinds))
+        object.__setattr__(self, "hash_key", key_hasher(definition.key_types))
         object.__setattr__(self, "bucket_of", _bucket_finder(definition))
         object.__setattr__(self, "to_row", row_maker(definition))
 
@@ -127,3 +129,49 @@ def _bucket_finder(definition: StoreDefinition) -> Callable[[Key, int], int]:
     places = [definition.keys.index(name) for name in definition.bucket_by]
     hash_part = key_hasher([definition.schema.field(name).type for name in definition.bucket_by])
     return lambda key, _: hash_part(tuple([key[place] for place in places])) & mask
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """The numbers of a store at a version.
+
+    Attributes:
+        version: that is read.
+        newest_version: of the log.
+        runs: number of runs.
+        runs_max: of the bucket with the most.
+        rows: of all runs; a key has one in each run that says something about it.
+        size_bytes: of the rows on storage.
+        due_jobs: merges that tasks of the next batch do, at the newest version.
+        held_jobs: those of them that failed too often, and are left out for a while.
+        cache_bytes: taken by all readers of this process.
+        cache_bytes_max: that they may take.
+    """
+
+    version: int
+    newest_version: int
+    runs: int
+    runs_max: int
+    rows: int
+    size_bytes: int
+    due_jobs: int
+    held_jobs: int
+    cache_bytes: int
+    cache_bytes_max: int
+
+
+def stats_of(view: View, head: LogState, cache: Cache) -> StoreStats:
+    """Return the numbers of a view, and of the newest version."""
+    runs = view.runs.values()
+    return StoreStats(
+        version=view.version,
+        newest_version=head.version,
+        runs=len(runs),
+        runs_max=max((sum(len(level.runs) for level in each.levels) for each in view.buckets.values()), default=0),
+        rows=sum(run.add.rows for run in runs),
+        size_bytes=sum(run.size for run in runs),
+        due_jobs=len(head.assembly_jobs),
+        held_jobs=sum(is_held(job, head.version) for job in head.assembly_jobs),
+        cache_bytes=cache.size_bytes,
+        cache_bytes_max=cache.capacity_bytes,
+    )

@@ -36,25 +36,21 @@ class Cache:
     """Values on shelves, together at most `capacity_bytes`. Several threads may use it.
 
     Attributes:
+        capacity_bytes: that all values may have together; see `resize`.
         size_bytes: of all values that are cached.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.size_bytes = 0
-        self._capacity_bytes = capacity_bytes
+        self.capacity_bytes = capacity_bytes
         self._entries: deque[_Entry] = deque()  # the clock: its hand is at the left end
         self._lock = threading.Lock()
-
-    @property
-    def capacity_bytes(self) -> int:
-        """Return the bytes that all values may have together."""
-        return self._capacity_bytes
 
     def resize(self, capacity_bytes: int) -> None:
         """Give it another capacity, which may remove values."""
         with self._lock:
-            self._capacity_bytes = capacity_bytes
-            while self.size_bytes > self._capacity_bytes:
+            self.capacity_bytes = capacity_bytes
+            while self.size_bytes > self.capacity_bytes:
                 self._advance()
 
     def put(self, shelf: Shelf[_Value], number: int, value: _Value, size_bytes: int) -> _Value:
@@ -66,7 +62,7 @@ class Cache:
             shelf.used[number] = 1
             self._entries.append(_Entry(shelf, number, size_bytes))
             self.size_bytes += size_bytes
-            while self.size_bytes > self._capacity_bytes:
+            while self.size_bytes > self.capacity_bytes:
                 self._advance()
         return value
 

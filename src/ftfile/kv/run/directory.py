@@ -30,6 +30,7 @@ __all__ = (
     "decode_directory",
     "encode_directory",
     "padded",
+    "require_crc",
 )
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
@@ -182,8 +183,8 @@ def decode_directory(behind_pages: memoryview, length: int, path: str) -> tuple[
     end_bytes = len(END_OF_STREAM) + footer_bytes + _ARROW_END_BYTES
     content, end = behind_pages[:-end_bytes], behind_pages[-end_bytes:]
     fields = _trailer_fields(content, length, path)
-    _require_crc(content[:-_CRC_BYTES], fields["directoryCrc"], "a directory", path)
-    _require_crc(end, fields["endCrc"], "an end of the Arrow file", path)
+    require_crc(content[:-_CRC_BYTES], fields["directoryCrc"], "a directory", path)
+    require_crc(end, fields["endCrc"], "an end of the Arrow file", path)
     schema = pa.ipc.open_file(pa.py_buffer(end)).schema
     blocks, pages = fields["blocks"], fields["pages"]
     bounds = [0, *itertools.accumulate((8 * blocks, 4 * blocks, 4 * blocks, 4 * pages, fields["firstKeysBytes"]))]
@@ -221,6 +222,7 @@ def _trailer_fields(behind: memoryview, length: int, path: str) -> dict[str, Any
     return fields
 
 
-def _require_crc(data: memoryview, expected: int, what: str, path: str) -> None:
+def require_crc(data: memoryview, expected: int, what: str, path: str) -> None:
+    """Raise CorruptData for bytes with another checksum."""
     if (found := crc32(data)) != expected:
         raise CorruptData(path, f"{what} with crc32:{expected:08x}", f"crc32:{found:08x}")

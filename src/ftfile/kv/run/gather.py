@@ -28,13 +28,9 @@ _VIEW = np.dtype([("length", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("off
 
 
 def gathered(blocks: Sequence[Block], ends: Sequence[int], rows: Numbers, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows of blocks as one batch.
+    """Return rows of at least one block as one batch.
 
-    Args:
-        blocks: at least one.
-        ends: for each block, behind which of the rows its own end.
-        rows: numbers of rows in their blocks, those of the first block first.
-        schema: of the rows.
+    Rows are numbers within their blocks, those of the first block first; `ends` has the place behind those of each.
     """
     bounds = [*pairwise([0, *ends])]
     columns = [_column(blocks, bounds, rows, place, field.type) for place, field in enumerate(schema)]

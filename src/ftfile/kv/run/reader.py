@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import from_numpy
-from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing.rows import hash_rows
 from ftfile.kv.key_columns import bools_of, first_fall, key_reader
 from ftfile.kv.run.blocks import Block, joined
 from ftfile.kv.run.cache import Shelf
-from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded
+from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded, require_crc
 from ftfile.kv.run.gather import gathered
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, build_pages, one_page, places_of
 
@@ -203,7 +202,7 @@ class RunReader:
         """Read all bytes; raise `CorruptData` unless they are those written, keys rise, and pages find every row."""
         directory = self._directory
         header = self._read(0, directory.header_bytes)
-        self._require_crc(header, directory.header_crc, "the header of the Arrow file")
+        require_crc(header, directory.header_crc, "the header of the Arrow file", self._path)
         behind_blocks = directory.block_range(directory.blocks - 1)[1] if directory.blocks else len(header)
         gap = self._read(behind_blocks, directory.pages_offset)
         if gap != END_OF_STREAM.ljust(padded(behind_blocks + len(END_OF_STREAM)) - behind_blocks, b"\0"):
@@ -250,10 +249,6 @@ class RunReader:
             raise CorruptData(self._path, f"{end - start} bytes at {start}", f"{len(data)} bytes")
         return data
 
-    def _require_crc(self, data: memoryview, expected: int, what: str) -> None:
-        if (found := crc32(data)) != expected:
-            raise CorruptData(self._path, f"{what} with crc32:{expected:08x}", f"crc32:{found:08x}")
-
     def _corrupt(self, block: int, expected: str, found: str) -> CorruptData:
         return CorruptData(self._path, f"in block {block} {expected}", found)
 
@@ -262,7 +257,7 @@ class RunReader:
         if not len(directory.page_crcs):
             return self._build_page()
         data = self._read(*directory.page_range(page))
-        self._require_crc(data, int(directory.page_crcs[page]), f"page {page}")
+        require_crc(data, int(directory.page_crcs[page]), f"page {page}", self._path)
         return self._cache.put(self._pages, page, data.cast("I"), len(data))
 
     def _build_page(self) -> memoryview:
@@ -296,7 +291,7 @@ class RunReader:
             for number in some:
                 first, end = self._directory.block_range(number)
                 expected = int(self._directory.block_crcs[number])
-                self._require_crc(window[first - start : end - start], expected, f"block {number}")
+                require_crc(window[first - start : end - start], expected, f"block {number}", self._path)
             yield from pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:

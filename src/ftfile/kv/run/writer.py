@@ -21,9 +21,8 @@ from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, sha
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from _typeshed import SupportsWrite
     from numpy.typing import NDArray
-
-    from ftfile.encoding.api import ByteWriter
 
 __all__ = ("BLOCK_BYTES", "COMPRESSIONS", "PAGED_ROWS_MIN", "RunSummary", "write_run")
 
@@ -54,7 +53,7 @@ class RunSummary:
 
 
 def write_run(
-    stream: ByteWriter,
+    stream: SupportsWrite[bytes],
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     keys: Sequence[str],
@@ -142,7 +141,7 @@ class _Pieces:
 
 
 class _RunWriter:
-    def __init__(self, stream: ByteWriter, schema: pa.Schema, key_columns: int, compression: str) -> None:
+    def __init__(self, stream: SupportsWrite[bytes], schema: pa.Schema, key_columns: int, compression: str) -> None:
         self._stream = stream
         self._key_columns = key_columns
         self._key_schema = pa.schema([schema.field(number) for number in range(key_columns)])

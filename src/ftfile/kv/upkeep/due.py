@@ -6,17 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.attempt.stage import durability_of
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
+from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import StaleFiles
-from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
-from ftfile.kv.marks import open_state
+from ftfile.kv.marks import open_state, seal_jobs, seal_marks
+from ftfile.kv.planning.accept import acceptable
 from ftfile.kv.planning.jobs import without
-from ftfile.kv.planning.plan import is_held, plan_jobs
+from ftfile.kv.planning.plan import is_held, plan_jobs, still_due
 from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep.maintained import how_written, new_stage
-from ftfile.kv.upkeep.recording import MergedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
     # Returns the jobs to be done at a head, which name no run with these ids.
     Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
 
-__all__ = ("Merges", "all_due", "merge_due", "run_due")
+__all__ = ("Merges", "all_due", "merge_due")
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2
-
-_log = get_logger(__name__)
 
 
 @dataclass
@@ -95,9 +94,11 @@ class Merges:
             self._record(how, rewrites)
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
-        change = MergedRuns(self.log, how, rewrites)
+        def prepare(head: LogState, _: object) -> Body | None:
+            return self._body(how, rewrites, open_state(self.log.fs, head))
+
         with self.log.lock:
-            record = commit(self.log, self.author, change.prepare).record
+            record = commit(self.log, self.author, prepare).record
         if record is not None:
             self._count(record, {add.path for rewrite in rewrites for add in rewrite.inputs})
         ended = {remove.id for remove in record.removes} if record is not None else set()
@@ -112,6 +113,26 @@ class Merges:
                 advice = "vacuum may delete files as soon as they are written: vacuum with a longer retention"
                 self.errors.append(StaleFiles(f"{len(inputs)} runs stay as they are: {advice}"))
 
+    def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
+        """Return the body of the record of those merges that a head can take; None without any."""
+        log = self.log
+        found = accept_rewrites(log, state, rewrites).rewrites
+        accepted = Accepted(tuple(acceptable(state.segments, found)))
+        if not accepted.rewrites:
+            return None
+        ended = {remove.id for remove in accepted.removes}
+        live = {add.id: add for add in state.segments.values() if add.id not in ended}
+        live |= {add.id: add for add in accepted.adds}
+        due = still_due(state.assembly_jobs, live, (), state.version + 1)
+        tasks = max((job.payload["taskCount"] for job in state.assembly_jobs), default=1)
+        more = plan_jobs(live.values(), due, how.plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
+        return Body(
+            adds=seal_marks(log.fs, accepted.adds),
+            removes=accepted.removes,
+            assembly_jobs=seal_jobs(log.fs, (*due, *more)),
+            metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
+        )
+
     def _count(self, record: Record, known: set[str]) -> None:
         self.records += 1
         self.replaced += len(record.removes)
@@ -119,23 +140,15 @@ class Merges:
         self.bytes_written += sum(add.length for add in record.adds if add.path not in known)
 
 
-def run_due(log: CommitLog) -> int:
-    """Do the jobs that are due, beside a writer that shares the log or not; return the number of records.
+def merge_due(log: CommitLog) -> Merges:
+    """Do the jobs that are due, beside a writer that shares the log or not; return the results.
 
-    Jobs that fail are logged, and stay due; those that failed often are left alone for a while.
+    Jobs that fail stay due, and their errors are among the results; those that failed often are left alone for a while.
 
     Raises:
         CommitError: as for a batch write.
         StorageError: the log cannot be read.
     """
-    merges = merge_due(log)
-    for error in merges.errors:
-        _log.warning("merging runs failed, it will be tried again: %s", error)
-    return merges.records
-
-
-def merge_due(log: CommitLog) -> Merges:
-    """Do the jobs that are due, and return the results, with the errors of runs that stay; raises as `run_due`."""
     merges = Merges(log, MaintenanceAuthor("compact", log.ids.unique()))
 
     def choose(head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterable[AssemblyJob]:

@@ -11,9 +11,8 @@ from ftfile.commit.format.model import Body, Origin
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.kv.key_ranges import behind, overlap
+from ftfile.kv.key_ranges import overlap
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import placed, run_of
 from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
@@ -28,11 +27,10 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
-    from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.upkeep.maintained import HowWritten
 
-__all__ = ("PurgeReport", "purge", "range_of")
+__all__ = ("PurgeReport", "purge")
 
 _log = get_logger(__name__)
 
@@ -102,7 +100,7 @@ class _PurgeRuns:
         """Return the record of the purge; None if no run has a key in the range."""
         log = self._log
         how = how_written(head, log.fs)
-        found = range_of(how.definition, *self._keys)
+        found = UserKeys(how.definition).range_of(*self._keys)
         runs = map(run_of, open_marks(log.fs, head.segments.values()))
         buckets = sorted({run.add.bucket for run in runs if run.marks.keys and overlap([found], *run.marks.keys)})
         if not buckets:
@@ -127,25 +125,3 @@ class _PurgeRuns:
             spool.discard()
             raise
         self._written |= written
-
-
-def range_of(definition: StoreDefinition, start: Any, end: Any, prefix: tuple[Any, ...] = ()) -> KeyRange:  # noqa: ANN401
-    """Return the range of keys from `start` on and before `end`, both with a prefix in front; see `purge`.
-
-    Raises:
-        ConfigError: no key lies in it.
-        TypeError: a value is of a type that its column does not have.
-    """
-    keys = UserKeys(definition)
-    first = keys.prefix((*prefix, *_values(start)))
-    kinds = [definition.schema.field(name).type for name in definition.keys]
-    last = keys.prefix((*prefix, *_values(end))) if end is not None else behind(keys.prefix(prefix), kinds)
-    if last is not None and last <= first:
-        raise ConfigError(
-            f"start={start!r}, end={end!r}: the range has no key, as its end does not come after its start"
-        )
-    return first, last
-
-
-def _values(key: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    return () if key is None else key if isinstance(key, tuple) else (key,)

@@ -14,11 +14,11 @@ from ftfile.commit.format.model import Body, Origin, Remove
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import CommitError, ConfigError
+from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.buckets import bucket_number, by_bucket
 from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET, ops_in
-from ftfile.kv.definition import BUCKETS_MAX
+from ftfile.kv.definition import check_buckets
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
 from ftfile.kv.fold.windows import SortedRows, windows_of
@@ -93,8 +93,7 @@ def rebucket(
         CommitError: batches came all the time; stop the queries first. Or as for a batch write.
         CorruptData: a run is damaged; nothing changed.
     """
-    if not 0 < buckets <= BUCKETS_MAX or buckets & (buckets - 1):
-        raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
+    check_buckets(buckets)
     with maintaining("rebucket", path, key_provider, storage, context, open_store_log) as (log, author):
         head = log.read_on(durable=True)
         how = how_written(head, log.fs)

@@ -12,11 +12,12 @@ from ftfile import kv
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.follow.offsets import START
 from ftfile.attempt.follow.settings import FollowSettings, Limits
+from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
 from ftfile.kv.feed.differences import differ
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
-from ftfile.kv.feed.stream import FeedConfig, FeedStream
+from ftfile.kv.feed.stream import FeedStream
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 from ftfile.testing.context import current, open_filesystem
@@ -71,7 +72,7 @@ def schema() -> pa.Schema:
 
 
 def stream(**settings: Any) -> FeedStream:
-    config = FeedConfig(PATH, None, {}, spark_schema_json(schema()), FollowSettings(**settings))
+    config = FollowConfig(PATH, None, {}, spark_schema_json(schema()), FollowSettings(**settings))
     return FeedStream(config, current())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
@@ -405,6 +407,26 @@ def test_rows_of_several_columns(fs: CrashingFileSystem) -> None:
             store.put(("bob", day), ("seven", "y"))
         with pytest.raises(EncodingError, match="each of the columns n, last"):
             store.put(("bob", day), 7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("boolean", [False, True]),
+        ("date", [datetime.date(1969, 12, 31), datetime.date(2026, 1, 1)]),
+        ("timestamp_ntz", [datetime.datetime(1969, 1, 1), datetime.datetime(2026, 1, 1)]),  # noqa: DTZ001
+        ("decimal(18,4)", [decimal.Decimal("-1.5000"), decimal.Decimal("99999999999999.9999")]),
+        ("tinyint", [-128, 127]),
+    ],
+)
+def test_keys_of_other_types(fs: CrashingFileSystem, kind: str, keys: list[Any]) -> None:
+    with open_store(fs, keys={"k": kind}, values={"n": "long"}) as store:
+        for number, key in enumerate(keys):
+            store.put(key, number)
+        assert [store.read(key) for key in keys] == [0, 1]
+        store.commit()
+        assert [store.read(key) for key in keys] == store.multi_get(keys) == [0, 1]
+        assert keys_of(store) == keys
 
 
 def test_windows_come_in_order(fs: CrashingFileSystem) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ftfile import kv
 from ftfile.core.errors import ConfigError
 from ftfile.kv.definition import define
-from ftfile.kv.upkeep.purge import range_of
+from ftfile.kv.user_keys import UserKeys
 from ftfile.testing.context import current
 from tests.unit.kv.upkeep.stores import PATH, counts, rows_of
 
@@ -101,9 +101,8 @@ KINDS = {"a": pa.string(), "b": pa.int8(), "c": pa.bool_(), "d": pa.date32(), "e
 
 
 def a_range(keys: str, *arguments: Any) -> Any:
-    return range_of(
-        define(pa.schema([*((name, KINDS[name]) for name in keys), ("v", pa.int64())]), [*keys]), *arguments
-    )
+    definition = define(pa.schema([*((name, KINDS[name]) for name in keys), ("v", pa.int64())]), [*keys])
+    return UserKeys(definition).range_of(*arguments)
 
 
 class TestRange:

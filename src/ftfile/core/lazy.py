@@ -1,0 +1,34 @@
+"""Packages whose names are imported when they are used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ("lazy_names",)
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package, which raises an ImportError for names that need a missing pyspark.
+
+    Args:
+        package: its name.
+        homes: where each name is, as `module` or `module:attribute`; without an attribute, by the same name.
+    """
+
+    def find(name: str) -> Any:  # noqa: ANN401 - as many types as names
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from pkgutil import resolve_name  # noqa: PLC0415 - importing the package imports nothing
+
+        home = homes[name]
+        try:
+            return resolve_name(home if ":" in home else f"{home}:{name}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "pyspark":
+                raise
+            raise ImportError(f"{package}.{name} needs pyspark: pip install 'ftfile[spark]'") from error
+
+    return find
