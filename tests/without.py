@@ -74,7 +74,10 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "ranges": {
         # Which ranges are written, merged and believed.
         "unit/commit/test_derived.py": (
-            *(f"test_harmed[{harm}-_ftfile/ranges]" for harm in ("deleted", "empty", "torn", "flipped", "no object")),
+            *(
+                f"test_harmed[{harm}-_ftfile/ranges]"
+                for harm in ("deleted", "empty", "torn", "flipped", "no object", "nested")
+            ),
             "test_harmed[numbers are texts-_ftfile/ranges]",
             "TestAnotherHistory::test_what_it_left_behind_is_passed_over",
             "TestAnotherHistory::test_also_of_more_versions_ago_than_are_remembered",
