@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.source.files.decoding.columns import own_columns
 from ftfile.source.files.decoding.csv_lines import CsvRows
 from ftfile.source.files.decoding.records import Lines, finished_rows
@@ -70,3 +71,19 @@ def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     asked.clear()
     assert rows("1,x\n+2,z\n", schema) == ["(1, 'x')", "(2, 'z')"]
     assert asked == [{"0": pa.int64()}, {}]
+
+
+def test_a_field_may_be_read_as_two_types() -> None:
+    """Where names differ by case alone."""
+    schema = pa.schema([("a", pa.int64()), ("A", pa.string())])
+    found = CsvRows(schema, ["a"], FileDecoding("csv")).rows(Lines(b"1\n007\n"))
+    assert [batch.to_pydict() for batch, _ in found.pieces] == [{"a": [1, 7], "A": ["1", "007"]}]
+
+
+def test_values_that_options_spell_are_read_as_text_first() -> None:
+    """pyarrow's parser would take a null for a number, and ISO 8601 for a date that is spelled otherwise."""
+    assert rows("1\n2\n", pa.schema([("a", pa.int64())]), null_value="1") == ["(None,)", "(2,)"]
+    times = TimeFormats.from_options({"dateFormat": "dd.MM.yyyy"})
+    schema = pa.schema([("a", pa.date32()), BAD])
+    assert rows("2024-07-01\n", schema, times=times) == ["(None, '2024-07-01')"]
+    assert rows("01.07.2024\n", schema, times=times) == ["(datetime.date(2024, 7, 1), None)"]
