@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,9 @@ from ftfile.attempt.follow.offsets import START, position_of
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log import records
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ChangedRows, ConfigError, HistoryGone, SchemaError
+from ftfile.source.follow import planner
 from ftfile.source.follow.stream import FollowStream
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation
@@ -24,6 +27,8 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import Killed, SourceRun
 
 if TYPE_CHECKING:
+    from ftfile.commit.format.model import Record
+    from ftfile.commit.log.state import LogState
     from ftfile.testing.source_run import Moment
 
 COLUMNS = {"id": "long"}
@@ -487,6 +492,38 @@ def test_vacuum_passes_a_reader_that_stands_still(out: str) -> None:
     with pytest.raises(HistoryGone, match="vacuum"):
         run.run_batch()
     assert len(run.offsets) == 1
+
+
+@pytest.mark.parametrize("moment", ["planned", "read"])
+def test_history_that_goes_while_it_is_read_is_told(out: str, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies at a version that is not kept may be a dead record, also of one that was just read."""
+    write(out, range(3))
+    run = SourceRun(out, COLUMNS)
+    run.run_batch()
+    write(out, range(3, 9))
+    offsets = len(run.offsets)
+    if moment == "read":
+        run.kill_at = "offsets written"
+        with pytest.raises(Killed):
+            run.run_batch()
+        offsets += 1
+        run.kill_at = None
+    read, read_on, trimmed = planner.required_record, CommitLog.read_on, list[int]()
+
+    def read_and_trim(log: CommitLog, head: LogState, version: int) -> Record:
+        trimmed.append(version + 1)
+        return read(log, head, version)
+
+    def read_on_trimmed(log: CommitLog, *, durable: bool = False) -> LogState:
+        head = read_on(log, durable=durable)
+        return replace(head, log_start=max([head.log_start, *trimmed]))
+
+    monkeypatch.setattr(planner, "required_record", read_and_trim)
+    monkeypatch.setattr(CommitLog, "read_on", read_on_trimmed)
+    with pytest.raises(HistoryGone, match="vacuum"):
+        run.run_batch()
+    assert trimmed
+    assert len(run.offsets) == offsets
 
 
 def test_maintenance_while_nobody_writes_lets_no_reader_fall_behind(out: str) -> None:
