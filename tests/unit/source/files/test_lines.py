@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData, SourceError
-from ftfile.source.files.decoding import lines
+from ftfile.source.files.decoding import json_lines, lines
 from ftfile.source.files.decoding.columns import default_schema, require_columns
 from ftfile.source.files.decoding.settings import FileDecoding
 from tests.unit.source.files.planned import LINE, Files
@@ -292,6 +292,14 @@ class TestJson:
         numbers = [row.get("n") for row in found if "_corrupt_record" not in row and row != {"s": "1"}]
         assert numbers == [number for number in range(900) if number % 6 not in {2, 5}]
         assert found[3:5] == [{"n": 3}, {"s": "1"}]
+
+    @pytest.mark.parametrize("line_sep", ["\n", "\r\n", "|"])
+    def test_lines_are_decoded_part_by_part(self, files: Files, line_sep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = line_sep.join(f'{{"n":{number},"s":"{"x" * (number % 7)}"}}' for number in range(40))
+        expected = [{"n": number, "s": "x" * (number % 7)} for number in range(40)]
+        for size in (1, 17, 18, 19, 100, len(text), 1 << 20):
+            monkeypatch.setattr(json_lines, "_PART_BYTES", size)
+            assert json_rows(files, text, line_sep=line_sep) == expected
 
     def test_a_line_cannot_take_in_the_next_one(self, files: Files) -> None:
         halves = ['{"s":"x}', '{y"}{"n":1}']

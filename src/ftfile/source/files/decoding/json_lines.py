@@ -37,6 +37,7 @@ __all__ = ("JsonRows", "json_rows")
 
 _QUOTE, _OPEN, _CLOSE = b'"{}'
 _SHOWN_CHARS = 80
+_PART_BYTES = 1 << 20
 _TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read together
 _DECIMAL128_DIGITS = 38
 _EXACT_MAX = (1 << 53) - 1  # integers up to it are the same as floating-point numbers
@@ -46,9 +47,20 @@ _NUMBERS = {"NaN", "Infinity", "-Infinity"}
 def json_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a cut: an object is one, an array one for each of its objects, a blank line none."""
     reader = JsonRows(schema, decoding)
-    for block in line_blocks(opened, cut, decoding.separator):
-        lines = lines_of(as_utf_8(block, decoding), decoding.line_sep.encode())
+    blocks = line_blocks(opened, cut, decoding.separator)
+    for part in (part for block in blocks for part in _parts(block, decoding.separator)):
+        lines = lines_of(as_utf_8(part, decoding), decoding.line_sep.encode())
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def _parts(block: bytes, separator: bytes) -> Iterator[bytes]:
+    """Yield a block of lines in parts that the processor's cache holds while they are decoded."""
+    start = 0
+    while start < len(block):
+        found = block.find(separator, start + _PART_BYTES)
+        end = len(block) if found < 0 else found + len(separator)
+        yield block[start:end]
+        start = end
 
 
 class JsonRows:
