@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.attempt.follow import continuity
+from ftfile.attempt.follow import continuity, planner
 from ftfile.attempt.follow.offsets import START, position_of
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log import records
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ChangedRows, ConfigError, HistoryGone, SchemaError
-from ftfile.source.follow import planner
 from ftfile.source.follow.stream import FollowStream
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation
