@@ -1,4 +1,4 @@
-"""A client of Spark Connect, with a server of its own: a stream, a batch write, a read; one argument, its directory."""
+"""A client of Spark Connect with its own server: a stream, batch writes, reads and a merge; one argument, its home."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.spark import attach
+from ftfile.spark import attach, compact
 
 __all__ = ()
 
@@ -42,6 +42,15 @@ def main() -> None:
         attach(spark)
     except ConfigError as error:
         result["attach"] = str(error)
+    for n in (1, 2):
+        rows = spark.range(5).selectExpr("id as k", f"{n} as n")
+        upsert = rows.write.format("ftkv").mode("append").options(keyColumns="k", buckets=2, merge="n:sum")
+        upsert.save(str(home / "store"))
+    try:
+        compact(spark, home / "store")
+    except ConfigError as error:
+        result["compact"] = str(error)
+    result["merged"] = compact(spark, home / "store", full=True, tasks=2).runs_written
     (home / "result.json").write_text(json.dumps(result))
     spark.stop()
 

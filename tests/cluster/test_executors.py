@@ -1,4 +1,7 @@
-"""Executors that see another directory than the driver, run another ftfile, or lack keys: refused, with what helps."""
+"""Executors that see another directory than the driver, run another ftfile, or lack keys: refused, with what helps.
+
+Those that have all of it compact a store together.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.spark import compact
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.store_check import check_store
+from tests.unit.kv.stores import counting, file_system
 from tests.unit.sink.encrypted import FIRST, ring_text, write_ring
 
 if TYPE_CHECKING:
@@ -82,7 +88,7 @@ def read(spark: SparkSession, home: Path, path: str) -> None:
     spark.read.format("ftfile").load(path).collect()
 
 
-def error_of(call: Callable[..., None], *arguments: Any) -> str:
+def error_of(call: Callable[..., object], *arguments: Any) -> str:
     with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark's types tell where it failed
         call(*arguments)
     return str(raised.value)
@@ -114,6 +120,23 @@ def test_another_version_in_one_worker_is_refused(
     assert "Install one version on the driver and on all executors" in text
     use(spark, tmp_path, str(tmp_path / "out"))
     assert len(list((tmp_path / "out").glob("*.json"))) == 4
+
+
+def test_a_store_is_compacted_by_all_executors(spark: SparkSession, home: Path, tmp_path: Path) -> None:
+    write_ring(tmp_path / "keys", first=FIRST)
+    provider = f"file:{tmp_path / 'keys'}"
+    out, own = tmp_path / "store", home / "store"
+    for path, secret in ((out, {"encryption": "aes-gcm", "keyProvider": provider}), (own, {})):
+        query = counting(str(path), buckets="8", flushIntervalCount="1000", **secret)
+        for batch in range(3):
+            query.run(batch, [[{"k": f"k{number}", "n": 1} for number in range(50)]])
+    before = {*out.rglob("*.spool")}
+    assert compact(spark, out, full=True, key_provider=provider).runs_written == 8
+    assert {path.name.partition("-")[0] for path in {*out.rglob("*.spool")} - before} == {"00000", "00001"}
+    assert check_store(file_system(str(out), provider)).rows == {(f"k{number}",): (3,) for number in range(50)}
+    text = error_of(lambda: compact(spark, f"{Path(EACH_ITS_OWN).parent}/store", full=True))
+    assert "path='file:///proc/self/cwd/store': an executor on the host" in text
+    assert len(check_store(file_system(str(own))).rows) == 50
 
 
 def test_keys_that_only_the_driver_has_are_missed_and_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:

@@ -194,6 +194,8 @@ def test_a_store_counts_words_over_restarts_and_replays(spark: SparkSession, tmp
     assert sorted(map(tuple, read.load(out).collect())) == counts
     words = spark.sql("select 'w1' as word union all select 'none'")
     assert sorted(map(tuple, ftfile.spark.lookup(words, out, "word").collect())) == [("none", None), ("w1", 6)]
+    assert ftfile.spark.compact(spark, out, full=True).version == 2
+    assert sorted(map(tuple, spark.read.format("ftkv").load(out).collect())) == counts
     pushing = read.option("filterPushdown", "true")
     if spark.version.startswith("4.0."):
         with pytest.raises(Exception, match=r"from 4\.1 on"):

@@ -1,4 +1,4 @@
-"""A driver for `dying:` URLs: the local one, in which the process that writes a file is killed once, if so ordered."""
+"""A driver for `dying:` URLs: the local one, in which the process that writes a file is killed, if so ordered."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ class Deaths:
     def __init__(self, directory: Path) -> None:
         self._ordered, self._told = directory.with_suffix(".dies"), directory.with_suffix(".died")
 
-    def order(self, batch: int, write: int) -> None:
+    def order(self, batch: int, write: int, times: int = 1) -> None:
         """Let one task of the batch die.
 
         Args:
             batch: its id.
             write: 0 for as soon as there is a file, when the first rows are there; else of which call in one file half
                 is written, or none if the file is to be closed before.
+            times: how many attempts die.
         """
-        self._ordered.write_text(json.dumps([batch, write]))
+        self._ordered.write_text(json.dumps([batch, write, times]))
 
     def ordered_in(self, path: str) -> int | None:
         """Return the write in which who writes this file shall die."""
         if not is_staged(path):
             return None
         with contextlib.suppress(FileNotFoundError):
-            batch, write = json.loads(self._ordered.read_text())
+            batch, write, _ = json.loads(self._ordered.read_text())
             if path.split("/")[-2] == str(batch):
                 return int(write)
         return None
@@ -47,7 +48,10 @@ class Deaths:
     def claim(self) -> bool:
         """Return True if this process must die: it is the first that asks."""
         with contextlib.suppress(FileNotFoundError):
+            batch, write, times = json.loads(self._ordered.read_text())
             self._ordered.rename(self._told)
+            if times > 1:
+                self.order(batch, write, times - 1)
             return True
         return False
 

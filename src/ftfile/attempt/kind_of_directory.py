@@ -33,5 +33,5 @@ def refuse_files(head: LogState, path: str) -> None:
     if head.encoding is not None and store_of(head) is None:
         raise ConfigError(
             f"path={path!r} is a directory of files, not a store of keys and values: write and read it with the format "
-            "`ftfile`. For a store, use another path"
+            "`ftfile`, and merge its files with ftfile.compact. For a store, use another path"
         )

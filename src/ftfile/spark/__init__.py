@@ -8,11 +8,12 @@ from ftfile.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ftfile.spark.listener import attach, detach
+    from ftfile.spark.store_compact import compact
     from ftfile.spark.store_lookup import lookup
 
-__all__ = ("attach", "detach", "lookup")
-
+__all__ = ("attach", "compact", "detach", "lookup")
 
 # Workers import this package and never need what is here.
 _LISTENER = "ftfile.spark.listener"
-__getattr__ = lazy_names(__name__, {"attach": _LISTENER, "detach": _LISTENER, "lookup": "ftfile.spark.store_lookup"})
+_HOMES = {"compact": "ftfile.spark.store_compact", "lookup": "ftfile.spark.store_lookup"}
+__getattr__ = lazy_names(__name__, {"attach": _LISTENER, "detach": _LISTENER, **_HOMES})

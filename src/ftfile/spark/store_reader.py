@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ("FtKvReader", "make_reader", "stored_schema")
 
+_ALL = (((), None),)
+
 _log = get_logger(__name__)
 
 
@@ -95,6 +97,8 @@ def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Ite
         values = [name for name in columns if name in reader.definition.values]
         rows = reader.lookup(partition.keys, values)
         yield from rows.filter(rows[FOUND]).to_batches()
+    if all(share.ranges == _ALL for share in partition.shares):
+        reader.preload([share.bucket for share in partition.shares])
     for share in partition.shares:
         for bounds in share.ranges:
             yield from reader.scan_range(*bounds, columns, [share.bucket])

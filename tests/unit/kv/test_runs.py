@@ -251,7 +251,7 @@ class TestTouching:
         assert file.reads == [(0, len(file.content))]
 
     def test_a_key_takes_a_page_and_a_block(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "_END_BYTES", 100)  # too few for the footer, and then for the directory
+        monkeypatch.setattr(reading, "END_BYTES", 100)  # too few for the footer, and then for the directory
         file = Written(written([numbered(20_000)], NUMBERS, ["id"]))
         run = RunReader(file.read_range, len(file.content), "a.spool", Cache(1 << 20))
         assert len(file.reads) == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ftfile.commit.format.layout import storage_identity
 from ftfile.commit.sealed.filesystem import keys_of
@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
     ReadRange = Callable[[int, int], bytes | memoryview]
 
-__all__ = ("OpenFiles", "open_run")
+__all__ = ("Files", "OpenFiles", "open_run")
+
+
+class Files(Protocol):
+    """The files of a directory, of which ranges are read."""
+
+    fs: FileSystem
+
+    def open(self, path: str) -> ReadRange:
+        """Return the function that reads a file; see `OpenFiles`."""
 
 
 class _OpenFile:
@@ -66,7 +75,7 @@ class OpenFiles:
         return file.read_at
 
 
-def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
+def open_run(files: Files, add: Add, cache: Cache) -> RunReader:
     """Return the run of a segment, whose directory is read and verified; blocks and pages are when they are used.
 
     Raises:

@@ -10,25 +10,26 @@ import pyarrow as pa
 
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.columns import OP, SET
+from ftfile.kv.files.coalescing import CoalescingFiles
 from ftfile.kv.files.opening import open_run
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.key_ranges import union
 from ftfile.kv.run.cache import Cache, Shelf
-from ftfile.kv.run.reader import RunReader
+from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.files.opening import OpenFiles
+    from ftfile.kv.files.opening import Files, OpenFiles
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
 
     Values = tuple[Any, ...]
 
-__all__ = ("Level", "Opened", "Sources", "levels_of")
+__all__ = ("Level", "Opened", "Sources", "levels_of", "open_levels")
 
 # Small runs are folded in memory: those that are read whole anyway, up to some bytes for an overlay.
 _SMALL_BYTES, _OVERLAY_BYTES = 1 << 20, 4 << 20
@@ -112,8 +113,8 @@ class Level:
         """Return True if runs are folded in memory."""
         return len(self.runs) > 1
 
-    def opened(self) -> Opened:
-        """Return its rows; the first call opens its run, or folds its runs.
+    def opened(self, files: Files | None = None) -> Opened:
+        """Return its rows; the first call opens its run, or folds its runs, with other files if some are given.
 
         Raises:
             CorruptData, EncodingError, UserCodeError, NotFound, StorageError: see `open_run`, `fold`.
@@ -124,7 +125,7 @@ class Level:
             self._overlay.used[0] = 1
             return found
         with self._lock:
-            return self.held or self._made()
+            return self.held or self._made(files or self._sources.files)
 
     def continuing(self, older: Level) -> Level:
         """Return this overlay, to be folded onto one that is folded already, which has its oldest runs."""
@@ -142,20 +143,20 @@ class Level:
             self.run.reader.release()
         self._sources.cache.drop(self._overlay)
 
-    def _made(self) -> Opened:
+    def _made(self, files: Files) -> Opened:
         if not self.is_overlay:
-            reader = open_run(self._sources.files, self.runs[0].add, self._sources.cache)
+            reader = open_run(files, self.runs[0].add, self._sources.cache)
             self.run = Opened(reader, self._sources.definition)
             return self.run
-        made, size_bytes = self._folded()
+        made, size_bytes = self._folded(files)
         return self._sources.cache.put(self._overlay, 0, made, size_bytes)
 
-    def _folded(self) -> tuple[Opened, int]:
+    def _folded(self, files: Files) -> tuple[Opened, int]:
         """Return the runs of an overlay folded to one, and the memory that it takes."""
         older, self.older = self.older, None
         base = None if older is None else older.held
         runs = self.runs if older is None or base is None else self.runs[len(older.runs) :]
-        tables = parallel(self._sources.files.fs, self._rows_of, runs)
+        tables = parallel(files.fs, lambda run: _rows_of(run, files), runs)
         purges = [run.marks.purges for run in runs]
         if older is not None and base is not None:
             tables = [_table(base.reader, older.low if older.has_rest else None), *tables]
@@ -171,14 +172,6 @@ class Level:
         path = self.runs[-1].add.path
         reader = RunReader(lambda start, length: view[start : start + length], len(view), path, Cache(_UNBOUNDED))
         return Opened(reader, definition), 2 * len(view)  # with the values that single reads have
-
-    def _rows_of(self, run: Run) -> pa.Table:
-        # Of its own, since what is folded need not be cached twice.
-        reader = open_run(self._sources.files, run.add, Cache(_UNBOUNDED))
-        low = run.marks.keys[0] if run.add.skip_rows and run.marks.keys is not None else None
-        if run.marks.keys is None:
-            return reader.schema.empty_table()
-        return _table(reader, low)
 
 
 def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
@@ -196,6 +189,33 @@ def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
         if not is_small:
             groups.append([])
     return [Level(group, sources) for group in reversed(groups) if group]
+
+
+def open_levels(levels: Sequence[Level], sources: Sources) -> None:
+    """Open levels side by side; runs that are neighbours in a file come with one call.
+
+    Raises:
+        CorruptData, EncodingError, UserCodeError, NotFound, StorageError: see `Level.opened`.
+    """
+    closed = [level for level in levels if level.held is None]
+    # Larger runs are not read whole when they are opened.
+    small = (
+        run.add for level in closed for run in level.runs if level.is_overlay or run.add.logical_length <= END_BYTES
+    )
+    files = CoalescingFiles(sources.files, small)
+    try:
+        parallel(files.fs, lambda level: level.opened(files), closed)
+    finally:
+        files.release()
+
+
+def _rows_of(run: Run, files: Files) -> pa.Table:
+    # With a cache of its own, since what is folded need not be cached twice.
+    reader = open_run(files, run.add, Cache(_UNBOUNDED))
+    low = run.marks.keys[0] if run.add.skip_rows and run.marks.keys is not None else None
+    if run.marks.keys is None:
+        return reader.schema.empty_table()
+    return _table(reader, low)
 
 
 def _table(reader: RunReader, low: Key | None) -> pa.Table:

@@ -20,7 +20,7 @@ from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
 from ftfile.kv.reading.bucket import shown_schema
-from ftfile.kv.reading.levels import Level, Sources
+from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.user_keys import key_columns_of
@@ -233,6 +233,13 @@ class Reader:
         chosen = [bucket for number, bucket in sorted(view.buckets.items()) if buckets is None or number in buckets]
         return self._rows(view, [bucket for bucket in chosen if bucket.levels], (start or None, end), wanted)
 
+    def preload(self, buckets: Collection[int]) -> None:
+        """Open the runs of buckets side by side, small neighbours in a file by one call, before each is scanned."""
+        view = self._view
+        chosen = [view.buckets[number] for number in buckets if number in view.buckets]
+        with self._naming_what_is_gone():
+            open_levels([level for bucket in chosen for level in bucket.scanned(None, None)], view.sources)
+
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
         return stats_of(self._view, self._log.read_on(), CACHE)
@@ -260,7 +267,7 @@ class Reader:
         sources = [bucket.scan(*bounds, columns, window_bytes) for bucket in buckets]
         keys = view.definition.keys
         with self._naming_what_is_gone():
-            parallel(self._log.fs, Level.opened, [level for bucket in buckets for level in bucket.scanned(*bounds)])
+            open_levels([level for bucket in buckets for level in bucket.scanned(*bounds)], view.sources)
             if len(sources) == 1:
                 for batch in sources[0]:
                     yield batch.select(columns)

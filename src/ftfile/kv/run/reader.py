@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     Bytes = bytes | bytearray | memoryview
     Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 
-__all__ = ("SCAN_BYTES", "RunReader")
+__all__ = ("END_BYTES", "SCAN_BYTES", "RunReader")
 
-_END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
+END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
 SCAN_BYTES = 2 << 20  # of one read of a scan
 
 _Value = TypeVar("_Value")
@@ -233,7 +233,7 @@ class RunReader:
 
     def _read_end(self) -> tuple[memoryview, int]:
         """Return the last bytes of the run, and how many of them its directory begins at, from the end."""
-        needed = _END_BYTES
+        needed = END_BYTES
         while True:
             size = min(needed, self._length_bytes)
             end = self._read(self._length_bytes - size, self._length_bytes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import CorruptData
 from ftfile.fs.calls.parallel import parallel
-from ftfile.kv.files.opening import OpenFiles, open_run
+from ftfile.kv.files.opening import open_run
 from ftfile.kv.fold.windows import SortedRows
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.jobs import Left
@@ -15,8 +15,8 @@ from ftfile.kv.run.cache import Cache
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.files.opening import Files
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.jobs import Group
     from ftfile.kv.planning.runs import Run
@@ -31,8 +31,8 @@ _CACHE_BYTES = 32 << 20
 class Inputs:
     """Runs that are read once, in the order of keys."""
 
-    def __init__(self, fs: FileSystem, definition: StoreDefinition) -> None:
-        self._files = OpenFiles(fs)
+    def __init__(self, files: Files, definition: StoreDefinition) -> None:
+        self._files = files
         self._definition = definition
         self._cache = Cache(_CACHE_BYTES)
         self._readers: dict[str, RunReader] = {}

@@ -12,6 +12,8 @@ from ftfile.commit.rewrites import Rewrite
 from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
 from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET
+from ftfile.kv.files.coalescing import CoalescingFiles
+from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
 from ftfile.kv.fold.windows import windows_of
@@ -126,9 +128,11 @@ class Merger:
         inputs: list[Add] = []
         adds: list[Add] = []
         outputs = Outputs(self.open_spool, self.encoding, job.payload["maxBytesPerFile"])
+        # Neighbouring buckets of a batch lie side by side in its spools.
+        files = CoalescingFiles(OpenFiles(self.stage.fs), (run.add for group in groups for run in group.runs))
         try:
             for group in groups:
-                runs = Inputs(self.stage.fs, self.definition)
+                runs = Inputs(files, self.definition)
                 share = group.below(cut_of(group, runs, job.payload["jobBytes"]))
                 replaced, new = share.replacement(*self._written(share, runs, outputs), self.stage.fs.context.ids)
                 inputs += replaced

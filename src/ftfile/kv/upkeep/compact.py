@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run, Stretch
     from ftfile.kv.upkeep.maintained import HowWritten
 
-__all__ = ("CompactReport", "compact")
+__all__ = ("CompactReport", "compact", "merge_all")
 
 _log = get_logger(__name__)
 
@@ -73,18 +73,21 @@ def compact(
         CommitError: as for a batch write.
     """
     with maintaining("compact", path, key_provider, storage, context, open_store_log) as (log, author):
-        merges = Merges(log, author)
-        if full:
-            merges.do_all(_FullMerges(log).choose)
-        else:
-            merges.do_all(lambda head, how, left_alone: all_due(head, how, log, left_alone))
-        report = CompactReport(
-            log.read_on().version, merges.records, merges.replaced, merges.written, merges.bytes_written
-        )
-        _log.info("compacted: %s", report)
-        if merges.errors:
-            raise merges.errors[0]
-        return report
+        return merge_all(Merges(log, author), full=full)
+
+
+def merge_all(merges: Merges, *, full: bool) -> CompactReport:
+    """Merge until nothing is due, or with `full` until each bucket is one run, and return how many; see `compact`."""
+    log = merges.log
+    if full:
+        merges.do_all(_FullMerges(log).choose)
+    else:
+        merges.do_all(lambda head, how, left_alone: all_due(head, how, log, left_alone))
+    report = CompactReport(log.read_on().version, merges.records, merges.replaced, merges.written, merges.bytes_written)
+    _log.info("compacted: %s", report)
+    if merges.errors:
+        raise merges.errors[0]
+    return report
 
 
 class _FullMerges:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import StaleFiles
+from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
 from ftfile.kv.planning.accept import acceptable
@@ -20,8 +21,9 @@ from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep.maintained import how_written, new_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from ftfile.attempt.stage import Stage
     from ftfile.commit.format.model import AssemblyJob, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -30,11 +32,28 @@ if TYPE_CHECKING:
 
     # Returns the jobs to be done at a head, which name no run with these ids.
     Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
+    # Does jobs, chosen at a head, from the first one on: as many of them as one record is to have, at least one.
+    DoJobs = Callable[[LogState, HowWritten, Sequence[AssemblyJob]], Iterable["Done"]]
 
-__all__ = ("Merges", "all_due", "merge_due")
+__all__ = ("Done", "Merges", "all_due", "merge_due", "merger_of")
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2
+
+_log = get_logger(__name__)
+
+
+class Done(NamedTuple):
+    """A job that was tried.
+
+    Attributes:
+        rewrite: None if nothing was merged.
+        errors: of runs that stay as they are.
+    """
+
+    job: AssemblyJob
+    rewrite: Rewrite | None
+    errors: Sequence[Exception]
 
 
 @dataclass
@@ -44,6 +63,7 @@ class Merges:
     Attributes:
         log: of the store.
         author: of the records.
+        do_jobs: does jobs elsewhere; None for here, one after the other, about `jobBytes` for a record.
         records: their number.
         replaced: runs that ended.
         written: runs that took their place, the rests of merges that are cut included.
@@ -53,6 +73,7 @@ class Merges:
 
     log: CommitLog
     author: MaintenanceAuthor
+    do_jobs: DoJobs | None = None
     records: int = 0
     replaced: int = 0
     written: int = 0
@@ -75,23 +96,26 @@ class Merges:
 
     def _do_some(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyJob]) -> None:
         """Do jobs, and create a record of them; the last ones wait if they are too many for one."""
-        stage = new_stage(self.log, self.author, how.storage.durability)
-        merger = Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), head.version)
         rewrites: list[Rewrite] = []
-        read_bytes = 0
-        for job in jobs:
-            rewrite, errors = merger.merge(job)
+        for job, rewrite, errors in (self.do_jobs or self._do_here)(head, how, jobs):
             self.errors += errors
             done = set() if rewrite is None else {add.id for add in rewrite.inputs}
             if errors:
                 self._left_alone |= {add.id for add in job.inputs if add.id not in done}
             if rewrite is not None:
                 rewrites.append(rewrite)
-            read_bytes += sum(add.length for add in job.inputs)
-            if read_bytes >= how.plan.job_bytes or any(map(is_away, errors)):
-                break
         if rewrites:
             self._record(how, rewrites)
+
+    def _do_here(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyJob]) -> Iterator[Done]:
+        merger = merger_of(how, new_stage(self.log, self.author, how.storage.durability), head.version)
+        read_bytes = 0
+        for job in jobs:
+            rewrite, errors = merger.merge(job)
+            yield Done(job, rewrite, errors)
+            read_bytes += sum(add.length for add in job.inputs)
+            if read_bytes >= how.plan.job_bytes or any(map(is_away, errors)):
+                return
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
         def prepare(head: LogState, _: object) -> Body | None:
@@ -138,6 +162,13 @@ class Merges:
         self.replaced += len(record.removes)
         self.written += len(record.adds)
         self.bytes_written += sum(add.length for add in record.adds if add.path not in known)
+        replaced, written, version = len(record.removes), len(record.adds), record.version
+        _log.info("merged %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written)
+
+
+def merger_of(how: HowWritten, stage: Stage, read_version: int) -> Merger:
+    """Return a merger of runs that are live at a version; it writes new ones as the store is written."""
+    return Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), read_version)
 
 
 def merge_due(log: CommitLog) -> Merges:

@@ -19,6 +19,7 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.buckets import bucket_number, by_bucket
 from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET, ops_in
 from ftfile.kv.definition import check_buckets
+from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
 from ftfile.kv.fold.windows import SortedRows, windows_of
@@ -193,7 +194,8 @@ class _NewBuckets:
             held.clear()
 
         try:
-            for table in _sorted_rows(runs, how, Inputs(self.log.fs, how.definition), self.log.clock.now_ms()):
+            files = OpenFiles(self.log.fs)
+            for table in _sorted_rows(runs, how, Inputs(files, how.definition), self.log.clock.now_ms()):
                 for bucket, rows in by_bucket(table, definition):
                     held[bucket].append(rows)
                 held_bytes += table.nbytes

@@ -1,0 +1,277 @@
+"""`ftfile.spark.compact` without a JVM: rounds, interruptions, batches beside it, what travels to tasks."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+import ftfile
+import ftfile.kv
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, AssemblyJob, Origin
+from ftfile.commit.log.log import CommitLog
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError
+from ftfile.fs.registry import open_filesystem
+from ftfile.kv.key_values import encode_key
+from ftfile.kv.task.jobs import Merger
+from ftfile.spark import store_compact
+from ftfile.spark.store_compact import compact
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.store_check import check_store
+from tests.unit.kv.stores import counting, file_system, rows_of
+from tests.unit.sink.encrypted import ring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.kv.upkeep.compact import CompactReport
+    from ftfile.testing.micro_batch import StoreBatch
+
+__all__ = ("ring",)
+
+
+@dataclass
+class Session:
+    """What `compact` uses of a session; a task that dies is run again."""
+
+    deaths: list[int] = field(default_factory=list)  # numbers of tasks, over all rounds, that die when they are done
+    fails_in: int | None = None  # a round
+    rounds: list[int] = field(default_factory=list)  # tasks of each
+    shipped: list[bytes] = field(default_factory=list)
+    after_tasks: Callable[[], object] = lambda: None
+
+    def range(self, start: int, end: int, step: int, partitions: int) -> Session:
+        assert (start, end, step) == (0, partitions, 1)
+        if self.fails_in == len(self.rounds):
+            raise RuntimeError("a task failed as often as it may")
+        self.rounds.append(partitions)
+        return self
+
+    def mapInArrow(self, function: Any, schema: str) -> Session:  # noqa: N802
+        assert schema == "result binary"
+        self.shipped.append(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+        return self
+
+    def collect(self) -> list[tuple[bytearray]]:
+        found = []
+        for number in range(self.rounds[-1]):
+            if sum(self.rounds[:-1]) + number in self.deaths:
+                self._run(number)
+            found += self._run(number)
+        self.after_tasks()
+        return found
+
+    def _run(self, number: int) -> list[tuple[bytearray]]:
+        function = pickle.loads(self.shipped[-1])
+        batches = function(iter([pa.RecordBatch.from_pydict({"id": [number]})]))
+        return [(bytearray(result),) for batch in batches for result in batch.column("result").to_pylist()]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+def query_at(out: str, **options: str) -> StoreBatch:
+    return counting(out, **{"buckets": "8", "flushIntervalCount": "4"} | options)
+
+
+def write(query: StoreBatch, batches: range, keys: int = 60) -> dict[str, int]:
+    for batch in batches:
+        rows = [{"k": f"confidential-{number}", "n": 1} for number in range(keys)]
+        query.run(batch, [rows[task::3] for task in range(3)])
+    return {f"confidential-{number}": batches.stop for number in range(keys)}
+
+
+def run(session: Session, out: str, tasks: int = 3, **more: Any) -> CompactReport:
+    return compact(session, out, tasks=tasks, **more)  # type: ignore[arg-type]
+
+
+def staged_by_jobs(out: str) -> int:
+    """The files of compactions, in records or not; ids of queries have hyphens."""
+    return sum("-" not in path.parts[-3] for path in Path(out, "_ftfile/staged").rglob("*.spool"))
+
+
+class TestRounds:
+    def test_a_round_is_a_record_and_as_in_one_process(self, out: str, tmp_path: Path) -> None:
+        session, other = Session(), str(tmp_path / "other")
+        expected = write(query_at(out), range(4))
+        write(query_at(other), range(4))
+        report = run(session, out)
+        alone = ftfile.kv.compact(other)
+        assert (session.rounds, report.records, report.runs_replaced) == ([3], 1, alone.runs_replaced)
+        assert report.version == 4
+        assert rows_of(out) == expected
+        assert run(session, out).records == 0
+        assert session.rounds == [3]
+        check_store(file_system(out))
+
+    def test_jobs_are_shared_among_as_many_tasks_as_there_are(self, out: str) -> None:
+        expected = write(query_at(out, flushIntervalCount="100"), range(3))
+        session = Session()
+        report = run(session, out, full=True)
+        assert (session.rounds, report.records, report.runs_written) == ([3], 1, 8)
+        assert run(session, out, full=True).records == 0
+        assert rows_of(out) == expected
+        check_store(file_system(out))
+
+    def test_a_round_takes_the_bytes_of_a_job_for_each_task(self, out: str) -> None:
+        options = {"jobBytes": "4096", "maxFileSize": "4096", "blockBytes": "4096", "flushIntervalCount": "100"}
+        expected = write(query_at(out, buckets="2", **options), range(3), keys=4000)
+        session = Session()
+        report = run(session, out, tasks=2, full=True)
+        assert report.records == len(session.rounds) > 3
+        assert {*session.rounds} <= {1, 2}
+        assert rows_of(out) == expected
+        check_store(file_system(out))
+
+    @pytest.mark.parametrize(
+        ("sizes", "shares"),
+        [
+            ([10] * 8, [[0], [1]]),
+            ([90, 1, 1, 1, 1], [[0], [1, 2, 3, 4]]),
+            ([0, 0, 0], [[0, 2], [1]]),
+            ([4, 5, 6, 3, 9, 9], [[4, 0], [2, 1, 3]]),
+            ([7], [[0]]),
+        ],
+    )
+    def test_shares_are_of_similar_size(self, sizes: list[int], shares: list[list[int]]) -> None:
+        origin = Origin("query", 0, 0)
+        jobs = [
+            AssemblyJob(
+                str(place), (Add("a", "segment", "p", None, size, size, "", 1, "b=00000", "e", origin),), "flush"
+            )
+            for place, size in enumerate(sizes)
+        ]
+        found = store_compact._shares_of(jobs, 10, 2)  # noqa: SLF001
+        assert [[int(job.id) for job in own] for own in found] == shares
+
+
+class TestFailures:
+    def test_a_task_that_dies_is_repeated_and_leaves_files_for_vacuum(self, out: str) -> None:
+        expected = write(query_at(out), range(4))
+        session = Session(deaths=[0])
+        assert run(session, out, tasks=2).records == 1
+        assert rows_of(out) == expected
+        check_store(file_system(out))
+        left = staged_by_jobs(out)
+        ftfile.vacuum(out, dry_run=False, retention="0s", force=True)
+        assert staged_by_jobs(out) < left
+        assert rows_of(out) == expected
+
+    def test_rounds_before_stay_when_spark_gives_up(self, out: str) -> None:
+        options = {"jobBytes": "4096", "maxFileSize": "4096", "blockBytes": "4096", "flushIntervalCount": "100"}
+        expected = write(query_at(out, buckets="2", **options), range(3), keys=4000)
+        with pytest.raises(RuntimeError, match="as often as it may"):
+            run(Session(fails_in=2), out, full=True)
+        assert CommitLog(file_system(out)).read_on().version == 2 + 2
+        assert rows_of(out) == expected
+        assert run(Session(), out, full=True).records
+        assert rows_of(out) == expected
+        check_store(file_system(out))
+
+    def test_runs_that_cannot_be_merged_leave_the_others(self, out: str) -> None:
+        write(query_at(out, flushIntervalCount="100"), range(3), keys=2000)
+        fs = open_filesystem(f"file://{out}", SYSTEM)
+        add = next(iter(CommitLog(fs).read_on().segments.values()))
+        content = bytearray(fs.read(add.path))
+        content[add.offset + add.length // 2] ^= 1
+        Path(out, add.path).write_bytes(content)
+        with pytest.raises(CorruptData, match=add.path):
+            run(Session(), out, full=True)
+        assert len(CommitLog(fs).read_on().segments) == 3 * 3 + 7
+
+    def test_errors_that_are_not_ours_travel_as_text(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        write(query_at(out), range(4))
+
+        class Unpicklable(Exception):
+            pass
+
+        def fail(*_: object) -> object:
+            raise Unpicklable("no memory")
+
+        monkeypatch.setattr(Merger, "_merged", fail)
+        with pytest.raises(FtfileError, match="Unpicklable: no memory"):
+            run(Session(), out)
+
+
+class TestBeside:
+    def test_a_batch_that_commits_in_between(self, out: str) -> None:
+        query = query_at(out)
+        write(query, range(4))
+        session = Session()
+
+        def write_once() -> None:
+            session.after_tasks = lambda: None
+            query.run(4, [[{"k": "confidential-0", "n": 10}, {"k": "new", "n": 7}]])
+
+        session.after_tasks = write_once
+        report = run(session, out)
+        assert report.version > 4
+        # Its tasks did the same jobs, and were first.
+        assert rows_of(out) == {f"confidential-{n}": 4 + 10 * (n == 0) for n in range(60)} | {"new": 7}
+        check_store(file_system(out))
+
+    def test_an_overwrite_in_between(self, out: str) -> None:
+        write(query_at(out), range(4))
+        replacing = query_at(out)
+        replacing.overwrite = True
+        session = Session(after_tasks=lambda: replacing.run_job("job", [[{"k": "only", "n": 1}]]))
+        assert run(session, out).records == 0
+        assert rows_of(out) == {"only": 1}
+        check_store(file_system(out))
+
+
+class TestWhatTravels:
+    def test_no_key_of_an_encrypted_store_is_shipped(self, out: str, ring: Path) -> None:
+        secret = {"encryption": "aes-gcm", "keyProvider": f"file:{ring}"}
+        expected = write(query_at(out, **secret), range(4))
+        with ftfile.kv.open(out, key_provider=secret["keyProvider"]) as reader:
+            keys = {key for each in reader.runs() for key in each.marks.keys or ()}
+        recorded = [str(value).encode() for key in keys for value in encode_key(key)]
+        session = Session()
+        assert run(session, out, key_provider=secret["keyProvider"]).records == 1
+        assert rows_of(out, secret["keyProvider"]) == expected
+        assert recorded
+        assert not any(key in shipped for shipped in session.shipped for key in recorded)
+        assert all(b"confidential" not in path.read_bytes() for path in ring.parent.rglob("*") if path.is_file())
+        check_store(file_system(out, secret["keyProvider"]))
+
+    def test_a_task_that_sees_another_directory_is_refused(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        write(query_at(out), range(4))
+        session = Session()
+        range_of = session.range
+
+        def in_another_directory(*args: int) -> Session:
+            Path(out, layout.MARKER).unlink()
+            return range_of(*args)
+
+        monkeypatch.setattr(session, "range", in_another_directory)
+        with pytest.raises(ConfigError, match="sees no such directory there than the driver"):
+            run(session, out)
+
+
+class TestRefusals:
+    def test_what_is_no_store(self, out: str, tmp_path: Path) -> None:
+        files = str(tmp_path / "files")
+        MicroBatch(files, {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
+        with pytest.raises(ConfigError, match=r"is a directory of files, .*ftfile\.compact"):
+            run(Session(), files)
+        with pytest.raises(ConfigError, match="nothing was ever committed there"):
+            run(Session(), out)
+        query_at("memory://spark-compact/store").run(0, [[{"k": "a", "n": 1}]])
+        with pytest.raises(ConfigError, match="lives inside one process"):
+            run(Session(), "memory://spark-compact/store")
+
+    def test_the_number_of_tasks(self, out: str) -> None:
+        with pytest.raises(ConfigError, match="tasks=0"):
+            run(Session(), out, tasks=0)
+        with pytest.raises(ConfigError, match="Spark Connect"):
+            compact(Session(), out)  # type: ignore[arg-type]
