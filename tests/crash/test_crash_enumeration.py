@@ -40,7 +40,7 @@ from tests.crash.scenarios import (
     VACUUMED,
 )
 from tests.crash.share import RECOVERIES_SHARE, THOROUGH, some
-from tests.crash.stores import ENCRYPTED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE
+from tests.crash.stores import ENCRYPTED_STORE, REBUCKETED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, told
 from tests.unit.sink.encrypted import FIRST, ring_text
 
@@ -176,7 +176,13 @@ def test_every_crash_around_a_vacuum(
 
 
 # At least, also where few states of a moment are tried.
-STORES: dict[Scenario, int] = {STORE: 150, REPLACED_STORE: 80, TWO_INTO_A_STORE: 100, ENCRYPTED_STORE: 50}
+STORES: dict[Scenario, int] = {
+    STORE: 150,
+    REPLACED_STORE: 80,
+    TWO_INTO_A_STORE: 100,
+    ENCRYPTED_STORE: 50,
+    REBUCKETED_STORE: 100,
+}
 
 # With names that are durable at once there are far fewer states.
 ON_HDFS = {

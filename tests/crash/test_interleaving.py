@@ -14,6 +14,7 @@ from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import crash_states
 from tests.crash.alike import Alike
 from tests.crash.share import THOROUGH, some
+from tests.crash.stores import StoreScenario
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Passed, Scenario, told
 
@@ -50,6 +51,16 @@ class Race:
         options = (*CONTINUE, *self.options)
         flushes = not (self.first and self.second) or ("rolling", "policy") in options
         return Scenario(self.name, tuple(batches.values()), settled=1, options=options, flush=flushes)
+
+
+@dataclass(frozen=True)
+class StoreRace(Race):
+    """The same on a store, after two batches whose runs are due to be merged: both do that merge."""
+
+    def scenario(self) -> Scenario:
+        settled = Batch("ax"), Batch("ay", batch_id=1)
+        batches = {batch.note: batch for batch in (*settled, *self.first, *self.second)}
+        return StoreScenario(self.name, tuple(batches.values()), settled=2, options=(*CONTINUE, *self.options))
 
 
 # In the suite, the first four are tried at each step, the others at a share of the steps; of the first four, also at a
@@ -93,6 +104,9 @@ RACES = [
         (COMPACT,),
         (*ROLLING, ("maxRecordsPerFile", "1")),
     ),
+    StoreRace("two queries into a store", (Batch("ab", batch_id=2),), (Batch("Ac", query="q"),)),
+    StoreRace("compaction of a store and append", (COMPACT,), (Batch("Ab", query="q"),)),
+    StoreRace("an operator and a query", (Batch("ab", "window", "w"),), (Batch("Ac", batch_id=2),)),
 ]
 
 

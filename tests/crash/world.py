@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ftfile.testing.fs.crashing import CrashState
     from ftfile.testing.fs.volume import Store
 
-Change = Literal["append", "overwrite", "transaction", "compact", "drop"]
+Change = Literal["append", "overwrite", "transaction", "compact", "drop", "purge", "rebucket", "window"]
 
 
 class WorldIds(threading.local):
@@ -66,7 +66,8 @@ class Batch:
 
     Attributes:
         letters: of a drop, what it drops; none for everything.
-        change: what is done. A `transaction` is a batch write, of the application `query` and the version `batch_id`.
+        change: what is done. A `transaction` is a batch write, of the application `query` and the version `batch_id`; a
+            `window` is one of an operator, likewise.
         troubled: in its first run a speculative attempt loses, another fails, and both leave files.
     """
 
@@ -84,6 +85,10 @@ class Batch:
     @property
     def is_of_a_stream(self) -> bool:
         return self.change in {"append", "overwrite"}
+
+    @property
+    def is_upkeep(self) -> bool:
+        return self.change in {"compact", "drop", "purge", "rebucket"}
 
     @property
     def lines(self) -> list[str]:
@@ -213,7 +218,7 @@ class Scenario:
     def run_batch(self, batch: Batch, query: BatchQuery, run: int = 1) -> None:
         if self.new_processes:
             forget_caches()
-        if batch.change in {"compact", "drop"}:
+        if batch.is_upkeep:
             self.maintain(batch, query.path)
             return
         tasks = self.deal(batch, tasks=2 if run == 1 else 1)
@@ -251,7 +256,7 @@ class Scenario:
             for row in list(rows):
                 if dropped or (batch.change == "drop" and row[:1].decode() in batch.letters):
                     del rows[row]
-            if batch.change not in {"compact", "drop"}:
+            if not batch.is_upkeep:
                 rows.update(row for row in batch.rows if not self.is_bad(row))
         return rows
 
@@ -299,7 +304,8 @@ class Scenario:
             # Records before those that are kept are of the batches before theirs.
             batches[:0] = self.batches[: self.batches.index(batches[0]) if batches else len(recorded)]
         written = {batch.note for batch in batches}
-        returned = {batch.note for batch in self.batches if batch.change == "transaction" and batch.note in recorded}
+        once = {"transaction", "window"}
+        returned = {batch.note for batch in self.batches if batch.change in once and batch.note in recorded}
         assert returned <= written, f"{returned - written} returned, and is in no record"
         return report, batches
 

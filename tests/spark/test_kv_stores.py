@@ -186,6 +186,61 @@ def test_filters_on_keys_read_less(
         spark.conf.unset(PUSHDOWN)
 
 
+def test_the_trap_of_a_frame_that_is_used_again(spark: SparkSession, by_day: str) -> None:
+    """Spark's, and why `filterPushdown` is off by default: once this fails, warning, default and docs can change."""
+    reader = spark.read.format("ftkv")
+    usual = reader.load(by_day)
+    assert (usual.where("day = 3").count(), usual.count()) == (10, 60)
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        pushing = reader.option("filterPushdown", "true")
+        frame = pushing.load(by_day)
+        frame.createOrReplaceTempView("by_day")
+        assert (frame.where("day = 3").count(), frame.count()) == (10, 10)
+        assert spark.sql("select * from by_day").count() == 10
+        assert (pushing.load(by_day).where("day = 3").count(), pushing.load(by_day).count()) == (10, 60)
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
+def test_columns_of_the_users_own(spark: SparkSession, by_day: str) -> None:
+    reader = spark.read.format("ftkv")
+    wide = reader.schema("N bigint, DAY bigint, none string").load(by_day)
+    assert sorted(wide.where("day = 3").collect()) == [(n, 3, None) for n in range(3, 60, 6)]
+    for columns, told in (
+        ("day int, word string, n string", "n is int64, and string is asked for"),
+        ("word int, n int", "word is string, and int32 is asked for; n is int64, and int32 is asked for"),
+    ):
+        text = message(reader.schema(columns).load(by_day).collect)
+        assert ".schema(…) does not fit the stored columns" in text
+        assert told in text
+        assert "Job aborted" not in text
+    changes = (
+        spark.readStream.format("ftkv").option("readChangeFeed", "true").schema("word string, new struct<n: date>")
+    )
+
+    def follow() -> None:
+        query = changes.load(by_day).writeStream.format("memory").queryName("misfit").start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+    text = message(follow)
+    assert "new.n is int64, and date32[day] is asked for" in text
+    assert "Job aborted" not in text
+
+
+def test_columns_that_differ_by_case_alone(spark: SparkSession, by_day: str) -> None:
+    frame = spark.createDataFrame([(3, "w9", 99), (3, "new", 1)], "Day int, WORD string, N bigint")
+    writer = frame.write.format("ftkv").mode("append")
+    writer.options(keyColumns="Day,WORD", bucketBy="DAY", buckets=8).save(by_day)
+    writer.save(by_day)
+    found = spark.read.format("ftkv").load(by_day)
+    assert found.columns == ["day", "word", "n"]
+    assert sorted(found.where("day = 3 and word in ('w9', 'new')").collect()) == [(3, "new", 1), (3, "w9", 99)]
+
+
 def test_an_encrypted_store(spark: SparkSession, tmp_path: Path) -> None:
     out, keys = tmp_path / "out", tmp_path / "keys"
     keys.write_text(f"k1 {'A' * 43}=\n")
@@ -231,6 +286,19 @@ class TestRefusals:
             lambda: frame.write.format("ftfile").mode("append").save(store)
         )
         assert "is a store of keys and values" in message(lambda: spark.read.format("ftfile").load(store))
+
+    def test_attached_continuous_processing_is_stopped_at_once(
+        self, attached: SparkSession, paths: Paths, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        stream = attached.readStream.format("rate").load()
+        writer = stream.writeStream.format("ftkv").option("keyColumns", "value")
+        writer = writer.option("checkpointLocation", paths["checkpoint"]).trigger(continuous="200 milliseconds")
+        query = writer.start(paths["out"])
+        try:
+            assert query.awaitTermination(30)
+        finally:
+            query.stop()
+        assert "use a micro-batch trigger, such as trigger(processingTime='1 second')" in caplog.text
 
     def test_update_mode_and_continuous_processing(self, spark: SparkSession, paths: Paths) -> None:
         Script(paths["script"]).write(BATCHES[:1])

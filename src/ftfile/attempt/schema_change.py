@@ -12,7 +12,7 @@ from ftfile.core.errors import SchemaError
 if TYPE_CHECKING:
     from typing import Literal
 
-__all__ = ("check_schema_change", "is_wider")
+__all__ = ("check_requested", "check_schema_change", "is_wider")
 
 _WIDER = {
     pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
@@ -52,6 +52,38 @@ def check_schema_change(
             f"{'; '.join(sorted(found))}. "
             f"{advice} to a new directory"
         )
+
+
+def check_requested(stored: pa.Schema, requested: pa.Schema, *, narrower: bool = False) -> None:
+    """Raise a SchemaError for columns that a reader asks for in types that do not take what is stored.
+
+    Columns are found by name, case aside, also those within structs; one that is not stored is no error.
+
+    Args:
+        stored: the columns that there are.
+        requested: those that are asked for.
+        narrower: a type that only takes some of the values will do.
+    """
+    found = _misfits(pa.struct(list(stored)), pa.struct(list(requested)), "", narrower=narrower)
+    if found:
+        raise SchemaError(
+            f".schema(…) does not fit the stored columns: {'; '.join(found)}. Leave it out, or give the stored types, "
+            "and cast what is read"
+        )
+
+
+def _misfits(stored: pa.DataType, requested: pa.DataType, name: str, *, narrower: bool) -> list[str]:
+    if stored.equals(requested) or is_wider(stored, requested) or (narrower and is_wider(requested, stored)):
+        return []
+    if not (pa.types.is_struct(stored) and pa.types.is_struct(requested)):
+        return [f"{name} is {stored}, and {requested} is asked for"]
+    known = {field.name.lower(): field.type for field in stored}
+    found = []
+    for field in requested:
+        if (kind := known.get(field.name.lower())) is not None:
+            inner = f"{name}.{field.name}" if name else field.name
+            found += _misfits(kind, field.type, inner, narrower=narrower)
+    return found
 
 
 def is_wider(old: pa.DataType, new: pa.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,8 @@ class StoreConfig(WriteConfig):
     ) -> StoreConfig:
         """Check options and schema; nothing but a key is read, and nothing is written.
 
-        A write that is no overwrite takes what is left out from `recorded`, the definition of the store.
+        A write that is no overwrite takes what is left out from `recorded`, the definition of the store, and columns
+        whose names differ from the store's by case alone as the store's, as Spark does.
 
         Raises:
             ConfigError: an option is unknown, malformed, or contradicts another.
@@ -65,8 +67,9 @@ class StoreConfig(WriteConfig):
         _check(parsed, encryption)
         if stream:
             refuse_in_stream(transaction)
-        schema_json = as_nullable(schema_json)
-        delete_column, definition = _define(parsed, arrow_schema(schema_json), None if overwrite else recorded)
+        recorded = None if overwrite else recorded
+        schema_json = as_nullable(_respelled(schema_json, recorded))
+        delete_column, definition = _define(parsed, arrow_schema(schema_json), recorded)
         return cls(
             path=normalise(parsed["path"]),
             schema_json=schema_json,
@@ -128,6 +131,17 @@ def _check(parsed: ParsedOptions, encryption: Encryption | None) -> None:
             "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
             "onSchemaChange=widen for new columns and wider types"
         )
+
+
+def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:
+    """Return a schema with the store's spelling of columns that have the same name but for case."""
+    if recorded is None:
+        return schema_json
+    schema = json.loads(schema_json)
+    spelled = {name.lower(): name for name in recorded.schema.names}
+    for field in schema["fields"]:
+        field["name"] = spelled.get(field["name"].lower(), field["name"])
+    return json.dumps(schema)
 
 
 def _define(

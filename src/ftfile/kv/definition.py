@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
+from ftfile.attempt.schema_change import is_wider
 from ftfile.core.errors import ConfigError
 from ftfile.kv.columns import DELETED_MS, OP
 from ftfile.kv.key_values import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = ("BUCKETS_MAX", "StoreDefinition", "check_buckets", "define", "require_same")
+    from ftfile.commit.format.model import Add
+
+__all__ = (
+    "BUCKETS_MAX",
+    "StoreDefinition",
+    "check_buckets",
+    "define",
+    "definition_of_runs",
+    "joined",
+    "require_same",
+)
 
 # Their numbers have five digits in the keys of buckets.
 BUCKETS_MAX = 1 << 16
@@ -62,6 +73,11 @@ class StoreDefinition:
         return (
             ",".join(f"{name}:{function}" for name, function in sorted(self.merge.items()) if name in columns) or LAST
         )
+
+    def with_columns(self, schema_json: str) -> StoreDefinition:
+        """Return the definition with the columns of a version; itself for those of another store."""
+        schema = arrow_schema(schema_json)
+        return replace(self, schema=schema) if schema.names[: len(self.keys)] == [*self.keys] else self
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
@@ -153,6 +169,30 @@ def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
             )
 
 
+def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
+    """Return the first of some definitions, with the new columns and the wider types of the others."""
+    first = definitions[0]
+    fields = {field.name: field for field in first.schema}
+    merge: dict[str, str] = {}
+    for each in definitions[1:]:
+        merge |= each.merge
+        for field in each.schema:
+            known = fields.get(field.name)
+            if known is None or is_wider(known.type, field.type):
+                fields[field.name] = field
+    return replace(first, schema=pa.schema(list(fields.values())), merge=merge | {**first.merge})
+
+
+def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> StoreDefinition | None:
+    """Return the definition of the newest run, with all columns of others; None without runs.
+
+    The newest one may be what a merge has left as it was, with fewer columns than its neighbours.
+    """
+    newest_first = sorted(adds, key=lambda add: add.rolling_stats["at"][1], reverse=True)
+    texts = [definitions[encoding]["store"] for encoding in dict.fromkeys(add.encoding for add in newest_first)]
+    return joined([StoreDefinition.from_json(text) for text in texts]) if texts else None
+
+
 def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
     if not keys:
         raise ConfigError("keyColumns names no column: a store needs at least one")
@@ -173,6 +213,7 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
 def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
     """Return the function of each value column that has another than `last`."""
     found: dict[str, str] = {}
+    spelled = {name.lower(): name for name in values}
     for item in merge.split(","):
         column, _, name = item.strip().partition(":")
         if not name or not (is_merge_name(name) or ":" in name):
@@ -180,10 +221,10 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
             if "," in merge:
                 raise ConfigError(f"merge={merge!r}: {item.strip()!r} names no column; write `column:function`")
             found = dict.fromkeys(values, item.strip())
-        elif column not in values:
+        elif column.lower() not in spelled:
             raise ConfigError(f"merge={merge!r}: {column!r} is none of the value columns {list(values)}")
         else:
-            found[column] = name
+            found[spelled[column.lower()]] = name
     for name in {name for name in found.values() if name != LAST}:
         merge_function(name)
     return {column: name for column, name in found.items() if name != LAST}

@@ -54,7 +54,12 @@ def _min(older: pa.Array, newer: pa.Array) -> pa.Array:
 
 
 def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
-    return _chosen(pc.max_element_wise, older, newer)
+    made = _chosen(pc.max_element_wise, older, newer)
+    if not pa.types.is_floating(made.type):
+        return made
+    # Arrow prefers numbers; in Spark, NaN is greater than all of them.
+    is_nan = pc.or_(pc.is_nan(older), pc.is_nan(newer))
+    return pc.if_else(is_nan, pa.scalar(np.nan, made.type), made)
 
 
 def _chosen(choose: Combine, older: pa.Array, newer: pa.Array) -> pa.Array:

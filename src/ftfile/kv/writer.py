@@ -70,6 +70,10 @@ class StoreWriter(Writer[StoreConfig]):
         if not self.planned.definitions:
             return (), ()
         config, ((encoding, text),) = self.config, self.planned.definitions.items()
+        if head.encoding not in (None, encoding):  # others brought columns, and runs that have them
+            encoding, text = head.encoding, head.definitions.get(head.encoding)
+            if text is None:
+                return (), ()
         definition = StoreDefinition.from_json(text["store"])
         try:
             state = open_state(stage.fs, head)

@@ -33,6 +33,8 @@ def attach(spark: SparkSession) -> None:
 
     Of ftkv streams, merge the runs of the store that are due, likewise.
 
+    A stream with `trigger(continuous=…)`, in which Spark gives Python sinks no rows, is stopped, and an error logged.
+
     Call it once per session, before streams are started; another call does nothing. A stream ends when it is stopped,
     fails, or has used up its source (`availableNow`, `once`). What is killed finishes nothing: the next start goes on.
 
@@ -111,6 +113,10 @@ def _tend(query_id: str, place: _Place, *, due_only: bool) -> None:
             _log.error("%s(%r) tries again: %s", again, path, error)
 
 
+_CONTINUOUS = (
+    "trigger(continuous=...) gives Python sinks such as ftfile and ftkv no rows: use a micro-batch trigger, such as "
+    "trigger(processingTime='1 second')"
+)
 _NOT_FINISHED = "files could not be finished, ftfile.flush"
 
 
@@ -120,6 +126,12 @@ def _place_of(spark: SparkSession, query_id: str) -> _Place | None:
     execution = session.streams().get(query_id).streamingQuery()
     sink = str(execution.sink().name())
     if sink not in ("ftfile", "ftkv"):
+        return None
+    if execution.getClass().getSimpleName() == "ContinuousExecution":
+        # Spark gives a Python sink no rows then, and tells its user of no error of the commit.
+        _log.error("the query is stopped: %s", _CONTINUOUS)
+        jvm: Any = spark._jvm  # noqa: SLF001
+        execution.stopInNewThread(jvm.UnsupportedOperationException(_CONTINUOUS))
         return None
     extra = _field(execution, "extraOptions")
     iterator = extra.iterator()

@@ -11,7 +11,8 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
+from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.attempt.schema_change import check_requested
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
@@ -55,8 +56,14 @@ def stored_schema(options: Mapping[str, str]) -> StructType:
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
-    """Return the reader for the options; the one that takes filters exists from Spark 4.1 on."""
-    _, place, pushes = _opened(options)
+    """Return the reader for the options; the one that takes filters exists from Spark 4.1 on.
+
+    Raises:
+        ConfigError: an option is wrong, or there is no store or no such version.
+        SchemaError: the user's columns are of other types than the stored ones.
+    """
+    reader, place, pushes = _opened(options)
+    check_requested(reader.definition.schema, arrow_schema(as_nullable(schema.json())))
     return (_pushing_reader() if pushes else FtKvReader)(place, schema)
 
 

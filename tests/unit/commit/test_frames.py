@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import zlib
+from pathlib import Path
+
 import pytest
 
 from ftfile.commit.wal.frames import BEGIN, FRAME_HEADER_BYTES, WINDOW, encode_frame, read_frames
 from ftfile.core.errors import CorruptData
 
+PAGE = (Path(__file__).parents[3] / "docs/internals/format.md").read_text()
 PIECES = [
     encode_frame(BEGIN, -1, b"what came before"),
     encode_frame(WINDOW, 7, b""),
@@ -15,6 +20,18 @@ PIECES = [
 ]
 WHOLE = b"".join(PIECES)
 ENDS = [sum(map(len, PIECES[: count + 1])) for count in range(len(PIECES))]
+
+
+def test_a_frame_byte_by_byte() -> None:
+    """As docs/internals/format.md has it."""
+    fields = b"".join(
+        (b"FTW\x01", *(number.to_bytes(size, "little") for number, size in ((1, 4), (9, 8), (3, 8), (0x352441C2, 4))))
+    )
+    assert zlib.crc32(b"abc") == 0x352441C2
+    assert encode_frame(WINDOW, 9, b"abc") == fields + zlib.crc32(fields).to_bytes(4, "little") + b"abc"
+    assert encode_frame(BEGIN, -1, b"")[4:16] == bytes(4) + b"\xff" * 8
+    sizes = re.findall(r"^\| (\d+) \|", PAGE.partition("is a sequence of frames")[2], re.MULTILINE)
+    assert sum(map(int, sizes)) == FRAME_HEADER_BYTES
 
 
 def test_frames_come_back() -> None:

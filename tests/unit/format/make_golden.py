@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 import ftfile
+from ftfile import kv
 from ftfile.attempt.directory_marker import write_marker
 from ftfile.commit import trimming
 from ftfile.commit.format import layout, record
@@ -35,7 +36,7 @@ from ftfile.source.files.plan import Late, Move, Parked, Plan, Range, Seen
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, repeatable
-from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.kv.runs import NUMBERS, numbered, written
 from tests.wrappers import InContext
 
@@ -140,7 +141,44 @@ def make_runs(path: Path) -> None:
         (path / f"{rows}-{compression}.run").write_bytes(content)
 
 
-MAKERS = {"plain": make_plain, "sealed": make_sealed, "plans": make_plans, "runs": make_runs}
+STORE_OPTIONS = {"flushIntervalCount": "2", "compression": "none", "blockBytes": "4096"}
+
+
+def make_store(path: Path) -> None:
+    """Make a store of words, due merges and their result, a purge, and windows of which one is not recorded."""
+    with repeatable():
+        forget_caches()
+        options = {"keyColumns": "word", "deleteColumn": "gone", "merge": "n:sum", "buckets": "1"} | STORE_OPTIONS
+        query = StoreBatch(str(path), {"word": "string", "n": "long", "gone": "boolean"}, options)
+        query.run(0, [[{"word": "a", "n": 1, "gone": False}, {"word": "b", "n": 2, "gone": False}]])
+        query.run(1, [[{"word": "a", "n": 1, "gone": False}, {"word": "b", "n": None, "gone": True}]])
+        kv.purge(str(path), "b", "c", context=current())
+        query.run(2, [[]])
+        with open_golden_store(str(path)) as store:
+            for window in (5, 6):
+                store.begin_window(window)
+                store.merge("a", window)
+                store.purge("x")
+                store.end_window()
+            store.committed(5)
+
+
+def open_golden_store(path: str) -> kv.KeyValueStore:
+    """Open the store as the writer of its windows."""
+    return kv.KeyValueStore(
+        path,
+        writer="w",
+        keys={"word": "string"},
+        values={"n": "long"},
+        buckets=1,
+        merge="n:sum",
+        maintenance="none",
+        options=STORE_OPTIONS,
+        context=current(),
+    )
+
+
+MAKERS = {"plain": make_plain, "sealed": make_sealed, "plans": make_plans, "runs": make_runs, "store": make_store}
 
 
 def files_of(path: Path) -> dict[str, bytes]:

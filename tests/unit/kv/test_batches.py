@@ -518,3 +518,15 @@ class TestSchema:
         assert rows_of(out) == {"a": 7, "b": 2**40 + 5}
         with pytest.raises(SchemaError, match="n was int64 and is int32"):
             query_of(out, {"k": "string", "n": "integer"}, onSchemaChange="widen").plan()
+
+    def test_names_that_differ_by_case_alone_are_those_of_the_store(self, out: str) -> None:
+        counting(out).run(0, [rows("a")])
+        options = {"keyColumns": "K", "buckets": "4", "onNewQuery": "continue"}
+        for merge in ({}, {"merge": "N:sum"}, {"merge": "sum"}):
+            query = StoreBatch(out, {"N": "long", "K": "string"}, options | merge, SECOND)
+            query.run(head_of(out).version, [[{"K": "a", "N": 1}, {"K": "b", "N": 1}]])
+        assert rows_of(out) == {"a": 4, "b": 3}
+        assert len({add.encoding for add in head_of(out).segments.values()}) == 1
+        wide = StoreBatch(out, {"k": "string", "n": "long", "N": "long"}, options, SECOND)
+        with pytest.raises(SchemaError, match="2 columns have this name"):
+            wide.plan()

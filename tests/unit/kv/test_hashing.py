@@ -78,6 +78,17 @@ def test_bytes_of_any_length(lengths: list[int], seed: int) -> None:
     assert hash_keys([(value,) for value in values], [pa.binary()]).tolist() == expected
 
 
+@pytest.mark.parametrize("has_package", [True, False])
+def test_long_values_among_short_ones(seed: int, monkeypatch: pytest.MonkeyPatch, *, has_package: bool) -> None:
+    values = some_bytes(seed, [2047, 3, 2048, 0, 2049, 30_000, 40])
+    expected = [xxh64_intdigest(value, 42) for value in values]
+    both = [xxh64_intdigest(value, first) for value, first in zip(values, expected, strict=True)]
+    if not has_package:
+        monkeypatch.setitem(sys.modules, "xxhash", None)
+    assert hash_rows([sliced(values, pa.binary())]).tolist() == expected
+    assert hash_rows([pa.array(values), pa.array(values)]).tolist() == both
+
+
 def test_more_rows_than_are_hashed_at_a_time(seed: int) -> None:
     values = some_bytes(seed, [random.Random(seed).randrange(70) for _ in range(20_000)])
     assert hash_rows([pa.array(values)]).tolist() == [xxh64_intdigest(value, 42) for value in values]

@@ -1,4 +1,4 @@
-"""docs/internals/format.md has the trailer of a run as the code writes it."""
+"""docs/internals/format.md has the trailer of a run, and the names in the records of a store, as the code has them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import re
 import struct
 from pathlib import Path
 
+from ftfile.commit.format.model import Add, Origin
+from ftfile.kv.config import StoreConfig
+from ftfile.kv.planning.jobs import JobTerms, job_of
+from ftfile.kv.planning.plan import still_due
+from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.directory import TRAILER
+from ftfile.testing.clock import SeededIds
+from ftfile.testing.micro_batch import spark_schema
+
+MARKS = Marks((0, 0), None).to_json()
 
 PAGE = (Path(__file__).parents[3] / "docs/internals/format.md").read_text()
 
@@ -16,3 +25,22 @@ def test_the_trailer_is_that_of_the_code() -> None:
     documented = [tuple(cell.strip(" `") for cell in row.split("|")[1:3]) for row in rows.splitlines()]
     assert documented == [(name, str(struct.calcsize(f"<{kind}"))) for name, kind in TRAILER.items()]
     assert sum(int(size) for _, size in documented) == 72
+
+
+def test_names_in_records_are_those_of_the_code() -> None:
+    config = StoreConfig.from_options({"path": "memory://x", "keyColumns": "k"}, spark_schema({"k": "string"}))
+    settings = config.settings()
+    add = Add("id", "segment", "p", None, 0, 0, "", 0, "b=00000", "e", Origin("q", 0, 0), rolling_stats=MARKS)
+    (failed,) = still_due([job_of("flush", [((run_of(add),), JobTerms((0, 0), True, 0))], config.plan, SeededIds(), 1)],
+                          {"id": add}, {""}, 0)  # fmt: skip
+    written = {
+        "definition": config.definition.to_json(),
+        "settings": settings["store"],
+        "plan": settings["store"]["plan"],
+        "marks": MARKS,
+        "job": {**failed.payload, "notBefore": 0},
+    }
+    assert {*settings} == {"store", "storage", "durability"}
+    tables = dict(re.findall(r"<!-- names: (\w+) -->\n\|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE))
+    documented = {name: re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) for name, text in tables.items()}
+    assert documented == {name: [*text] for name, text in written.items()}

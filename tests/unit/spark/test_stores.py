@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import datasource
-from pyspark.sql.types import BooleanType, LongType, StringType, StructType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructType
 
 import ftfile
 import ftfile.kv
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.definition import define
 from ftfile.kv.run.reader import RunReader
 from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
@@ -85,6 +85,17 @@ def test_a_schema_of_ones_own_matches_names_whatever_their_case(store: Builder) 
     assert len(read(source(store.path).reader(StructType().add("other", BooleanType())))) == len(ROWS)
 
 
+def test_a_schema_of_other_types_is_refused_before_a_task_starts(store: Builder) -> None:
+    wrong = StructType().add("n", StringType()).add("WORD", BooleanType()).add("day", LongType())
+    with pytest.raises(SchemaError, match="n is int64, and string is asked for; WORD is string, and bool is asked for"):
+        source(store.path).reader(wrong)
+    changes = source(store.path, readChangeFeed="true")
+    row = StructType().add("n", StringType())
+    stream = changes.streamReader(StructType().add("day", LongType()).add("new", row))
+    with pytest.raises(SchemaError, match=r"columns: new\.n is int64, and string is asked for\. Leave"):
+        stream.latestOffset()  # type: ignore[call-arg]
+
+
 def test_older_versions_are_read(store: Builder) -> None:
     store.delete(*[(day, "a") for day in range(5)])
     assert len(read(source(store.path).reader(SCHEMA))) == len(ROWS) - 5
@@ -93,6 +104,15 @@ def test_older_versions_are_read(store: Builder) -> None:
         source(store.path, versionAsOf="0", timestampAsOf="2024-01-01").schema()
     with pytest.raises(ConfigError, match="version"):
         source(store.path, versionAsOf="7").schema()
+
+
+def test_writers_take_from_the_store_what_options_leave_out(store: Builder) -> None:
+    spelled = StructType().add("DAY", IntegerType()).add("Word", StringType()).add("n", LongType())
+    writers: list[Any] = [source(store.path).writer, source(store.path, checkpointLocation="c").streamWriter]
+    for writer in writers:
+        config = writer(spelled, overwrite=False)._writer.config  # noqa: SLF001
+        assert config.definition == DEFINITION
+        assert config.schema.names == ["day", "word", "n"]
 
 
 class TestFilters:

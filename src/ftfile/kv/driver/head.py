@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,11 +9,11 @@ import pyarrow as pa
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.encryption import Encryption
 from ftfile.attempt.kind_of_directory import refuse_files, store_of
-from ftfile.attempt.schema_change import check_schema_change, is_wider
+from ftfile.attempt.schema_change import check_schema_change
 from ftfile.attempt.storage import Storage
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import normalise
-from ftfile.kv.definition import StoreDefinition, require_same
+from ftfile.kv.definition import StoreDefinition, joined, require_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,18 +55,8 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     require_same(recorded, given)
     old, new = (spark_schema_json(_values_of(each)) for each in (recorded, given))
     check_schema_change(old, new, config.on_schema_change, has_any=False)
-    return _joined(recorded, given)
+    return joined([recorded, given])
 
 
 def _values_of(definition: StoreDefinition) -> pa.Schema:
     return pa.schema([definition.schema.field(name) for name in definition.values])
-
-
-def _joined(recorded: StoreDefinition, given: StoreDefinition) -> StoreDefinition:
-    """Return the recorded definition with the wider types and the new columns of another one."""
-    fields = {field.name: field for field in recorded.schema}
-    for field in given.schema:
-        known = fields.get(field.name)
-        if known is None or is_wider(known.type, field.type):
-            fields[field.name] = field
-    return replace(recorded, schema=pa.schema(list(fields.values())), merge={**recorded.merge, **given.merge})

@@ -13,7 +13,7 @@ from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
 from ftfile.core.packing import packed
 from ftfile.fs.calls.parallel import parallel
-from ftfile.kv.definition import BUCKETS_MAX
+from ftfile.kv.definition import BUCKETS_MAX, definition_of_runs
 from ftfile.kv.feed.versions import Change, Share, applied, by_bucket, change_of
 
 if TYPE_CHECKING:
@@ -141,10 +141,9 @@ def _advising() -> Iterator[None]:
 def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping[str, Any]) -> list[Share]:
     """Return shares of about equal size, each with neighbouring buckets in all versions."""
     everything = [*live.values(), *(add for change in changes for add in change.adds)]
-    if not everything:
+    definition = definition_of_runs(everything, definitions)
+    if definition is None:
         return []
-    newest = max(everything, key=lambda add: tuple(add.rolling_stats["at"]))
-    definition = definitions[newest.encoding]["store"]
     # Runs whose keys are looked up.
     new = {add.id for change in changes for add in (change.adds if change.scope == "all" else change.new_runs)}
     buckets = by_bucket(everything)
@@ -163,7 +162,7 @@ def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping
             ids.update(add.id for add in adds)
             narrowed.append(replace(change, adds=adds, removes=removes))
         if any(change.new_runs or change.scope == "all" for change in narrowed):
-            found.append(Share(own, tuple(narrowed), definition))
+            found.append(Share(own, tuple(narrowed), definition.to_json()))
     return found
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import read_marker
 from ftfile.attempt.follow.stream import LogStream
+from ftfile.attempt.schema_change import check_requested
 from ftfile.kv.feed.planner import FeedPlanner
-from ftfile.kv.feed.rows import stored_columns
+from ftfile.kv.feed.rows import feed_schema, stored_columns
 from ftfile.kv.feed.versions import Share
 from ftfile.kv.reading.open_store import open_store
 
@@ -24,12 +25,16 @@ class FeedStream(LogStream[Share]):
 
     Raises:
         ConfigError: there is no store.
+        SchemaError: the user's columns are of other types than those of the feed.
     """
 
     def __init__(self, config: FollowConfig, context: Context) -> None:
         super().__init__()
         reader = open_store(config.path, key_provider=config.key_provider, storage=config.storage, context=context)
-        stored = stored_columns(arrow_schema(config.schema_json), reader.definition)
+        requested = arrow_schema(config.schema_json)
+        # Types that became wider are told when their versions are read.
+        check_requested(feed_schema(reader.definition), requested, narrower=True)
+        stored = stored_columns(requested, reader.definition)
         self.marker = read_marker(reader.log.fs)
         self._planner = FeedPlanner(reader.log, config.settings, stored)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.commit.format.model import Add
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileSystem, InputFile
     from ftfile.kv.run.cache import Cache
 
     ReadRange = Callable[[int, int], bytes | memoryview]
@@ -37,20 +37,38 @@ class Files(Protocol):
         """Return the function that reads a file; see `OpenFiles`."""
 
 
+# Files of a process that are mapped at a time, each with a descriptor; many systems allow a process 1,024.
+_MAPPED_MAX = 400
+
+
 class _OpenFile:
-    """A file that is closed when nothing reads it any more."""
+    """A file that is closed when nothing reads it any more; opened for each read where too many others are mapped."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
-        file = fs.open(path)
-        weakref.finalize(self, file.close)
-        self._file = file
-        self._mapped = file.mapped()
+        self._fs, self._path = fs, path
+        self._mapped: memoryview | None = None
+        self._file: InputFile | None = fs.open(path)
+        mapped = self._file.mapped()
+        if mapped is None:
+            weakref.finalize(self, self._file.close)
+            return
+        self._file.close()
+        self._file = None
+        if len(_mapped_files) < _MAPPED_MAX:
+            self._mapped = mapped
+            _mapped_files.add(self)
 
     def read_at(self, offset: int, length: int) -> bytes | memoryview:
         """Return bytes of the file: fewer only at its end."""
-        if self._mapped is None:
+        if self._mapped is not None:
+            return self._mapped[offset : offset + length]
+        if self._file is not None:
             return self._file.read_at(offset, length)
-        return self._mapped[offset : offset + length]
+        with self._fs.open(self._path) as file:
+            return file.read_at(offset, length)
+
+
+_mapped_files: weakref.WeakSet[_OpenFile] = weakref.WeakSet()
 
 
 class OpenFiles:

@@ -31,6 +31,8 @@ _LANE_STARTS = [np.uint64(start & _WRAP) for start in (_1 + _2, _2, 0, -_1)]
 _LANE_TURNS = (1, 7, 12, 18)
 _STRIPE_BYTES = 32
 _ALL = slice(None)
+# Of a value, whose stripes must be hashed one after the other.
+_LONG_BYTES = 2048
 _CHUNK_ROWS = 8_192  # whose temporaries stay in the processor's cache
 
 
@@ -47,7 +49,24 @@ def hash_longs(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
 
 def hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
     """Return the hashes of the ranges of `data` between one offset and the next."""
-    return _chunked(partial(_hash_ranges, data), seeds, offsets[:-1], np.diff(offsets))
+    hash_chunk = partial(_hash_ranges, data)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    is_long = lengths >= _LONG_BYTES
+    if not is_long.any() or (digest := _library()) is None:
+        return _chunked(hash_chunk, seeds, starts, lengths)
+    hashes = _chunked(hash_chunk, seeds, starts, np.where(is_long, 0, lengths))
+    for row in np.flatnonzero(is_long).tolist():
+        hashes[row] = digest(data[starts[row] : starts[row] + lengths[row]], int(seeds[row]))
+    return hashes
+
+
+def _library() -> Callable[[Any, int], int] | None:
+    """Return the function that hashes one value faster, if it is long; None if the optional package is missing."""
+    try:
+        from xxhash import xxh64_intdigest  # noqa: PLC0415
+    except ImportError:
+        return None
+    return xxh64_intdigest
 
 
 def _chunked(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[Any]) -> Words:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import bools_from, from_numpy, values_of
+from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.rows import aligned
@@ -45,6 +46,12 @@ class Bucket:
 
     def get(self, key: Key, hashed: int) -> Values | None:
         """Return the values of a key; None if it has none."""
+        try:
+            return self._get(key, hashed)
+        except (EncodingError, UserCodeError):
+            return self._unfolded()._get(key, hashed)  # noqa: SLF001
+
+    def _get(self, key: Key, hashed: int) -> Values | None:
         found: list[tuple[int, Values]] = []
         all_count = self.definition.sequence is not None
         for level in self.levels:
@@ -64,6 +71,12 @@ class Bucket:
 
     def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
         """Return the values of keys, in their order, as `get` does; what is missing is fetched side by side."""
+        try:
+            return self._get_many(keys, hashes)
+        except (EncodingError, UserCodeError):
+            return self._unfolded()._get_many(keys, hashes)  # noqa: SLF001
+
+    def _get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
         found: list[Values | None] = [None] * len(keys)
         several: dict[int, list[tuple[int, Values]]] = {}
         all_count = self.definition.sequence is not None
@@ -99,6 +112,12 @@ class Bucket:
         Returns:
             Numbers of the keys that have rows, and the value columns of their rows, in one order.
         """
+        try:
+            return self._lookup(keys, hashes)
+        except (EncodingError, UserCodeError):
+            return self._unfolded()._lookup(keys, hashes)  # noqa: SLF001
+
+    def _lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
         found: list[tuple[Numbers, pa.Table]] = []  # new to old
         wanted = np.arange(len(hashes))
         has_several = self.definition.sequence is not None
@@ -151,6 +170,10 @@ class Bucket:
             rows = rows.filter(bools_from(operations(rows) != DELETE)) if OP in rows.column_names else rows
             if rows.num_rows:
                 yield _batch_of(rows.select(shown))
+
+    def _unfolded(self) -> Bucket:
+        """Return the bucket without overlays, one of which may have a key whose values cannot be merged."""
+        return replace(self, levels=tuple(each for level in self.levels for each in level.apart()))
 
     def _covered(self, level: Level, keys: pa.RecordBatch, wanted: Numbers) -> Numbers:
         """Return the numbers of the keys that a level may have rows of."""

@@ -127,6 +127,10 @@ class Level:
         with self._lock:
             return self.held or self._made(files or self._sources.files)
 
+    def apart(self) -> list[Level]:
+        """Return a level for each run, new to old."""
+        return [Level([run], self._sources) for run in reversed(self.runs)] if self.is_overlay else [self]
+
     def continuing(self, older: Level) -> Level:
         """Return this overlay, to be folded onto one that is folded already, which has its oldest runs."""
         self.older = older if older.held is not None else older.older

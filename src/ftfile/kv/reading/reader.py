@@ -15,7 +15,7 @@ from ftfile.attempt.kind_of_directory import refuse_files
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.fs.calls.parallel import parallel
-from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.definition import StoreDefinition, definition_of_runs
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
@@ -26,9 +26,8 @@ from ftfile.kv.run.cache import Cache
 from ftfile.kv.user_keys import key_columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.kv.key_values import Key
@@ -112,10 +111,12 @@ class Reader:
         """
         snapshot = take_snapshot(self._log, version)
         adds = [add for add in snapshot.adds.values() if add.kind == "segment"]
-        head = self._log.read_on()
+        definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self._log.read_on())
+        if snapshot.schema is not None:
+            # It is possible that no run has the columns that came last.
+            definition = definition.with_columns(snapshot.definitions[snapshot.schema])
         made = object.__new__(Reader)
         made.path, made._log, made._files, made._lock = self.path, self._log, self._files, threading.Lock()
-        definition = self._definition_of(adds, snapshot.definitions, head)
         made._view = view_of(version, adds, Sources(self._files, CACHE, definition), self._view)
         return made
 
@@ -283,18 +284,13 @@ class Reader:
         if before is not None and before.version == head.version:
             return before
         refuse_files(head, self.path)
-        adds = [*head.segments.values()]
-        definition = self._definition_of(adds, head.definitions, head)
-        return view_of(head.version, adds, Sources(self._files, CACHE, definition), before)
+        sources = Sources(self._files, CACHE, self._definition_at(head))
+        return view_of(head.version, head.segments.values(), sources, before)
 
-    def _definition_of(self, adds: Sequence[Add], definitions: Mapping[str, Any], head: LogState) -> StoreDefinition:
-        """Return the definition of runs: that of the newest, which may have more columns than others."""
-        newest = max(adds, key=lambda add: tuple(add.rolling_stats["at"]), default=None)
-        key = head.encoding if newest is None else newest.encoding
-        known = head.definitions if newest is None else definitions
-        if key is None:
+    def _definition_at(self, head: LogState) -> StoreDefinition:
+        if head.encoding is None:
             raise ConfigError(f"{self.path!r} is no store yet: nothing was committed there")
-        return StoreDefinition.from_json(known[key]["store"])
+        return StoreDefinition.from_json(head.definitions[head.encoding]["store"])
 
     @contextmanager
     def _naming_what_is_gone(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -134,6 +135,32 @@ def test_6_results_of_jobs_whose_runs_are_gone(change: str) -> None:
     kv.compact(PATH, full=True, context=current())
     assert rows_of(PATH) == expected
     check_store(open_filesystem(PATH))
+
+
+def test_16_merges_that_two_queries_do_cost_no_more_than_a_file(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    first = counts(buckets="1", flushIntervalCount="2", onNewQuery="continue")
+    second = dataclasses.replace(first, query_id="00000000-0000-0000-0000-000000000002")
+    write(first, 0, 1)
+    late, other = first.write(2, [[{"word": "w0", "n": 1}]]), second.write(0, [[{"word": "w1", "n": 1}]])
+    (own,), (same,) = late[0].rewritten, other[0].rewritten
+    assert own.job == same.job
+    second.commit(0, other)
+    first.commit(2, late)
+    assert "dropping a rewrite of 2 adds: some are no longer live" in caplog.text
+    expected = dict.fromkeys(WORDS, 2) | {"w0": 3, "w1": 3}
+    assert rows_of(PATH) == expected
+    fs = open_filesystem(PATH)
+    wasted = {add.path for add in own.rewrite.adds}
+    assert all(map(fs.exists, wasted))
+    check_store(fs)
+    write(second, 1)
+    vacuum_all(clock)
+    assert not any(map(fs.exists, wasted))
+    assert rows_of(PATH) == {word: n + 1 for word, n in expected.items()}
+    check_store(fs)
 
 
 def test_upkeep_of_an_encrypted_store(ring: Path, tmp_path: Path) -> None:

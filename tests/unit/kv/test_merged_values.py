@@ -1,0 +1,165 @@
+"""Merged values of all types and functions, with nulls and NaN, and ties of a sequence: the same by every read."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from ftfile import kv
+from ftfile.attempt.logs import forget_logs
+from ftfile.commit.log.log import CommitLog
+from ftfile.core.errors import EncodingError
+from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.micro_batch import StoreBatch
+from ftfile.testing.store_check import check_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATH = "memory://merged/store"
+NAN = math.nan
+UTC = datetime.timezone.utc
+EARLY, LATE = datetime.datetime(1900, 1, 1, tzinfo=UTC), datetime.datetime(2024, 2, 29, 1, 2, 3, 4, UTC)
+DAY, NEXT = datetime.date(1969, 12, 31), datetime.date(1970, 1, 1)
+LIST = {"type": "array", "elementType": "double", "containsNull": True}
+# Type, function, the values of a key, old to new, and the merged one.
+CASES: list[tuple[Any, str, list[Any], Any]] = [
+    ("long", "sum", [1, None, -3, None], -2),
+    ("long", "sum", [None, None, None], None),
+    ("byte", "sum", [127, 127, 127], 381),
+    ("double", "sum", [0.5, None, 0.25], 0.75),
+    ("double", "sum", [1.0, NAN, 1.0], NAN),
+    ("float", "sum", [0.5, math.inf, 1.0], math.inf),
+    ("decimal(20,2)", "sum", [Decimal("0.10"), None, Decimal("-9999999999.99")], Decimal("-9999999999.89")),
+    ("long", "min", [3, None, -5], -5),
+    ("long", "max", [3, None, 7, 5], 7),
+    ("double", "max", [1.0, NAN, 2.0], NAN),
+    ("double", "max", [-math.inf, None, -1.0], -1.0),
+    ("double", "min", [NAN, 1.0, 2.0], 1.0),
+    ("float", "min", [NAN, None, NAN], NAN),
+    ("float", "max", [1.0, 2.0, NAN], NAN),
+    ("decimal(38,10)", "max", [Decimal("1e-10"), None, Decimal("-1")], Decimal("1e-10")),
+    ("timestamp", "max", [EARLY, None, LATE, EARLY], LATE),
+    ("timestamp", "min", [LATE, EARLY, None], EARLY),
+    ("timestamp_ntz", "max", [EARLY.replace(tzinfo=None), LATE.replace(tzinfo=None)], LATE.replace(tzinfo=None)),
+    ("date", "min", [NEXT, None, DAY], DAY),
+    ("string", "max", ["é", None, "z", ""], "é"),
+    ("binary", "min", [b"\xff", b"", None], b""),
+    ("string", "append", ["a", None, "", "b"], "ab"),
+    ("binary", "append", [b"a", b"\x00", None], b"a\x00"),
+    (LIST, "append", [[1.0], None, [], [None, 2.0]], [1.0, None, 2.0]),
+    ("boolean", "coalesce", [True, None, False, None], False),
+    (LIST, "coalesce", [[1.0], None], [1.0]),
+    ("long", "last", [1, 2, None], None),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_memory() -> Iterator[None]:
+    with repeatable(ManualClock(tick_ms=1), SeededIds(0)):
+        yield
+    MemoryFileSystem.drop("merged")
+    forget_logs()
+
+
+def reads(key: str) -> list[Any]:
+    """Return the row of a key by each kind of read."""
+    with kv.open(PATH, context=current()) as reader:
+        table = reader.lookup(pa.array([key, "none"]))
+        scanned = [tuple(row.values())[1:] for batch in reader.scan() for row in batch.to_pylist() if row["k"] == key]
+        names = reader.definition.values
+        looked_up = [tuple(row[name] for name in names) for row in table.to_pylist() if row["_found"]]
+        singles = [reader.get(key), reader.multi_get([key])[0]]
+    rows = [(each,) if each is not None and len(names) == 1 else each for each in singles]
+    return [*[[tuple(each)] if each is not None else [] for each in rows], looked_up, scanned]
+
+
+def shown(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "values", "expected"), CASES, ids=[f"{number}-{case[1]}" for number, case in enumerate(CASES)]
+)
+def test_merges_of_all_types(kind: Any, function: str, values: list[Any], expected: Any) -> None:
+    """In a task, in jobs, in reads of many runs and of one; beside a value that tells a row of nulls from none."""
+    given = {"keyColumns": "k", "merge": f"n:{function}", "buckets": "1", "vacuumInterval": "0s"}
+    query = StoreBatch(PATH, {"k": "string", "n": kind, "m": "long"}, given | {"flushIntervalCount": "3"})
+    batches = [{"k": "batches", "n": value, "m": 7} for value in values]
+    query.run(0, [[{"k": "task", "n": value, "m": 7} for value in values], [{"k": "tasks", "n": values[0], "m": 7}]])
+    query.run(1, [batches[:1], [{"k": "tasks", "n": value, "m": 7} for value in values[1:]]])
+    for number, row in enumerate(batches[1:], start=2):
+        query.run(number, [[row]])
+    for _ in range(2):
+        for key in ("task", "tasks", "batches"):
+            assert [[(shown(n), m)] for [(n, m)] in reads(key)] == [[(shown(expected), 7)]] * 4
+        kv.compact(PATH, full=True, context=current())
+    check_store(open_filesystem(PATH))
+
+
+@pytest.mark.parametrize(
+    ("kind", "half"), [("long", 2**62), ("decimal(38,0)", Decimal(6 * 10**37)), ("decimal(38,38)", Decimal("0.6"))]
+)
+def test_a_sum_that_no_column_can_hold_leaves_other_keys_alone(
+    kind: str, half: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"keyColumns": "k", "merge": "n:sum", "buckets": "1", "flushIntervalCount": "2", "deleteColumn": "gone"}
+    query = StoreBatch(PATH, {"k": "string", "n": kind, "gone": "boolean"}, options)
+    for batch in range(2):
+        query.run(batch, [[{"k": key, "n": half, "gone": False} for key in ("a", f"b{batch}")]])
+    query.run(2, [[]])
+    assert "it will be tried again: merge=n:sum: the values of key ('a') have no result" in caplog.text
+    with kv.open(PATH, context=current()) as reader:
+        assert reader.get("b0") == reader.multi_get(["b1"])[0] == half
+        for read in (reader.get, lambda key: reader.multi_get([key]), lambda key: reader.lookup(pa.array([key]))):
+            with pytest.raises(EncodingError, match="merge=n:sum"):
+                read("a")
+    query.run(3, [[{"k": "a", "n": half, "gone": True}]])
+    query.run(4, [[{"k": "a", "n": half, "gone": False}]])
+    assert reads("a") == [[(half,)]] * 4
+    kv.compact(PATH, full=True, context=current())
+    assert reads("a") == [[(half,)]] * 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        ("long", -1, 1),
+        ("string", "", "é"),
+        ("timestamp", EARLY, LATE),
+        ("date", DAY, NEXT),
+        ("decimal(18,3)", Decimal("-0.001"), Decimal(0)),
+        ("boolean", False, True),
+        ("binary", b"\x7f", b"\x80"),
+    ],
+)
+def test_of_equal_sequences_the_last_row_counts(kind: str, low: Any, high: Any) -> None:
+    options = {"keyColumns": "k", "sequenceColumn": "at", "deleteColumn": "gone", "buckets": "1", "tombstoneTtl": "9d"}
+    columns = {"k": "string", "at": kind, "text": "string", "gone": "boolean"}
+    query = StoreBatch(PATH, columns, options | {"flushIntervalCount": "3", "badRecords": "drop"})
+
+    def row(key: str, at: Any, text: str, *, gone: bool = False) -> dict[str, Any]:
+        return {"k": key, "at": at, "text": text, "gone": gone}
+
+    query.run(0, [[row("a", high, "1"), row("a", high, "2"), row("b", high, "1"), row("c", low, "1")],
+                  [row("a", low, "late"), row("b", high, "2"), row("c", None, "bad")]])  # fmt: skip
+    query.run(1, [[row("b", high, "3"), row("c", low, "", gone=True), row("d", low, "", gone=True)]])
+    query.run(2, [[row("b", low, "late"), row("d", low, "again"), row("e", high, "1"), row("e", high, "", gone=True)]])
+    query.run(3, [[row("e", low, "late"), row("f", low, "", gone=True), row("f", low, "same")]])
+    expected = {"a": (high, "2"), "b": (high, "3"), "c": None, "d": (low, "again"), "e": None, "f": (low, "same")}
+    for _ in range(2):
+        for key, values in expected.items():
+            assert reads(key) == [[] if values is None else [values]] * 4, key
+        kv.compact(PATH, full=True, context=current())
+    query.run(4, [[row("c", low, "tied"), row("e", low, "late")]])
+    assert reads("c") == [[(low, "tied")]] * 4
+    assert reads("e") == [[]] * 4
+    assert len(CommitLog(open_filesystem(PATH)).read_on().segments) > 1
+    check_store(open_filesystem(PATH))
