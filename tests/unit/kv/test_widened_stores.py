@@ -21,7 +21,7 @@ from ftfile.kv.buckets import by_bucket
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.feed.stream import FeedStream
 from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.upkeep.due import run_due
+from ftfile.kv.upkeep.due import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -114,7 +114,7 @@ class History:
         self.note()
 
     def compact(self) -> None:
-        kv.compact(PATH, context=current()) if self.rng.random() < 0.5 else run_due(CommitLog(open_filesystem(PATH)))
+        kv.compact(PATH, context=current()) if self.rng.random() < 0.5 else merge_due(CommitLog(open_filesystem(PATH)))
         self.note()
 
     def widen(self) -> None:

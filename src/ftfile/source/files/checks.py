@@ -59,7 +59,7 @@ def _require_there(fs: FileSystem, settings: FilesSettings, shown: str, *, is_li
         return
     except NotADirectory:
         pass
-    raise ConfigError(f"path={shown!r} leads through a file, or a link to nothing, and nothing is below these: correct it")
+    raise ConfigError(f"path={shown!r} leads through a file, or a link to nothing, and nothing is below: correct it")
 
 
 def require_state(fs: FileSystem, location: str) -> None:

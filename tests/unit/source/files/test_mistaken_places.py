@@ -53,7 +53,7 @@ def begin(path: str, state: str, **options: str) -> None:
         ("nowhere/*/deep", "there is nothing at path='.*/nowhere'"),
         ("dangling", "there is nothing at path='.*/dangling', or a link to nothing"),
         ("dangling/*.log", "leads through a file, or a link to nothing"),
-        ("a.log/b.log", "leads through a file, or a link to nothing, and nothing is below these"),
+        ("a.log/b.log", "leads through a file, or a link to nothing, and nothing is below"),
         ("a.log/*.log", "leads through a file"),
         ("a.log/b/*.log", "leads through a file"),
     ],
