@@ -70,9 +70,9 @@ def test_a_job_opens_its_runs(together: Callable[[int], None]) -> None:
         assert len(reader.runs()) == 1
 
 
-def test_a_scan_opens_its_buckets(together: Callable[[int], None]) -> None:
+def test_a_scan_opens_its_files(together: Callable[[int], None]) -> None:
     query = counting(URL, buckets=str(RUNS))
-    query.run(0, [rows(*KEYS)])
+    query.run(0, [rows(*KEYS[task::RUNS]) for task in range(RUNS)])  # a file each, with runs of all buckets
     together(RUNS)
     assert sum(batch.num_rows for batch in kv.open(URL).scan()) == len(KEYS)
 

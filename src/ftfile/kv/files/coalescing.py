@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.run.cache import Cache, Shelf
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class CoalescingFiles:
 
         return read_range
 
+    def fetch_first(self) -> None:
+        """Fetch the first range of each file side by side: levels that are opened at once begin with the same file."""
+        parallel(self.fs, lambda path: self.open(path)(self._ranges[path].start, 0), [*self._ranges])
+
     def release(self) -> None:
         """Forget what was fetched, and fetch no more than is asked for from now on."""
         self._ranges = {}
@@ -76,6 +81,11 @@ class _Ranges:
         self._cache = cache
         self._contents: Shelf[bytes | memoryview] = Shelf(len(bounds))
         self._locks = [threading.Lock() for _ in bounds]
+
+    @property
+    def start(self) -> int:
+        """Return where the first range begins."""
+        return self._starts[0]
 
     def read(self, read: ReadRange, offset: int, length: int) -> bytes | memoryview:
         number = bisect_right(self._starts, offset) - 1

@@ -141,6 +141,12 @@ class Level:
         """Return its rows if they are in memory."""
         return self.run if self.run is not None else self._overlay.values[0]
 
+    @property
+    def unread(self) -> tuple[Run, ...]:
+        """Return the runs that opening it reads: those that the level below is not folded from."""
+        older = self.older
+        return self.runs if older is None or older.held is None else self.runs[len(older.runs) :]
+
     def release(self) -> None:
         """Take all of it out of the cache; it can still be used."""
         if self.run is not None:
@@ -204,10 +210,11 @@ def open_levels(levels: Sequence[Level], sources: Sources) -> None:
     closed = [level for level in levels if level.held is None]
     # Larger runs are not read whole when they are opened.
     small = (
-        run.add for level in closed for run in level.runs if level.is_overlay or run.add.logical_length <= END_BYTES
+        run.add for level in closed for run in level.unread if level.is_overlay or run.add.logical_length <= END_BYTES
     )
     files = CoalescingFiles(sources.files, small)
     try:
+        files.fetch_first()
         parallel(files.fs, lambda level: level.opened(files), closed)
     finally:
         files.release()
