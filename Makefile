@@ -87,7 +87,7 @@ histories: environment ## random histories of a directory, 500 of 200 steps
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 # A log of plans has neither hints nor ranges. Of a store, tests of runs, folds and plans in memory read no log.
 KV_TESTS := $(addprefix kv/,feed operator upkeep $(addprefix test_,batches.py encrypted_store.py exactly_once.py \
-	extremes.py limits.py merged_values.py reading.py reading_beside_writers.py reading_histories.py side_by_side.py \
+	extremes.py limits.py merged_values.py reading.py reading_beside_writers.py side_by_side.py \
 	store_histories.py verify.py widened_stores.py))
 LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink $(KV_TESTS)) --ignore=tests/unit/source/files
 
