@@ -141,7 +141,10 @@ def _advising() -> Iterator[None]:
 def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping[str, Any]) -> list[Share]:
     """Return shares of about equal size, each with neighbouring buckets in all versions."""
     everything = [*live.values(), *(add for change in changes for add in change.adds)]
-    definition = definition_of_runs(everything, definitions)
+    # An overwrite may define the store anew: what was before it has no say.
+    first = max((number for number, change in enumerate(changes) if change.scope == "all"), default=None)
+    lasting = everything if first is None else (add for change in changes[first:] for add in change.adds)
+    definition = definition_of_runs(lasting, definitions) or definition_of_runs(everything, definitions)
     if definition is None:
         return []
     # Runs whose keys are looked up.

@@ -194,6 +194,26 @@ def test_histories_equal_differences(seed: int) -> None:
         assert rows_between(stream(), start, end) == batch
 
 
+def test_an_overwrite_ends_the_merge_functions_before_it() -> None:
+    columns = {"word": "string", "n": "long", "m": "long"}
+
+    def query(merge: str, id_: str) -> StoreBatch:
+        options = {"keyColumns": "word", "buckets": "1", "merge": merge, "onNewQuery": "continue"}
+        return StoreBatch(PATH, columns, options, id_)
+
+    def row(n: int, m: int) -> list[list[dict[str, Any]]]:
+        return [[{"word": "a", "n": n, "m": m}]]
+
+    query("n:sum", "00000000-0000-0000-0000-000000000001").run(0, row(1, 10))
+    other = query("m:sum", "00000000-0000-0000-0000-000000000002")
+    other.overwrite = True
+    other.run(0, row(2, 20))
+    other.overwrite = False
+    other.run(1, row(3, 30))
+    ((_, _, found),) = followed(starting_version=0)
+    assert found == [(0, "a", "insert", None, 1), (1, "a", "update", 1, 2), (2, "a", "update", 2, 3)]
+
+
 def test_a_new_query_begins_with_the_newest_version_as_inserts() -> None:
     query = store(merge="n:sum")
     query.run(0, [rows(a=1, b=2, c=3)])
