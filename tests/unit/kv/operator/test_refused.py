@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ftfile import kv
 from ftfile.core.errors import ConfigError
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import open_store
+from tests.unit.kv.stores import query_of, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +57,31 @@ def test_options_that_are_arguments_or_have_no_effect(
     with pytest.raises(ConfigError, match=f"option '{option}' of a KeyValueStore: .*{told}"):
         open_store(fs, options={option: value})
     assert fs.list("") == []
+
+
+def test_a_store_with_a_sequence_column_is_written_by_spark_alone(out: str) -> None:
+    query_of(out, sequenceColumn="n").run(0, [rows("a", n=2)])
+    with pytest.raises(ConfigError, match="sequenceColumn=n: it is written by Spark alone"):
+        kv.KeyValueStore(out, writer="w", **SHAPE)
+    with kv.open(out) as reader:
+        assert reader.get("a") == 2
+
+
+@pytest.mark.parametrize("given", [["b", "a"], ["new", "a", "b"], ["a", "new", "b"]])
+def test_columns_in_another_order(fs: CrashingFileSystem, given: list[str]) -> None:
+    widen: dict[str, Any] = {"options": {"onSchemaChange": "widen"}}
+    with open_store(fs, values=PAIR) as store:
+        store.put(b"k", (1, 2))
+        store.commit()
+        version = store.version
+    with pytest.raises(ConfigError, match=r"order \['a', 'b'.*\], and \['" + "', '".join(given)):
+        open_store(fs, values=dict.fromkeys(given, "long"), **widen)
+    with open_store(fs, values=PAIR | {"new": "long"}, **widen) as store:
+        assert store.version == version + 1, "what was refused is not recorded"
+        assert store.get(b"k") == (1, 2, None)
+
+
+def test_keys_in_another_order(fs: CrashingFileSystem) -> None:
+    open_store(fs, keys=PAIR).close()
+    with pytest.raises(ConfigError, match=r"keyColumns: the store has \['a', 'b'\], and \['b', 'a'\] is given"):
+        open_store(fs, keys={"b": "long", "a": "long"})
