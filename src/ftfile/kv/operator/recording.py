@@ -17,7 +17,7 @@ from ftfile.kv.buckets import bucket_name, by_bucket
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import StoreChange, body_of
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.operator.epochs import epoch_of, opening, require_epoch
+from ftfile.kv.operator.epochs import epoch_of, opening, refuse_application, require_epoch
 from ftfile.kv.operator.windows import folded
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Recorder:
         """Record the next epoch of a writer, and with it the definition if the store is new.
 
         Raises:
-            ConfigError: the directory has files, or a store of another definition or with a sequence column.
+            ConfigError: the directory has files, or a store of another definition or with a sequence column; or the
+                writer's name is the `txnAppId` of batches.
         """
         log = config.log(context)
         config = config.for_store(log.fs.capabilities)
@@ -68,6 +69,7 @@ class Recorder:
 
         def prepare(head: LogState, _: object) -> Body:
             epoch = max(epoch_of(head, writer) + 1, epoch_min)
+            refuse_application(head, writer)
             found[:] = [(epoch, _definition_after(config, head))]
             return replace(body_of(config, log, head, StoreChange(())), tables=opening(writer, epoch), settings=None)
 

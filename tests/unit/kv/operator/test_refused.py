@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.core.errors import ConfigError
+from ftfile.attempt.identity import JobIdentity
+from ftfile.commit.log import fold
+from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.kv.operator import epochs
+from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import open_store
-from tests.unit.kv.stores import query_of, rows
+from tests.unit.kv.stores import counting, query_of, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,3 +89,42 @@ def test_keys_in_another_order(fs: CrashingFileSystem) -> None:
     open_store(fs, keys=PAIR).close()
     with pytest.raises(ConfigError, match=r"keyColumns: the store has \['a', 'b'\], and \['b', 'a'\] is given"):
         open_store(fs, keys={"b": "long", "a": "long"})
+
+
+def test_a_writer_with_the_name_of_an_application(out: str) -> None:
+    query = counting(out, txnAppId="w", txnVersion="7")
+    query.run_job("job", [rows("a")])
+    with pytest.raises(ConfigError, match=r"writer='w': Spark has written .* txnAppId='w', and its last txnVersion, 7"):
+        kv.KeyValueStore(out, writer="w", **SHAPE, merge="n:sum")
+    with kv.KeyValueStore(out, writer="other", **SHAPE, merge="n:sum") as store:
+        assert (store.get("a"), store.last_window) == (1, -1)
+
+
+def test_a_writer_whose_epoch_is_forgotten(fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (fold, epochs):
+        monkeypatch.setattr(module, "ENTRIES_MAX", 1)
+    for writer in ("w", "other", "w"):
+        with open_store(fs, writer) as store:
+            store.put(b"k", b"v")
+            store.commit()
+
+
+@pytest.mark.parametrize("version", [0, 7])
+def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> None:
+    query = counting(out, txnAppId="w", txnVersion=str(version))
+    counting(out).run(0, [rows("a")])
+    planned, job = query.writer(), JobIdentity("job")
+    messages = [query.run_task(query.plan(), job, 0, rows("a"))]
+    with kv.KeyValueStore(out, writer="w", **SHAPE, merge="n:sum") as store:
+        store.begin_window(6)
+        store.merge("a", 1)
+        store.end_window()
+        with pytest.raises(ConfigError, match=f"txnAppId='w': a KeyValueStore .* writer='w', and txnVersion={version}"):
+            planned.commit(messages, None, current())
+        store.committed(6)
+        with pytest.raises(FtfileError):
+            planned.commit(messages, None, current())
+        with pytest.raises(ConfigError, match="txnAppId='w'"):
+            query.plan()
+        assert store.get("a") == 2
+    counting(out, txnAppId="x", txnVersion="7").run_job("job", [rows("a")])
