@@ -144,9 +144,7 @@ class KeyValueStore(WindowReader):
                 f"the store to window {self.recorded_window} or a later one"
             )
         windows = self._wal.recover(self.recorded_window, restore)
-        self.last_window = max([self.recorded_window, *(window.number for window in windows)])
-        if restore is not None:
-            self.last_window = restore
+        self.last_window = self._last_window_of(windows, restore)
         super().__init__(log, config.path, Pending(config.definition, windows), codec)
         self._begun: int | None = None
         self._is_open = True
@@ -300,6 +298,20 @@ class KeyValueStore(WindowReader):
         super().close()
 
     # ---------------------------------------------------------------------------------------------------------
+
+    def _last_window_of(self, windows: Sequence[Window], restore: int | None) -> int:
+        """Return the last window, given those that came back."""
+        known = max([self.recorded_window, *(window.number for window in windows)])
+        if restore is not None and restore > known:
+            _log.warning(
+                "restore=%d: the store at %s has windows of writer %r up to %s. Windows without changes leave no "
+                "trace; if a later one had changes, they are not here",
+                restore,
+                self._recorder.config.path,
+                self.writer,
+                known if known >= 0 else "none",
+            )
+        return known if restore is None else restore
 
     def _ended(self, window: Window) -> None:
         self._pending.take(window)

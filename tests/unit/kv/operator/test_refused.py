@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,3 +129,21 @@ def test_an_application_with_the_name_of_a_writer(out: str, version: int) -> Non
             query.plan()
         assert store.get("a") == 2
     counting(out, txnAppId="x", txnVersion="7").run_job("job", [rows("a")])
+
+
+@pytest.mark.parametrize(("windows", "known"), [([5], "5"), ([], "none")])
+def test_a_restore_to_a_window_that_is_not_known(
+    fs: CrashingFileSystem, caplog: pytest.LogCaptureFixture, windows: list[int], known: str
+) -> None:
+    with open_store(fs) as store:
+        for number in windows:
+            store.begin_window(number)
+            store.put(b"k", b"v")
+            store.end_window()
+    with caplog.at_level(logging.WARNING), open_store(fs, restore=100) as store:
+        assert store.last_window == 100
+    assert f"restore=100: the store at operator://store/ has windows of writer 'w' up to {known}." in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        open_store(fs, restore=max(windows, default=-1)).close()
+    assert "restore=" not in caplog.text
