@@ -17,6 +17,7 @@ from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import propose_batch
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.marks import open_state
+from ftfile.kv.operator.epochs import refuse_operator
 from ftfile.kv.task.jobs import run_jobs
 from ftfile.kv.task.rows import RunWriter
 from ftfile.kv.upkeep.automatic import vacuum_if_due
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import WriterIdentity
     from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
     from ftfile.attempt.stage import Stage
-    from ftfile.commit.format.model import Author
+    from ftfile.commit.format.model import Author, Body
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed, Prepare
+    from ftfile.commit.read.snapshot import Snapshot
 
 __all__ = ("StoreWriter",)
 
@@ -55,6 +57,7 @@ class StoreWriter(Writer[StoreConfig]):
             with contextlib.suppress(NotFound):
                 log.check_layout()
         definition_after(config, head)
+        refuse_operator(head, config.transaction)
         return head, {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_jobs else {}
 
     def _write_rows(
@@ -92,7 +95,13 @@ class StoreWriter(Writer[StoreConfig]):
     def _propose(
         self, author: Author, messages: list[TaskCommit], log: CommitLog
     ) -> tuple[Prepare, Callable[[Committed], None]]:
-        return propose_batch(self.config, author, messages, log), lambda _: self._keep_up(log)
+        propose = propose_batch(self.config, author, messages, log)
+
+        def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+            refuse_operator(head, self.config.transaction)
+            return propose(head, snapshot)
+
+        return prepare, lambda _: self._keep_up(log)
 
     def _keep_up(self, log: CommitLog) -> None:
         """Start a vacuum in a thread, if it is time."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.log.fold import ENTRIES_MAX
+from ftfile.commit.wal.files import recorded_window
 from ftfile.core.errors import ConfigError, Fenced
 
 if TYPE_CHECKING:
+    from ftfile.commit.format.model import Transaction
     from ftfile.commit.log.state import LogState
 
-__all__ = ("check_writer_name", "epoch_of", "opening", "require_epoch")
+__all__ = ("check_writer_name", "epoch_of", "opening", "refuse_application", "refuse_operator", "require_epoch")
 
 TABLE = "operators"
 
@@ -31,6 +34,29 @@ def epoch_of(head: LogState, writer: str) -> int:
     table = head.tables.get(TABLE)
     found = None if table is None else table.get(writer)
     return 0 if found is None else int(found[1])
+
+
+def refuse_application(head: LogState, writer: str) -> None:
+    """Raise `ConfigError` if batches of Spark were written with this writer's name as `txnAppId`."""
+    # A full table has forgotten the epochs of writers that opened the store long ago.
+    if (
+        epoch_of(head, writer) == 0
+        and recorded_window(head, writer) >= 0
+        and len(head.tables.get(TABLE, ())) < ENTRIES_MAX
+    ):
+        raise ConfigError(
+            f"writer={writer!r}: Spark has written to the store with txnAppId={writer!r}, and its last txnVersion, "
+            f"{recorded_window(head, writer)}, would count as a window that is recorded. Take another name as writer"
+        )
+
+
+def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
+    """Raise `ConfigError` for a batch whose `txnAppId` is the name of an operator."""
+    if transaction is not None and epoch_of(head, transaction.app_id):
+        raise ConfigError(
+            f"txnAppId={transaction.app_id!r}: a KeyValueStore writes to the store as writer={transaction.app_id!r}, "
+            f"and txnVersion={transaction.version} would count as one of its windows. Take another txnAppId"
+        )
 
 
 def opening(writer: str, epoch: int) -> dict[str, Any]:

@@ -6,17 +6,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.kind_of_directory import store_of
 from ftfile.attempt.message import segment_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
 from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
-from ftfile.core.errors import ReplayMismatch
+from ftfile.core.errors import ConfigError, ReplayMismatch
 from ftfile.kv.buckets import bucket_name, by_bucket
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import StoreChange, body_of
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.operator.epochs import epoch_of, opening, require_epoch
+from ftfile.kv.operator.epochs import epoch_of, opening, refuse_application, require_epoch
 from ftfile.kv.operator.windows import folded
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Recorder:
         """Record the next epoch of a writer, and with it the definition if the store is new.
 
         Raises:
-            ConfigError: the directory has files, or a store of another definition.
+            ConfigError: the directory has files, or a store of another definition or with a sequence column; or the
+                writer's name is the `txnAppId` of batches.
         """
         log = config.log(context)
         config = config.for_store(log.fs.capabilities)
@@ -67,7 +69,8 @@ class Recorder:
 
         def prepare(head: LogState, _: object) -> Body:
             epoch = max(epoch_of(head, writer) + 1, epoch_min)
-            found[:] = [(epoch, definition_after(config, head))]
+            refuse_application(head, writer)
+            found[:] = [(epoch, _definition_after(config, head))]
             return replace(body_of(config, log, head, StoreChange(())), tables=opening(writer, epoch), settings=None)
 
         with log.lock:
@@ -136,3 +139,25 @@ class Recorder:
             stage.discard()
             raise
         return [segment_of(run.segment, "", identity.origin(), {}) for run in written]
+
+
+def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
+    """Return the definition of the store once this writer has opened it; see `driver.head.definition_after`.
+
+    Raises:
+        ConfigError: also for a sequence column, or values whose tuples would be taken in another order.
+    """
+    store = store_of(head)
+    if store is not None and store["sequenceColumn"] is not None:
+        raise ConfigError(
+            f"the store at {config.path!r} has sequenceColumn={store['sequenceColumn']}: it is written by Spark alone, "
+            "and read with kv.open. Write it by Spark, or open a KeyValueStore at another path, without that column"
+        )
+    definition = definition_after(config, head)
+    given, stored = config.definition.values, definition.values
+    if given != stored:
+        raise ConfigError(
+            f"values: the store has the columns in the order {stored}, and {given} is given, so that tuples would be "
+            "taken in another order. Give the columns in the store's order, new ones at the end"
+        )
+    return definition

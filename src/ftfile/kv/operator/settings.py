@@ -20,6 +20,22 @@ _BINARY = pa.binary()
 # In SQL, and in the JSON of schemas.
 _SQL_NAMES = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
 
+_OF_SPARK = "it is for writes by Spark, and has no effect here: leave it out"
+# Options of writers that an operator does not take, in lower case, each with what to do.
+_REFUSED = {
+    "path": "give the path as the first argument",
+    "keycolumns": "give the columns as the argument keys={name: type}",
+    "bucketby": "give the columns as the argument bucket_by=[name]",
+    "buckets": "give the number as the argument buckets=",
+    "merge": "give the functions as the argument merge=",
+    "deletecolumn": "there is no such column: call delete(key)",
+    "sequencecolumn": "a store with one is written by Spark alone: write it by Spark, or make a store without it",
+    "tombstonettl": "it is for stores with a sequenceColumn, which Spark alone writes: leave it out",
+    **dict.fromkeys(("badrecords", "maxrecordbytes", "maxopenbytes", "fingerprint"), _OF_SPARK),
+    **dict.fromkeys(("onnewquery", "ongap", "onreplaymismatch"), _OF_SPARK),
+    **dict.fromkeys(("txnappid", "txnversion"), "it is for batches of Spark: give the argument writer="),
+}
+
 
 class Columns(NamedTuple):
     """The columns of a store as its user gives them."""
@@ -42,9 +58,12 @@ def config_of(
     """Return the settings of a writer, with further options; with a key provider, what is written is encrypted.
 
     Raises:
-        ConfigError: something does not fit.
+        ConfigError: something does not fit, or an option is an argument of its own, or has no effect.
         SchemaError: a column cannot be stored.
     """
+    for name in options:
+        if name.lower() in _REFUSED:
+            raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
     keys, values = _fields(columns.keys or {"key": "binary"}), _fields(columns.values or {"value": "binary"})
     if has_codec and [each.type for each in (*keys, *values)] != [_BINARY, _BINARY]:
         raise ConfigError("a codec is for stores with one binary key column and one binary value column")
@@ -62,7 +81,7 @@ def config_of(
 
 
 def _fields(types: Mapping[str, str | pa.DataType]) -> list[pa.Field]:
-    """Return columns by the names that Spark or Arrow have for their types."""
+    """Return columns by Spark's names of their types, or by Arrow's types."""
     found = []
     for name, kind in types.items():
         if isinstance(kind, pa.DataType):

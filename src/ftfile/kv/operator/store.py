@@ -76,8 +76,10 @@ class KeyValueStore(WindowReader):
     Args:
         path: an absolute local path or a URL.
         writer: a name, which stays over restarts; other writers of the store have others.
-        keys: the types of the key columns, by name, as Spark or Arrow names them; `{"key": "binary"}` by default.
-        values: likewise, of the value columns; `{"value": "binary"}` by default.
+        keys: the types of the key columns, by name, as Spark names them or as Arrow types; `{"key": "binary"}` by
+            default.
+        values: likewise, of the value columns, in the order in which tuples have them; `{"value": "binary"}` by
+            default.
         buckets: a power of two.
         bucket_by: key columns whose hash gives a row's bucket; all of them by default.
         merge: see the option `merge`.
@@ -86,7 +88,8 @@ class KeyValueStore(WindowReader):
         maintenance: how runs are merged, and files deleted that nobody needs: after commits in a thread, within
             them, or not here.
         max_wal_file_bytes: of a file of windows, before another one is begun.
-        options: further options of `format("ftkv")`, such as `compression`.
+        options: further options of `format("ftkv")`, such as `compression`; not those that are arguments here, or for
+            batches of Spark.
         storage: settings of the file system, as the options `storage.<name>`.
         key_provider: where keys are; a new store is then encrypted.
         context: clock, ids and retries; the machine's by default.
@@ -141,9 +144,7 @@ class KeyValueStore(WindowReader):
                 f"the store to window {self.recorded_window} or a later one"
             )
         windows = self._wal.recover(self.recorded_window, restore)
-        self.last_window = max([self.recorded_window, *(window.number for window in windows)])
-        if restore is not None:
-            self.last_window = restore
+        self.last_window = self._last_window_of(windows, restore)
         super().__init__(log, config.path, Pending(config.definition, windows), codec)
         self._begun: int | None = None
         self._is_open = True
@@ -297,6 +298,20 @@ class KeyValueStore(WindowReader):
         super().close()
 
     # ---------------------------------------------------------------------------------------------------------
+
+    def _last_window_of(self, windows: Sequence[Window], restore: int | None) -> int:
+        """Return the last window, given those that came back."""
+        known = max([self.recorded_window, *(window.number for window in windows)])
+        if restore is not None and restore > known:
+            _log.warning(
+                "restore=%d: the store at %s has windows of writer %r up to %s. Windows without changes leave no "
+                "trace; if a later one had changes, they are not here",
+                restore,
+                self._recorder.config.path,
+                self.writer,
+                known if known >= 0 else "none",
+            )
+        return known if restore is None else restore
 
     def _ended(self, window: Window) -> None:
         self._pending.take(window)
