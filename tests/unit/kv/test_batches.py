@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import ftfile.kv
 from ftfile.attempt.identity import TaskIdentity
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
@@ -325,13 +326,14 @@ class TestBadRecords:
         query.restart()
         assert query.run(0, [[*self.BAD], rows("a")]).replayed
         assert (Path(out) / layout.DEAD_LETTERS).exists()
-        letters = read_dead_letters(CommitLog(open_filesystem(out)))
+        log = ftfile.kv.open(out).log  # as docs/buckets-and-names.md has it
+        letters = read_dead_letters(log)
         assert sorted((letter.reason, letter.row["n"]) for letter in letters) == [
             (self.FAULTS[0], 1),
             (self.FAULTS[1], 2),
         ]
         assert rows_of(out) == {"a": 1}
-        record = CommitLog(open_filesystem(out)).read_record(0)
+        record = log.read_record(0)
         assert record is not None
         assert (record.metrics["badRecords"], record.metrics["rows"]) == (2, 1)
 
