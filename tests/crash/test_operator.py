@@ -23,6 +23,7 @@ from ftfile.kv.operator.epochs import epoch_of
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
+from ftfile.testing.store_check import check_store
 from ftfile.testing.sweep import fault_sweep
 from tests.crash.faults import FAULTS
 from tests.crash.share import THOROUGH, some
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.slow
 WINDOWS = 8
 RUNS = itertools.count(1)
 STORES = ["disk", "hdfs", "s3"]
+CHECKED = 20  # every 20th recovery is checked as a store: a check takes half as long as a recovery
 STATES_MIN = {"disk": 1_000, "hdfs": 300, "s3": 150}
 
 
@@ -181,7 +183,9 @@ class Exploration:
     def explore(self, store: Any) -> None:
         whole = CrashingFileSystem(clock=CLOCK, store=store)
         play(open_store(whole), whole.note)
-        check_finished(whole.after_kill(len(whole.journal)))
+        finished = whole.after_kill(len(whole.journal))
+        check_finished(finished)
+        check_store(finished)
         states: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole, seen=self.seen)]
         for state in some(states, self.seed, 0.06):
             for restores in (False, True):
@@ -205,6 +209,8 @@ class Exploration:
             check(store, state.notes, options.get("restore"))
             play(store, fs.note)
             check_finished(fs)
+            if self.recoveries % CHECKED == self.seed % CHECKED:
+                check_store(fs)
         return fs
 
 

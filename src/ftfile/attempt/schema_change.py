@@ -10,6 +10,7 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.core.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
 __all__ = ("check_requested", "check_schema_change", "is_wider")
@@ -37,21 +38,33 @@ def check_schema_change(
         return
     before = {field.name: field.type for field in arrow_schema(recorded)}
     after = {field.name: field.type for field in arrow_schema(new)}
-    found = [f"{name} is gone" for name in before if name not in after]
-    found += [f"{name} is new" for name in after if name not in before and policy == "fail"]
+    gone = [name for name in before if name not in after]
+    wider = [f"{name} is new" for name in after if name not in before]
+    others: list[str] = []
     for name in before.keys() & after.keys():
         old_type, new_type = before[name], after[name]
-        if not old_type.equals(new_type) and not (policy == "widen" and is_wider(old_type, new_type)):
-            found.append(f"{name} was {old_type} and is {new_type}")
-    if found:
+        if not old_type.equals(new_type):
+            changes = wider if is_wider(old_type, new_type) else others
+            changes.append(f"{name} was {old_type} and is {new_type}")
+    needs_widen = policy == "fail" and bool(wider)
+    if gone or others or needs_widen:
+        found = [*(f"{name} is gone" for name in gone), *others, *(wider if needs_widen else ())]
         allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
-        others = (["widen"] if policy == "fail" else []) + (["any"] if has_any else [])
-        advice = f"Set onSchemaChange={' or '.join(others)}, or write" if others else "Write"
         raise SchemaError(
             f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: "
-            f"{'; '.join(sorted(found))}. "
-            f"{advice} to a new directory"
+            f"{'; '.join(sorted(found))}. {_advice(gone, others, needs_widen=needs_widen, has_any=has_any)}"
         )
+
+
+def _advice(gone: Sequence[str], others: Sequence[str], *, needs_widen: bool, has_any: bool) -> str:
+    settings = ["widen"] if needs_widen and not gone and not others else []
+    settings += ["any"] if has_any else []
+    ways = [f"set onSchemaChange={' or '.join(settings)}"] if settings else []
+    if gone and not others:
+        # `widen` refuses these, too.
+        ways.append(f"{'set onSchemaChange=widen and ' if needs_widen else ''}add {', '.join(sorted(gone))} as null")
+    text = ", or ".join([*ways, "write to a new directory"])
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def check_requested(stored: pa.Schema, requested: pa.Schema, *, narrower: bool = False) -> None:

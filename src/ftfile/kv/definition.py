@@ -32,6 +32,8 @@ __all__ = (
 # Their numbers have five digits in the keys of buckets.
 BUCKETS_MAX = 1 << 16
 
+_KEY_TYPES = "types of the key columns"
+
 
 @dataclass(frozen=True, slots=True)
 class StoreDefinition:
@@ -155,7 +157,7 @@ def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
     both = set(recorded.values) & set(given.values)
     pairs = {
         "keyColumns": (list(recorded.keys), list(given.keys)),
-        "types of the key columns": ([*map(str, recorded.key_types)], [*map(str, given.key_types)]),
+        _KEY_TYPES: ([*map(str, recorded.key_types)], [*map(str, given.key_types)]),
         "bucketBy": (list(recorded.bucket_by), list(given.bucket_by)),
         "buckets": (recorded.buckets, given.buckets),
         "merge": (recorded.merge_text(both), given.merge_text(both)),
@@ -163,10 +165,9 @@ def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
     }
     for option, (old, new) in pairs.items():
         if old != new:
-            raise ConfigError(
-                f"{option}: the store has {old}, and {new} is given. The first record fixes it: leave the option as it "
-                "was, or write to a new path"
-            )
+            present = ",".join(old) if isinstance(old, list) else old
+            advice = "Cast them" if option == _KEY_TYPES else "Leave it out" if old is None else f"Give {present}"
+            raise ConfigError(f"{option}: the store has {old}, and {new} is given. {advice}, or write to a new path")
 
 
 def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:

@@ -12,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import ftfile.kv
 from ftfile.attempt.identity import TaskIdentity
+from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, SET
@@ -316,20 +318,22 @@ class TestBadRecords:
         query.run(0, [[*self.BAD, *rows("a"), *self.BAD], [*self.BAD]])
         assert rows_of(out) == {"a": 1}
         assert "badRecords=drop: a record is not written" in caplog.text
-        assert not (Path(out) / "_ftfile/dead-letters").exists()
+        assert not (Path(out) / layout.DEAD_LETTERS).exists()
 
     def test_dead_letter(self, out: str) -> None:
         query = query_of(out, maxRecordBytes="1000", badRecords="deadLetter")
         query.run(0, [[*rows("a"), *self.BAD]])
         query.restart()
         assert query.run(0, [[*self.BAD], rows("a")]).replayed
-        letters = read_dead_letters(CommitLog(open_filesystem(out)))
+        assert (Path(out) / layout.DEAD_LETTERS).exists()
+        log = ftfile.kv.open(out).log  # as docs/buckets-and-names.md has it
+        letters = read_dead_letters(log)
         assert sorted((letter.reason, letter.row["n"]) for letter in letters) == [
             (self.FAULTS[0], 1),
             (self.FAULTS[1], 2),
         ]
         assert rows_of(out) == {"a": 1}
-        record = CommitLog(open_filesystem(out)).read_record(0)
+        record = log.read_record(0)
         assert record is not None
         assert (record.metrics["badRecords"], record.metrics["rows"]) == (2, 1)
 
@@ -378,9 +382,9 @@ class TestDefinition:
     @pytest.mark.parametrize(
         ("columns", "options", "told"),
         [
-            ({}, {"keyColumns": "n", "merge": "last"}, r"keyColumns: the store has \['k'\], and \['n'\] is given"),
-            ({"k": "binary"}, {}, "types of the key columns"),
-            ({}, {"buckets": "8"}, "buckets: the store has 4, and 8 is given"),
+            ({}, {"keyColumns": "n", "merge": "last"}, r"the store has \['k'\], and \['n'\] is given\. Give k, or"),
+            ({"k": "binary"}, {}, r"types of the key columns: .*\. Cast them, or write to a new path"),
+            ({}, {"buckets": "8"}, r"buckets: the store has 4, and 8 is given\. Give 4, or write to a new path"),
             ({}, {"merge": "n:max"}, "merge: the store has n:sum, and n:max is given"),
             ({}, {"merge": "last", "sequenceColumn": "n"}, "merge: the store has n:sum, and last is given"),
         ],
@@ -415,7 +419,9 @@ class TestDefinition:
                 StoreBatch(out, columns, options, SECOND).plan()
         with pytest.raises(ConfigError, match="keyColumns names no column: 'part'"):
             StoreBatch(out, {"k": "string", "n": "long"}, {}, SECOND).plan()
-        with pytest.raises(SchemaError, match=r"seen is gone. Set onSchemaChange=widen, or write"):
+        with pytest.raises(
+            SchemaError, match=r"more is gone; seen is gone\. Add more, seen as null, or write to a new"
+        ):
             StoreBatch(out, {"k": "string", "part": "long", "n": "long"}, {}, SECOND).plan()
 
     def test_the_sequence_column_is_taken_from_the_store(self, out: str) -> None:
@@ -442,6 +448,10 @@ class TestDefinition:
             query.writer().commit(written, 1, current())
         query.run(1, [rows(*"bcdef")])
         assert rows_of(out) == dict.fromkeys("abcdef", 1)
+        options = {"keyColumns": "k", "onNewQuery": "continue"}
+        with pytest.raises(ConfigError, match=r"store has 8, and 4 is given\. Give 8, or"):
+            StoreBatch(out, {"k": "string", "n": "long"}, options | {"buckets": "4"}, FIRST).plan()
+        StoreBatch(out, {"k": "string", "n": "long"}, options | {"buckets": "8"}, FIRST).plan()
 
     def test_the_first_record_decides_also_when_two_start_at_once(self, out: str) -> None:
         first = counting(out)
@@ -492,8 +502,20 @@ class TestSchema:
 
     def test_nothing_may_change_by_default(self, out: str) -> None:
         query_of(out).run(0, [rows("a")])
-        with pytest.raises(SchemaError, match="more is new"):
+        with pytest.raises(SchemaError, match=r"more is new\. Set onSchemaChange=widen, or write to a new"):
             query_of(out, self.WIDE).plan()
+
+    def test_the_advice_for_a_column_that_is_gone_works(self, out: str) -> None:
+        query_of(out, self.WIDE).run(0, [rows("a", more="x")])
+        for policy in ("fail", "widen"):
+            with pytest.raises(SchemaError, match=r"more is gone\. Add more as null, or write to a new"):
+                query_of(out, onSchemaChange=policy).plan()
+        other = {"k": "string", "n": "long", "other": "string"}
+        with pytest.raises(SchemaError, match=r"Set onSchemaChange=widen and add more as null, or write to a new"):
+            query_of(out, other).plan()
+        query = query_of(out, self.WIDE | other, onSchemaChange="widen")
+        query.run(1, [rows("b", more=None, other="y")])
+        assert rows_of(out) == {"a": (1, "x", None), "b": (1, None, "y")}
 
     def test_a_new_column_is_null_in_older_rows(self, out: str) -> None:
         query_of(out).run(0, [rows("a", "b")])
@@ -516,7 +538,7 @@ class TestSchema:
         for batch in range(1, 6):
             query.run(batch, [rows("b", n=2**40 + batch)])
         assert rows_of(out) == {"a": 7, "b": 2**40 + 5}
-        with pytest.raises(SchemaError, match="n was int64 and is int32"):
+        with pytest.raises(SchemaError, match=r"n was int64 and is int32\. Write to a new"):
             query_of(out, {"k": "string", "n": "integer"}, onSchemaChange="widen").plan()
 
     def test_names_that_differ_by_case_alone_are_those_of_the_store(self, out: str) -> None:

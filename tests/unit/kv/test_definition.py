@@ -78,9 +78,9 @@ def test_names_that_are_taken(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"keys": ["day", "user"]}, "keyColumns: the store has"),
+        ({"keys": ["day", "user"]}, r"keyColumns: the store has .*\. Give \w+,\w+, or"),
         ({"bucket_by": ["day"]}, "bucketBy"),
-        ({"buckets": 2}, "buckets: the store has 16, and 2 is given"),
+        ({"buckets": 2}, r"buckets: the store has 16, and 2 is given\. Give 16, or write to a new path"),
         ({"merge": "n:max"}, "n:sum, and n:max"),
         ({"merge": "last", "sequence": "n"}, "merge"),
     ],

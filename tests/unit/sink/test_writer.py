@@ -341,9 +341,12 @@ class TestSchema:
     @pytest.mark.parametrize(
         ("columns", "text"),
         [
-            ({"id": "long"}, "word is gone"),
-            ({**COLUMNS, "n": "long"}, "n is new"),
-            ({"id": "string", "word": "string"}, "id was int64 and is string"),
+            ({"id": "long"}, r"word is gone\. Set onSchemaChange=any, or add word as null, or write to a new"),
+            ({**COLUMNS, "n": "long"}, r"n is new\. Set onSchemaChange=widen or any, or write to a new"),
+            (
+                {"id": "string", "word": "string"},
+                r"id was int64 and is string\. Set onSchemaChange=any, or write to",
+            ),
         ],
     )
     def test_any_change_is_refused_by_default(self, query: MicroBatch, columns: dict[str, str], text: str) -> None:

@@ -101,8 +101,8 @@ GUARANTEES: tuple[Option, ...] = (
         one_of("fail", "deadLetter", "drop"),
         "The treatment of a record that cannot be written: it names no file or directory, a value has no text in the "
         "format, or it is larger than `maxRecordBytes`. `fail` fails the batch, `deadLetter` keeps it in "
-        "`_ftfile/deadLetters` for `ftfile.open(path).dead_letters()`, `drop` only counts it. Of foreign files, a "
-        "record that cannot be read as the schema has it, with `fail` or `drop`.",
+        "`_ftfile/deadLetters`, for [calls that read it](buckets-and-names.md#records-that-cannot-be-written), `drop` "
+        "only counts it. Of foreign files, a record that cannot be read as the schema has it, with `fail` or `drop`.",
         default="fail",
         used_by=kinds.WRITE | kinds.FILES | kinds.STORE_WRITE,
     ),
