@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import ftfile
 from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.read.dead_letters import read_dead_letters
 from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import FtfileError
 from ftfile.fs.registry import register
 from ftfile.keys.keys import Keys
 from ftfile.maintenance.flush import flush
 from ftfile.sink.writer import forget_caches
-from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current

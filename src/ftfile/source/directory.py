@@ -18,13 +18,13 @@ from ftfile.commit.format.model import Add, MaintenanceAuthor, Record, StreamAut
 from ftfile.commit.log.times import created_ms, version_at
 from ftfile.commit.opening import open_log
 from ftfile.commit.places import Place, find_part
+from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.units import parse_time
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.registry import normalise
 from ftfile.parts.reader import read_add
-from ftfile.source.dead_letters import DeadLetter, read_dead_letters
 from ftfile.source.following import follow_log
 
 if TYPE_CHECKING:

@@ -15,12 +15,10 @@ import pytest
 import ftfile.kv
 from ftfile.attempt.identity import TaskIdentity
 from ftfile.commit.format import layout
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, SET
 from ftfile.kv.planning import plan
 from ftfile.kv.upkeep.rebucket import rebucket
-from ftfile.source.dead_letters import read_dead_letters
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
@@ -326,14 +324,13 @@ class TestBadRecords:
         query.restart()
         assert query.run(0, [[*self.BAD], rows("a")]).replayed
         assert (Path(out) / layout.DEAD_LETTERS).exists()
-        log = ftfile.kv.open(out).log  # as docs/buckets-and-names.md has it
-        letters = read_dead_letters(log)
-        assert sorted((letter.reason, letter.row["n"]) for letter in letters) == [
+        reader = ftfile.kv.open(out)
+        assert sorted((letter.reason, letter.row["n"]) for letter in reader.dead_letters()) == [
             (self.FAULTS[0], 1),
             (self.FAULTS[1], 2),
         ]
         assert rows_of(out) == {"a": 1}
-        record = log.read_record(0)
+        record = reader.log.read_record(0)
         assert record is not None
         assert (record.metrics["badRecords"], record.metrics["rows"]) == (2, 1)
 
@@ -342,7 +339,7 @@ class TestBadRecords:
         query = query_of(out, columns, keyColumns="a,b", badRecords="deadLetter")
         found = [(None, None), ("x", None), ("x", 1), (None, 1)]
         query.run(0, [[{"a": a, "b": b, "n": n} for n, (a, b) in enumerate(found)]])
-        letters = read_dead_letters(CommitLog(open_filesystem(out)))
+        letters = ftfile.kv.open(out).dead_letters()
         assert [letter.reason.split()[1] for letter in letters] == ["'a'", "'b'", "'a'"]
         assert rows_of(out) == {("x", 1): 2}
 

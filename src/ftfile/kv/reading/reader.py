@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
+from ftfile.commit.read.dead_letters import read_dead_letters
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.fs.calls.parallel import parallel
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.dead_letters import DeadLetter
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
 
@@ -244,6 +246,14 @@ class Reader:
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
         return stats_of(self._view, self._log.read_on(), CACHE)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
+
+        Raises:
+            CorruptData: a file of dead letters is not what was committed.
+        """
+        return read_dead_letters(self._log)
 
     def runs(self) -> list[Run]:
         """Return the runs of the version, with their keys and sizes."""
