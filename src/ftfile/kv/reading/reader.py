@@ -142,7 +142,8 @@ class Reader:
             TypeError, ConfigError: see `get`.
         """
         view = self._view
-        if len(keys) <= _FEW_KEYS and self._log.fs.capabilities.concurrency == 1:
+        few_keys = _FEW_KEYS if self._log.fs.capabilities.concurrency == 1 else 0
+        if len(keys) <= few_keys:
             return [self._get(view, key) for key in keys]
         stored = [view.keys.to_stored(key) for key in keys]
         hashes = view.hash_keys(stored, view.definition.keys)
@@ -151,8 +152,11 @@ class Reader:
 
         def read(bucket: int) -> None:
             numbers = by_bucket[bucket].tolist()
-            own = [stored[number] for number in numbers]
-            rows = view.buckets[bucket].get_many(own, hashes[numbers])
+            own, own_hashes = [stored[number] for number in numbers], hashes[numbers]
+            if len(own) <= few_keys:
+                rows = [*map(view.buckets[bucket].get, own, own_hashes.tolist())]
+            else:
+                rows = view.buckets[bucket].get_many(own, own_hashes)
             for number, values in zip(numbers, rows, strict=True):
                 if values is not None:
                     found[number] = view.to_row(values)
