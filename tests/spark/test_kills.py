@@ -115,6 +115,7 @@ class World:
                 began_s = time.monotonic()
             watch()
             time.sleep(0.005)
+        # Somewhere within the next record, whatever a record takes here.
         time.sleep(death.share * (time.monotonic() - began_s) / death.records)
         if app.exit_code is not None:
             return has_ended(app)

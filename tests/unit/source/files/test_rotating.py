@@ -464,7 +464,7 @@ def test_17_a_parked_file_goes_on_where_its_copy_is_found(how: str, keeps: bool)
             raise PermissionDenied("open", asked, "as the test wants it")
         return original(asked)
 
-    tailing.fs.open = refuse  # type: ignore[method-assign,assignment]
+    tailing.fs.open = refuse  # type: ignore[method-assign,assignment] # of this store alone
     tailing.drain()
     assert [parked.path for parked in tailing.plans[-1].parked] == ["in/a.log"]
     getattr(tailing, how)("a.log", "a.log.1" + ".gz" * (how == "compress"))
