@@ -7,6 +7,7 @@ started them, nothing is left: a guard waits for its end, kills the servers and 
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -26,6 +27,10 @@ __all__ = ("JVM", "CannotStart", "Guarded", "free_ports", "java")
 
 START_TIMEOUT_S = 90.0
 POLL_S = 0.1
+FIRST_PORT = 10_000
+USUAL_FIRST_OF_CLIENTS = 32_768
+# Sockets that are open as long as this process lives.
+RESERVING: list[socket.socket] = []
 
 # C1 alone: the servers live for seconds, and share the machine with what is tested.
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
@@ -162,11 +167,38 @@ def java() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return ports of the loopback that nobody uses, and that no other process gets here as long as this one lives.
+
+    The kernel gives none of them to a client, even while a server that was killed is away. A socket for datagrams at
+    the same port, which no server here has, reserves each of them.
+
+    Raises:
+        CannotStart: not enough are free.
+    """
+    ports: list[int] = []
+    candidates = [*range(FIRST_PORT, _first_of_clients())]
+    random.SystemRandom().shuffle(candidates)
+    for port in candidates:
+        reserving = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            reserving.bind(("127.0.0.1", port))
+            with socket.socket() as tried:
+                tried.bind(("", port))
+        except OSError:
+            reserving.close()
+            continue
+        RESERVING.append(reserving)
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise CannotStart(f"fewer than {count} ports from {FIRST_PORT} on are free")
+
+
+def _first_of_clients() -> int:
+    """Return the first port that the kernel gives to clients."""
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except FileNotFoundError:
+        return USUAL_FIRST_OF_CLIENTS
+    # Where clients may get any port, these are as good as others.
+    return first if first >= 2 * FIRST_PORT else USUAL_FIRST_OF_CLIENTS

@@ -7,7 +7,6 @@ import functools
 import http.client
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import botocore.session
 from botocore.config import Config
+
+from tests.guarded import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,8 +81,7 @@ class Store:
 
     def __init__(self, *command: str, scheme: str = "http") -> None:
         self._scheme = scheme
-        self._reserved: socket.socket | None = _bound()
-        self._port: int = self._reserved.getsockname()[1]
+        [self._port] = free_ports(1)
         self._directory = Path(tempfile.mkdtemp(prefix="ftfile-s3-"))
         data = self._directory / "data"
         data.mkdir()
@@ -153,7 +153,6 @@ class Store:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        self._release_port()
         names = (("ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"), ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"))
         keys = {name: value for both in names for name, value in zip(both, CREDENTIALS.values(), strict=True)}
         log = self._directory / "log"
@@ -177,16 +176,10 @@ class Store:
     def remove(self) -> None:
         """Kill it and forget its data."""
         self.kill()
-        self._release_port()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _release_port(self) -> None:
-        if self._reserved is not None:
-            self._reserved.close()
-            self._reserved = None
 
 
 @functools.cache
@@ -259,10 +252,3 @@ def _wait_until_answers(server: subprocess.Popen[bytes], endpoint: str, log: Pat
             time.sleep(0.05)
         else:
             return
-
-
-def _bound() -> socket.socket:
-    """Return a socket that holds a free port until it is closed."""
-    found = socket.socket()
-    found.bind(("127.0.0.1", 0))
-    return found

@@ -34,6 +34,7 @@ from ftfile.fs.s3.multipart_upload import S3Upload
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import open_filesystem, repeatable
 from ftfile.testing.contracts.support import write
+from tests.guarded import free_ports
 from tests.object_stores.servers import BUCKET, CREDENTIALS, PROFILES, client
 from tests.object_stores.test_sink import Sink, rows
 from tests.object_stores.wire import FAULTS, Fault, Wire
@@ -356,9 +357,7 @@ class TestSilence:
                 fs.put("file", b"")
 
     def test_a_store_that_is_not_there(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-        fs = self.opened(port, patience="0.1")
+        fs = self.opened(*free_ports(1), patience="0.1")
         for call in (lambda: fs.stat("file"), lambda: fs.create_exclusive("file", b""), lambda: fs.list("")):
             with pytest.raises(Unavailable, match="does not answer"):
                 call()
