@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
     _Read = Callable[[int], Any]
 
-__all__ = ("Block", "ByteColumn", "NumberColumn", "joined")
+__all__ = ("MAPPED_BYTES", "Block", "ByteColumn", "NumberColumn", "joined")
+
+# What the objects of a block or a page take whose bytes lie in a mapped file.
+MAPPED_BYTES = 4 << 10
 
 _NUMBERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
 _DTYPES = {kind.id: f"<{'f' if pa.types.is_floating(kind) else 'i'}{kind.bit_width // 8}" for kind in _NUMBERS}
@@ -29,13 +32,13 @@ class ByteColumn(NamedTuple):
     """Strings or binary values of a block.
 
     Attributes:
-        content: their bytes.
+        content: a view of their bytes.
         starts: where each begins in these, and the last one ends.
         width: of each value, if all are as long.
         has_nulls: True if some are null.
     """
 
-    content: bytes
+    content: memoryview
     starts: NDArray[np.int32]
     width: int | None
     has_nulls: bool
@@ -61,24 +64,20 @@ class Block:
         columns: those of bytes and of numbers, None for others.
         find: returns the columns of a row behind the key, as Arrow's `as_py` would, given the number of the row and a
             key as stored values; None if the row has another key.
+        size_bytes: of the memory that it takes, which a mapped file does not.
     """
 
-    __slots__ = ("batch", "columns", "find")
+    __slots__ = ("batch", "columns", "find", "size_bytes")
 
-    def __init__(self, batch: pa.RecordBatch, key_columns: int) -> None:
+    def __init__(self, batch: pa.RecordBatch, key_columns: int, *, is_mapped: bool = False) -> None:
+        self.batch = batch
         self.columns = [_parts(column) for column in batch.columns]
-        shared = [_backed(*pair) for pair in zip(batch.columns, self.columns, strict=True)]
         readers = [
             _reader(column, parts, is_key=number < key_columns)
-            for number, (column, parts) in enumerate(zip(shared, self.columns, strict=True))
+            for number, (column, parts) in enumerate(zip(batch.columns, self.columns, strict=True))
         ]
-        self.batch = pa.RecordBatch.from_arrays(shared, schema=batch.schema)
         self.find = _finder(readers[:key_columns], readers[key_columns:])
-
-    @property
-    def size_bytes(self) -> int:
-        """Return the memory that it takes."""
-        return int(self.batch.get_total_buffer_size())
+        self.size_bytes = MAPPED_BYTES if is_mapped else int(batch.get_total_buffer_size())
 
 
 def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
@@ -97,20 +96,11 @@ def _parts(column: pa.Array) -> ByteColumn | NumberColumn | None:
         starts = string_parts(column)[0]
         lengths = np.diff(starts)
         width = int(lengths[0]) if len(lengths) and (lengths == lengths[0]).all() else None
-        # Slices of `bytes` cost a quarter of those of a view; Arrow shares them, so that nothing is in memory twice.
-        return ByteColumn(b"" if data is None else bytes(data), starts, width, bool(column.null_count))
+        content = memoryview(b"" if data is None else data)
+        return ByteColumn(content, starts, width, bool(column.null_count))
     if column.type.id in _DTYPES:
         return NumberColumn(values_of(column, _DTYPES[column.type.id]), bool(column.null_count))
     return None
-
-
-def _backed(column: pa.Array, parts: ByteColumn | NumberColumn | None) -> pa.Array:
-    """Return a column with the same values, which are in `parts`."""
-    if not isinstance(parts, ByteColumn):
-        return column
-    valid, starts, _ = column.buffers()
-    buffers = [valid, starts, pa.py_buffer(parts.content)]
-    return pa.Array.from_buffers(column.type, len(column), buffers, offset=column.offset)
 
 
 def _finder(keys: Sequence[_Read], values: Sequence[_Read]) -> Callable[[int, Key], Values | None]:
@@ -153,11 +143,11 @@ def _byte_reader(column: pa.Array, parts: ByteColumn, *, is_text: bool) -> _Read
     content, width = parts.content, parts.width
     if width is not None and not is_text and not parts.has_nulls:
         first = int(parts.starts[0])
-        return lambda row: content[first + row * width : first + row * width + width]
+        return lambda row: bytes(content[first + row * width : first + row * width + width])
     offsets = memoryview(column.buffers()[1]).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
     if is_text:
-        return _or_none(column, lambda row: content[offsets[row] : offsets[row + 1]].decode())
-    return _or_none(column, lambda row: content[offsets[row] : offsets[row + 1]])
+        return _or_none(column, lambda row: str(content[offsets[row] : offsets[row + 1]], "utf-8"))
+    return _or_none(column, lambda row: bytes(content[offsets[row] : offsets[row + 1]]))
 
 
 def _or_none(column: pa.Array, read: Callable[[int], Any]) -> Callable[[int], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import mmap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing.rows import hash_rows
 from ftfile.kv.key_columns import bools_of, first_fall, key_reader
-from ftfile.kv.run.blocks import Block, joined
+from ftfile.kv.run.blocks import MAPPED_BYTES, Block, joined
 from ftfile.kv.run.cache import Shelf
 from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded, require_crc
 from ftfile.kv.run.gather import gathered
@@ -34,6 +35,7 @@ __all__ = ("END_BYTES", "SCAN_BYTES", "RunReader")
 
 END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
 SCAN_BYTES = 2 << 20  # of one read of a scan
+_ARROW_ALIGNMENT = 8  # of its buffers, which a run has within its file
 
 _Value = TypeVar("_Value")
 
@@ -90,6 +92,7 @@ class RunReader:
         self.first_key = self._first_key_of(0) if directory.blocks else None
         self.last_key = self._first_key_of(directory.blocks) if directory.blocks else None
         self._blocks: Shelf[Block] = Shelf(directory.blocks)
+        self._may_map = True
         self._row_bits, self._row_mask = directory.row_bits, (1 << directory.row_bits) - 1
         shape = directory.shape if len(directory.page_crcs) else one_page(self.rows, directory.blocks << self._row_bits)
         self._shape = shape
@@ -258,7 +261,7 @@ class RunReader:
             return self._build_page()
         data = self._read(*directory.page_range(page))
         require_crc(data, int(directory.page_crcs[page]), f"page {page}", self._path)
-        return self._cache.put(self._pages, page, data.cast("I"), len(data))
+        return self._cache.put(self._pages, page, data.cast("I"), MAPPED_BYTES if _is_mapped(data) else len(data))
 
     def _build_page(self) -> memoryview:
         """Return a page for all rows of a run that has none."""
@@ -270,9 +273,28 @@ class RunReader:
         return self._cache.put(self._pages, 0, memoryview(slots[0]), slots.nbytes)
 
     def _load_block(self, number: int) -> Block:
-        (batch,) = self._read_blocks(range(number, number + 1))
-        block = Block(batch, self._directory.key_columns)
+        window = self._require_crc(number, self._read(*self._directory.block_range(number)))
+        block = self._mapped_block(window) if self._may_map else None
+        if block is None:
+            (batch,) = self._decoded(window)
+            block = Block(batch, self._directory.key_columns)
         return self._cache.put(self._blocks, number, block, block.size_bytes)
+
+    def _mapped_block(self, window: memoryview) -> Block | None:
+        """Return a block whose rows stay where they are, in a mapped file; None where blocks have to be decoded."""
+        message = pa.py_buffer(window)
+        if _is_mapped(window) and message.address % _ARROW_ALIGNMENT == 0:
+            batch = pa.ipc.read_record_batch(message, self.schema)
+            places = [buffer.address for column in batch.columns for buffer in column.buffers() if buffer is not None]
+            if all(message.address <= place <= message.address + message.size for place in places):
+                return Block(batch, self._directory.key_columns, is_mapped=True)
+        self._may_map = False
+        return None
+
+    def _decoded(self, window: memoryview, fields: list[int] | None = None) -> Iterator[pa.RecordBatch]:
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
+        stream: Iterator[pa.RecordBatch] = pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
+        return stream
 
     def _read_blocks(
         self, numbers: range, fields: list[int] | None = None, read_bytes: int = SCAN_BYTES
@@ -281,18 +303,20 @@ class RunReader:
 
         With numbers of columns, these alone are decoded.
         """
-        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=fields)
         ends = self._directory.block_ends
         while numbers:
             start, end = self._directory.block_range(numbers[0])
-            count = max(int(np.searchsorted(ends, start + read_bytes, side="right")) - numbers[0], 1)
+            count = max(int(np.searchsorted(ends, np.uint64(start + read_bytes), side="right")) - numbers[0], 1)
             some, numbers = numbers[:count], numbers[count:]
             window = self._read(start, self._directory.block_range(some[-1])[1])
             for number in some:
                 first, end = self._directory.block_range(number)
-                expected = int(self._directory.block_crcs[number])
-                require_crc(window[first - start : end - start], expected, f"block {number}", self._path)
-            yield from pa.ipc.open_stream(b"".join((self._schema_message, window)), options=options)
+                self._require_crc(number, window[first - start : end - start])
+            yield from self._decoded(window, fields)
+
+    def _require_crc(self, number: int, data: memoryview) -> memoryview:
+        require_crc(data, int(self._directory.block_crcs[number]), f"block {number}", self._path)
+        return data
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
@@ -331,6 +355,11 @@ def _cached(
     for number in found:
         shelf.used[number] = 1
     return found
+
+
+def _is_mapped(data: memoryview) -> bool:
+    """Return True if these bytes are of a file that is mapped into memory."""
+    return isinstance(data.obj, mmap.mmap)
 
 
 def _equal(rows: pa.RecordBatch, keys: pa.RecordBatch) -> NDArray[np.bool_]:
