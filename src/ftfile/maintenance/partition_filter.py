@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.value_text import UTC, value_of
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.encoding.partitions.paths import bucket_names, parse_bucket_path
-from ftfile.encoding.partitions.values import UTC, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

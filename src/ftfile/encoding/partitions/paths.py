@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.arrays.value_text import UTC, has_text, value_of, value_texts
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
-from ftfile.encoding.partitions.values import UTC, has_text, value_of, value_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

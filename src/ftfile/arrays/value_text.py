@@ -1,4 +1,4 @@
-"""Values of partition columns to the text of Spark's cast to string, and back."""
+"""Values to the text of Spark's cast to string, and back, as in the names of directories."""
 
 from __future__ import annotations
 

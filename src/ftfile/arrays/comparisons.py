@@ -1,0 +1,171 @@
+"""Comparisons of columns with literals, as Arrow expressions that are false instead of null."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import operator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.arrays.value_text import value_of
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ("NEVER", "Columns", "TimeText")
+
+NEVER = pc.scalar(False)  # noqa: FBT003 - a literal of the expression
+
+_COMPARED = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_DIGITS_MAX = 40  # of integers, with room: no column has as many
+_MIDNIGHT = " 00:00:00"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeText:
+    """A date or a timestamp as it is written in a text."""
+
+    text: str
+    kind: str
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.text!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of rows, which are compared with literals."""
+
+    schema: pa.Schema
+    time_zone: str  # of timestamps without an offset
+    called: str  # in errors
+
+    def fields(self, names: Iterable[str]) -> list[pa.Field]:
+        """Return the columns of these names, case aside; `ConfigError` names all that there are not."""
+        fields = {field.name.lower(): field for field in self.schema} | {field.name: field for field in self.schema}
+        names = list(names)
+        found = [fields.get(name, fields.get(name.lower())) for name in names]
+        unknown = ", ".join(repr(name) for name, field in zip(names, found, strict=True) if field is None)
+        if unknown:
+            which = f"which are {', '.join(self.schema.names)}" if fields else "of which this directory has none"
+            raise ConfigError(f"where: {unknown} is none of the {self.called}, {which}")
+        return found
+
+    def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:
+        """Return `field sign value`; false instead of null."""
+        if value is None:
+            return NEVER
+        literal, column = self.literal(field, value), pc.field(field.name)
+        if not pa.types.is_floating(literal.type):
+            return _compared(column, sign, literal)
+        is_nan = pc.is_nan(column)
+        if math.isnan(literal.as_py()):
+            not_nan = ~is_nan
+            answers = {"=": is_nan, ">=": is_nan, "!=": not_nan, "<": not_nan, "<=": column.is_valid(), ">": NEVER}
+            return answers[sign]
+        compared = _compared(column, sign, literal)
+        return compared | is_nan if sign in (">", ">=") else compared
+
+    def is_in(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
+        """Return the condition that a column has one of the values, of which None is null."""
+        present = [value for value in values if value is not None]
+        found = self.is_one_of(field, present)
+        return found | pc.field(field.name).is_null() if len(present) < len(values) else found
+
+    def is_one_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
+        """Return `field IN (values)`; false instead of null."""
+        if len(values) == 1:
+            return self.compare(field, "=", values[0])
+        literals = [self.literal(field, value) for value in values if value is not None]
+        if not literals:
+            return NEVER
+        column, kind = pc.field(field.name), _value_type(field.type)
+        if not pa.types.is_floating(kind):
+            return column.isin(pa.array(literals, kind))
+        numbers = [each.as_py() for each in literals]
+        zeros = [0.0, -0.0] if 0.0 in numbers else []  # which are equal, and other bytes
+        found = column.isin(pa.array([*numbers, *zeros], kind))
+        return found | pc.is_nan(column) if any(map(math.isnan, numbers)) else found
+
+    def is_none_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
+        """Return `field NOT IN (values)`; false instead of null."""
+        found = self.is_one_of(field, values)
+        return NEVER if any(value is None for value in values) else ~found & pc.field(field.name).is_valid()
+
+    def literal(self, field: pa.Field, value: object) -> pa.Scalar:
+        """Return a value as one of the column's type."""
+        kind = _value_type(field.type)
+        try:
+            return _typed(value, kind, self.time_zone)
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+            raise ConfigError(
+                f"where: {field.name}={value!r} is no value of the column's type {kind}: {error}"
+            ) from error
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
+    value = _plain(value, kind)
+    if isinstance(value, str) and not _holds_text(kind):
+        return value_of(_time_text(value, kind), kind, time_zone)
+    if isinstance(value, str) and pa.types.is_binary(kind):
+        value = value.encode()
+    typed = pa.scalar(value, kind)
+    if typed.as_py() != value and not pa.types.is_floating(kind):
+        raise ValueError(f"it would be taken for {typed.as_py()!r}")  # Arrow makes 7 of 7.5
+    return typed
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as columns
+    """Return a value as one that Arrow takes for this type: dates as text, numbers as Python's own."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    elif type(value).__module__ == "numpy":
+        value = value.item()
+    if isinstance(value, TimeText):
+        if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
+            raise ValueError("it is compared with a date or a timestamp only")
+        return value.text
+    if type(value) is datetime.date and pa.types.is_timestamp(kind):
+        return value.isoformat()
+    if isinstance(value, float) and pa.types.is_decimal(kind):
+        return Decimal(repr(value))
+    if isinstance(value, Decimal) and not pa.types.is_decimal(kind):
+        whole = value.adjusted() < _DIGITS_MAX and value == value.to_integral_value()
+        return int(value) if whole else float(value)
+    return value
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
+
+
+def _time_text(text: str, kind: pa.DataType) -> str:
+    """Return the text of a date or a timestamp as `value_of` takes it."""
+    if pa.types.is_date(kind):
+        return text.removesuffix(_MIDNIGHT)
+    if pa.types.is_timestamp(kind):
+        text = text.replace("T", " ", 1)
+        text = f"{text[:-1]}+00:00" if text.endswith("Z") else text
+        return text if ":" in text else f"{text}{_MIDNIGHT}"
+    return text.lower() if pa.types.is_boolean(kind) else text
+
+
+def _compared(column: pc.Expression, sign: str, literal: pa.Scalar) -> pc.Expression:
+    return _COMPARED[sign](column, pc.scalar(literal))

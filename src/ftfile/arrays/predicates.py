@@ -1,0 +1,289 @@
+"""Conditions on rows: mappings, SQL-like text and Arrow expressions, all as Arrow expressions.
+
+The grammar of a text, in any case::
+
+    condition  = both {OR both}          both = negated {AND negated}
+    negated    = {NOT} (( condition ) | TRUE | FALSE | column | comparison)
+    comparison = column (= == != <> < <= > >=) literal | literal (= ...) column
+               | column [NOT] IN ( literal {, literal} ) | column [NOT] BETWEEN literal AND literal
+               | column IS [NOT] NULL
+    literal    = 7 | -7.5 | 1e3 | 'text' | "text" | TRUE | FALSE | NULL | DATE 'text' | TIMESTAMP 'text'
+
+Conditions are SQL's: a row is chosen only where the condition is true, and not where it is null. Floating-point numbers
+are ordered as in Spark: NaN equals NaN, and is greater than any other number.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.arrays.comparisons import NEVER, Columns, TimeText
+from ftfile.arrays.value_text import UTC
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ("predicate",)
+
+_TAKEN = (
+    'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
+    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression"
+)
+_DEPTH_MAX = 100  # of parentheses within each other
+_COMPARISONS_MAX = 1000  # Arrow walks them by recursion that has no guard: 20,000 end the process
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
+    r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""
+    r"""|(?P<word>[^\W\d]\w*)|(?P<sign><>|!=|==|<=|>=|[-=<>(),]))"""
+)
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_SIGNS = {sign: sign for sign in _OPPOSITE} | {"==": "=", "<>": "!="}
+_CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
+_TIMES = ("DATE", "TIMESTAMP")
+_WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
+_ALWAYS = pc.scalar(True)  # noqa: FBT003 - a literal of the expression
+
+
+def predicate(
+    where: Mapping[str, object] | str | pc.Expression | None,
+    schema: pa.Schema,
+    *,
+    time_zone: str = UTC,
+    columns: str = "columns",
+) -> pc.Expression | None:
+    """Return a condition on rows of `schema` as an Arrow expression; None and an empty mapping are no condition.
+
+    `where` has, by column, a value or a list of values (None is null), of which one must be there; or it is a text in
+    the grammar of this module; or an expression, which is checked and returned. Names of columns match case aside, but
+    those in an expression. Literals become values of the column's type. Timestamps that have no offset are by the
+    clocks of `time_zone`. `columns` is what errors call the columns of the schema.
+
+    Raises:
+        ConfigError: `where` is none of these, names no column, or compares a column with no value of its type.
+    """
+    if where is None:
+        return None
+    if isinstance(where, pc.Expression):
+        return _checked(where, schema, columns)
+    known = Columns(schema, time_zone, columns)
+    if isinstance(where, str):
+        return _Parser(where, known).parsed()
+    if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
+        raise ConfigError(f"where={where!r} is no condition: {_TAKEN}")
+    fields = known.fields(where)
+    if not fields:
+        return None
+    return _all([known.is_in(field, _as_list(values)) for field, values in zip(fields, where.values(), strict=True)])
+
+
+def _as_list(values: object) -> list[Any]:
+    return list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
+
+
+def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expression:
+    try:
+        schema.empty_table().filter(where)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        known = ", ".join(schema.names) or "none"
+        raise ConfigError(f"where: {where} is no condition on the {columns}, which are {known}: {error}") from error
+    return where
+
+
+def _all(conditions: Sequence[pc.Expression]) -> pc.Expression:
+    return reduce(operator.and_, conditions)
+
+
+def _any(conditions: Sequence[pc.Expression]) -> pc.Expression:
+    return reduce(operator.or_, conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str  # of the groups of `_TOKEN`, or `end`
+    text: str
+    position: int  # of its end in the condition
+
+    @property
+    def word(self) -> str:
+        """Return a word in capitals, or a sign; nothing for others, such as columns in backticks."""
+        return self.text.upper() if self.kind in ("word", "sign") else ""
+
+
+class _Parser:
+    """Reads a text once, and builds the condition, or with `negated` its opposite: only rows it is true for count."""
+
+    def __init__(self, where: str, columns: Columns) -> None:
+        self._where = where
+        self._columns = columns
+        self._depth = self._comparisons = 0
+        self._tokens = self._tokenize()
+        self._next = 0
+
+    def parsed(self) -> pc.Expression:
+        if len(self._tokens) == 1:
+            raise ConfigError(f"where={self._where!r} says nothing: {_TAKEN}")
+        condition = self._either(negated=False)
+        if self._peek().kind != "end":
+            raise self._error("AND, OR or the end")
+        return condition
+
+    def _either(self, *, negated: bool) -> pc.Expression:
+        found = [self._both(negated=negated)]
+        while self._take("OR"):
+            found.append(self._both(negated=negated))
+        return _all(found) if negated else _any(found)
+
+    def _both(self, *, negated: bool) -> pc.Expression:
+        found = [self._negated(negated=negated)]
+        while self._take("AND"):
+            found.append(self._negated(negated=negated))
+        return _any(found) if negated else _all(found)
+
+    def _negated(self, *, negated: bool) -> pc.Expression:
+        while self._take("NOT"):
+            negated = not negated
+        if not self._take("("):
+            return self._comparison(negated=negated)
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise ConfigError(f"where: more than {_DEPTH_MAX} parentheses within each other")
+        condition = self._either(negated=negated)
+        self._expect(")")
+        self._depth -= 1
+        return condition
+
+    def _comparison(self, *, negated: bool) -> pc.Expression:
+        self._comparisons += 1
+        if self._comparisons > _COMPARISONS_MAX:
+            raise ConfigError(f"where: more than {_COMPARISONS_MAX} comparisons; IN takes any number of values")
+        if not self._is_column():
+            return self._of_literal(self._literal(), negated=negated)
+        field = self._column()
+        if self._is_sign():
+            return self._compare(field, self._sign(), self._literal(), negated=negated)
+        if self._take("IS"):
+            is_null = self._take("NOT") == negated
+            self._expect("NULL")
+            column = pc.field(field.name)
+            return column.is_null() if is_null else column.is_valid()
+        if self._take("NOT"):
+            negated = not negated
+            if self._peek().word not in ("IN", "BETWEEN"):
+                raise self._error("IN or BETWEEN")
+        if self._take("BETWEEN"):
+            low = self._compare(field, ">=", self._literal(), negated=negated)
+            self._expect("AND")
+            high = self._compare(field, "<=", self._literal(), negated=negated)
+            return low | high if negated else low & high
+        if self._take("IN"):
+            values = self._list()
+            return self._columns.is_none_of(field, values) if negated else self._columns.is_one_of(field, values)
+        if pa.types.is_boolean(field.type):
+            return self._compare(field, "=", True, negated=negated)  # noqa: FBT003 - a value
+        raise self._error("a comparison")
+
+    def _of_literal(self, value: object, *, negated: bool) -> pc.Expression:
+        if self._is_sign():
+            sign = _FLIPPED[self._sign()]
+            return self._compare(self._column(), sign, value, negated=negated)
+        if value is None or isinstance(value, bool):
+            return _ALWAYS if value is (not negated) else NEVER
+        raise self._error("a comparison")
+
+    def _compare(self, field: pa.Field, sign: str, value: object, *, negated: bool) -> pc.Expression:
+        return self._columns.compare(field, _OPPOSITE[sign] if negated else sign, value)
+
+    def _list(self) -> list[object]:
+        self._expect("(")
+        values = [self._literal()]
+        while self._take(","):
+            values.append(self._literal())
+        self._expect(")")
+        return values
+
+    def _is_column(self) -> bool:
+        token = self._peek()
+        if token.kind == "column":
+            return True
+        return token.kind == "word" and not self._is_time() and token.word not in _WORDS
+
+    def _column(self) -> pa.Field:
+        if not self._is_column():
+            raise self._error("a column")
+        token = self._advance()
+        return self._columns.fields([_unquoted(token.text) if token.kind == "column" else token.text])[0]
+
+    def _is_sign(self) -> bool:
+        return self._peek().word in _SIGNS
+
+    def _sign(self) -> str:
+        return _SIGNS[self._advance().word]
+
+    def _literal(self) -> object:
+        """Return a value, None for null, or a `TimeText`."""
+        if self._is_time():
+            kind = self._advance().word
+            return TimeText(_unquoted(self._advance().text), kind)
+        negative = self._take("-")
+        token = self._peek()
+        if token.kind != "number" and (negative or (token.kind != "text" and token.word not in _CONSTANTS)):
+            raise self._error("a literal, such as 7, 'text' or DATE '2024-12-31'")
+        self._next += 1
+        if token.kind == "text":
+            return _unquoted(token.text)
+        if token.word:
+            return _CONSTANTS[token.word]
+        value = int(token.text) if token.text.isdigit() else Decimal(token.text)
+        return -value if negative else value
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _advance(self) -> _Token:
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _is_time(self) -> bool:
+        # `date` and `timestamp` are names of columns, too.
+        return self._peek().word in _TIMES and self._tokens[self._next + 1].kind == "text"
+
+    def _take(self, word: str) -> bool:
+        taken = self._peek().word == word
+        self._next += taken
+        return taken
+
+    def _expect(self, word: str) -> None:
+        if not self._take(word):
+            raise self._error(word)
+
+    def _error(self, expected: str) -> ConfigError:
+        before = self._where[: self._tokens[self._next - 1].position].strip() if self._next else ""
+        found = self._peek().text or "nothing"
+        place = f"after {before!r}" if before else "at the start"
+        return ConfigError(f"where={self._where!r}: {expected} is expected {place}, not {found!r}")
+
+    def _tokenize(self) -> list[_Token]:
+        tokens, position, end = list[_Token](), 0, len(self._where.rstrip())
+        while position < end:
+            match = _TOKEN.match(self._where, position)
+            if match is None:
+                rest = self._where[position:].strip()
+                raise ConfigError(f"where={self._where!r}: {rest[:20]!r} is not understood; {_TAKEN}")
+            position, kind = match.end(), str(match.lastgroup)
+            tokens.append(_Token(kind, match[kind], position))
+        return [*tokens, _Token("end", "", end)]
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace(text[0] * 2, text[0])
