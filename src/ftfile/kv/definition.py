@@ -66,9 +66,14 @@ class StoreDefinition:
         return [*self.schema][len(self.keys) :]
 
     @property
+    def key_fields(self) -> list[pa.Field]:
+        """Return the key columns."""
+        return [*self.schema][: len(self.keys)]
+
+    @property
     def key_types(self) -> list[pa.DataType]:
         """Return the types of the key columns."""
-        return [self.schema.field(name).type for name in self.keys]
+        return [field.type for field in self.key_fields]
 
     def merge_text(self, columns: Collection[str]) -> str:
         """Return the merge functions of some columns, as the option `merge` names them."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.definitions import definition_key
-from ftfile.commit.format.model import Add, Body, Remove, StreamAuthor
+from ftfile.commit.format.model import Add, Body, Remove
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import AssemblyJob, Author
+    from ftfile.commit.format.model import AssemblyJob
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
@@ -55,7 +55,7 @@ class StoreChange:
     tasks: int = 1
 
 
-def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
+def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
     """Return how the record of the checked messages of all tasks is prepared."""
     _check_definition(config, messages)
     letters = letters_of(messages)
@@ -80,8 +80,7 @@ def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCo
 
     def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
         body = body_of(config, log, head, change)
-        settings = body.settings if isinstance(author, StreamAuthor) else None
-        return replace(body, settings=settings, dead_letters=letters, metrics=metrics | body.metrics)
+        return replace(body, dead_letters=letters, metrics=metrics | body.metrics)
 
     return prepare
 

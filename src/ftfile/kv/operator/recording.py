@@ -71,7 +71,7 @@ class Recorder:
             epoch = max(epoch_of(head, writer) + 1, epoch_min)
             refuse_application(head, writer)
             found[:] = [(epoch, _definition_after(config, head))]
-            return replace(body_of(config, log, head, StoreChange(())), tables=opening(writer, epoch), settings=None)
+            return replace(body_of(config, log, head, StoreChange(())), tables=opening(writer, epoch))
 
         with log.lock:
             commit(log, MaintenanceAuthor("openWriter", log.ids.unique()), prepare, config.policy)
@@ -116,7 +116,7 @@ class Recorder:
             require_epoch(head, self.writer, self.epoch)
             if recorded_window(head, self.writer) != last:
                 raise _Moved
-            return replace(body_of(self.config, self.log, head, change), settings=None)
+            return body_of(self.config, self.log, head, change)
 
         author = JobAuthor(job_id, Transaction(self.writer, number))
         with self.log.lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -10,9 +11,12 @@ import pyarrow as pa
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.core.errors import ConfigError
 from ftfile.kv.config import StoreConfig
+from ftfile.kv.driver.head import recorded_definition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from ftfile.core.context import Context
 
 __all__ = ("Columns", "config_of")
 
@@ -38,19 +42,20 @@ _REFUSED = {
 
 
 class Columns(NamedTuple):
-    """The columns of a store as its user gives them."""
+    """The columns of a store as its user gives them; what is None, or empty, is as the store has it."""
 
     keys: Mapping[str, str | pa.DataType] | None
     values: Mapping[str, str | pa.DataType] | None
-    buckets: int
+    buckets: int | None
     bucket_by: Sequence[str]
-    merge: str
+    merge: str | None
 
 
 def config_of(
     path: str,
     columns: Columns,
     options: Mapping[str, str],
+    context: Context,
     *,
     key_provider: str | None,
     has_codec: bool,
@@ -60,30 +65,43 @@ def config_of(
     Raises:
         ConfigError: something does not fit, or an option is an argument of its own, or has no effect.
         SchemaError: a column cannot be stored.
+        StorageError, CorruptData: the log cannot be read.
     """
     for name in options:
         if name.lower() in _REFUSED:
             raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
-    keys, values = _fields(columns.keys or {"key": "binary"}), _fields(columns.values or {"value": "binary"})
+    encryption = {} if key_provider is None else {"encryption": "aes-gcm", "keyProvider": key_provider}
+    given = {**encryption, **options, "path": path}
+    recorded = recorded_definition(given, context)
+    if recorded is not None:
+        recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened
+    keys = _fields(columns.keys, "key", None if recorded is None else recorded.key_fields)
+    values = _fields(columns.values, "value", None if recorded is None else recorded.value_fields)
     if has_codec and [each.type for each in (*keys, *values)] != [_BINARY, _BINARY]:
         raise ConfigError("a codec is for stores with one binary key column and one binary value column")
-    encryption = {} if key_provider is None else {"encryption": "aes-gcm", "keyProvider": key_provider}
-    given = {
-        **encryption,
-        **options,
-        "path": path,
+    defining = {
         "keyColumns": ",".join(each.name for each in keys),
-        **({"bucketBy": ",".join(columns.bucket_by)} if columns.bucket_by else {}),
-        "buckets": str(columns.buckets),
+        "bucketBy": ",".join(columns.bucket_by) or None,
+        "buckets": None if columns.buckets is None else str(columns.buckets),
         "merge": columns.merge,
     }
-    return StoreConfig.from_options(given, spark_schema_json(pa.schema([*keys, *values])))
+    given |= {name: value for name, value in defining.items() if value is not None}
+    config = StoreConfig.from_options(given, spark_schema_json(pa.schema([*keys, *values])), recorded=recorded)
+    if recorded is None or columns.values:
+        return config
+    # The stored type of a sum of decimals is wider than that of its values, but not than itself.
+    schema = pa.schema([*config.definition.key_fields, *recorded.value_fields])
+    return replace(config, definition=replace(config.definition, schema=schema))
 
 
-def _fields(types: Mapping[str, str | pa.DataType]) -> list[pa.Field]:
-    """Return columns by Spark's names of their types, or by Arrow's types."""
+def _fields(
+    types: Mapping[str, str | pa.DataType] | None, otherwise: str, recorded: Sequence[pa.Field] | None
+) -> Sequence[pa.Field]:
+    """Return columns by Spark's names of their types, or by Arrow's types; else the recorded ones, or a binary one."""
+    if not types and recorded is not None:
+        return recorded
     found = []
-    for name, kind in types.items():
+    for name, kind in (types or {otherwise: _BINARY}).items():
         if isinstance(kind, pa.DataType):
             found.append(pa.field(name, kind))
             continue

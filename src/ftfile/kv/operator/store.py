@@ -76,13 +76,12 @@ class KeyValueStore(WindowReader):
     Args:
         path: an absolute local path or a URL.
         writer: a name, which stays over restarts; other writers of the store have others.
-        keys: the types of the key columns, by name, as Spark names them or as Arrow types; `{"key": "binary"}` by
-            default.
-        values: likewise, of the value columns, in the order in which tuples have them; `{"value": "binary"}` by
-            default.
-        buckets: a power of two.
-        bucket_by: key columns whose hash gives a row's bucket; all of them by default.
-        merge: see the option `merge`.
+        keys: the types of the key columns, by name, as Spark names them or as Arrow types. This argument, and the next
+            four, may be left out where the store exists. A new one has `{"key": "binary"}` by default.
+        values: likewise, of the value columns, in the order in which tuples have them; `{"value": "binary"}`.
+        buckets: a power of two; 16.
+        bucket_by: key columns whose hash gives a row's bucket; all of them.
+        merge: see the option `merge`; `last`.
         codec: turns keys and values of the user's into bytes, where both are one binary column.
         restore: the last window that is to come back; those behind it are forgotten for ever. None for all.
         maintenance: how runs are merged, and files deleted that nobody needs: after commits in a thread, within
@@ -113,9 +112,9 @@ class KeyValueStore(WindowReader):
         writer: str,
         keys: Mapping[str, str | pa.DataType] | None = None,
         values: Mapping[str, str | pa.DataType] | None = None,
-        buckets: int = 16,
+        buckets: int | None = None,
         bucket_by: Sequence[str] = (),
-        merge: str = "last",
+        merge: str | None = None,
         codec: Codec | None = None,
         restore: int | None = None,
         maintenance: Literal["background", "inline", "none"] = "background",
@@ -131,7 +130,7 @@ class KeyValueStore(WindowReader):
         columns = Columns(keys, values, buckets, bucket_by, merge)
         given = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
         path = os.fspath(path)
-        config = config_of(path, columns, given, key_provider=key_provider, has_codec=codec is not None)
+        config = config_of(path, columns, given, context, key_provider=key_provider, has_codec=codec is not None)
         recorder = self._recorder = Recorder.open(config, writer, context)
         config, log = recorder.config, recorder.log
         codec_of_files = FileCodec(log.fs, writer, config.hidden_chain, config.definition)

@@ -91,7 +91,7 @@ class Buffer:
         ops = np.full(len(rows), SET, np.int8)
         if Change in set(map(type, rows)):
             keys, rows, ops = _unfolded(self.changes, (None,) * len(definition.values))
-        key_fields, value_fields = [*definition.schema][: len(definition.keys)], definition.value_fields
+        key_fields, value_fields = definition.key_fields, definition.value_fields
         parts = zip(_parts(keys, key_fields), definition.key_types, strict=True)
         columns = [key_array(part, kind) for part, kind in parts]
         columns += [_column(part, each) for part, each in zip(_parts(rows, value_fields), value_fields, strict=True)]
