@@ -29,12 +29,13 @@ ROWS = 1_000_000
 REFRESHES = 20
 # Rows of one task in one piece, as a bulk load has them: by default, a task sorts 16 MiB at a time.
 BULK = {"maxOpenBytes": "1g"}
-STORES: Mapping[str, Mapping[str, str]] = {
+STORES: Mapping[str, Mapping[str, Any]] = {
     "store, lz4": {"buckets": "1", **BULK},
     "store, none": {"buckets": "1", "compression": "none", **BULK},
     "store, lz4, 16 buckets": {"buckets": "16"},
+    "store, lz4, all cached": {"buckets": "1", **BULK, "cache_bytes": 16 << 30},
 }
-LZ4, NONE, MANY_BUCKETS = STORES
+LZ4, NONE, MANY_BUCKETS, ALL_CACHED = STORES
 NOTE = (
     "{:,} rows, values of 100 bytes, half of them random; median of {} alternating rounds, each build and each reader "
     "in a process of its own. Rates are by the CPU time of the process, a store's build ends with its compaction, "
@@ -126,6 +127,8 @@ def _size(settings: Settings) -> Size:
 
 def _read_tables(directory: Path, kind: str, size: Size) -> list[Table]:
     names = [*STORES, *ENGINES]
+    if size.rows <= ROWS:
+        names.remove(ALL_CACHED)  # as all stores are
     found: dict[str, list[Figures]] = {name: [] for name in names}
     for number in range(size.rounds):
         for name in names if number % 2 == 0 else names[::-1]:

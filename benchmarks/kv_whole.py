@@ -27,8 +27,9 @@ _BATCH_ROWS = 10_000  # as Spark hands them over
 class Store(Design):
     """A store of ftfile: one batch of one task, and then all runs of a bucket merged to one."""
 
-    def __init__(self, label: str, path: Path, **options: str) -> None:
+    def __init__(self, label: str, path: Path, *, cache_bytes: int | None = None, **options: str) -> None:
         super().__init__(label, path)
+        self._cache_bytes = cache_bytes
         self._options = {"keyColumns": "key"} | options
         self._reader: ftfile.kv.Reader
 
@@ -44,7 +45,7 @@ class Store(Design):
 
     def open(self) -> None:
         """Open the newest version."""
-        self._reader = ftfile.kv.open(self.path)
+        self._reader = ftfile.kv.open(self.path, cache_bytes=self._cache_bytes)
 
     def getter(self) -> Callable[[Any], Any]:
         """Return the function from a key to its value, or None."""
