@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.kind_of_directory import entries_of_new
 from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
@@ -144,10 +145,9 @@ class SinkWriter(Writer[SinkConfig]):
 
 
 def _greet(config: SinkConfig, log: CommitLog) -> None:
-    """Log once, before the first commit, what may surprise later; refuse a layout that this version does not know."""
-    found: list[str] = []
+    """Log once, before the first commit, what may surprise later; refuse tables of others, and unknown layouts."""
+    found = [info.path for info in entries_of_new(log.fs, config.path) if info.path[0] not in "_."]
     with contextlib.suppress(NotFound):
-        found = [info.path for info in log.fs.list("") if info.path[0] not in "_."]
         log.check_layout()
     # Written under their names, own files may be there before the first commit.
     if found and not config.publishing.direct:

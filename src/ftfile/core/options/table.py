@@ -88,6 +88,13 @@ GUARANTEES: tuple[Option, ...] = (
         used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
     Option(
+        "onFormatChange",
+        one_of("fail", "accept"),
+        "The reaction to another `fileFormat` than that of the newest rows. `accept` writes files of both, which only "
+        "ftfile reads as one directory.",
+        default="fail",
+    ),
+    Option(
         "fingerprint",
         one_of("content", "strong"),
         "The way to compare rows of a repeated batch: `strong` hashes rows, and proves that they are the same; "

@@ -88,7 +88,7 @@ def check_head(config: SinkConfig, head: LogState) -> None:
 
     Raises:
         SchemaError: see `check_schema_change`.
-        ConfigError: `partitionBy` changed, or the directory is a store.
+        ConfigError: `partitionBy` or `fileFormat` changed, or the directory is a store.
     """
     refuse_store(head, config.path)
     if config.overwrite:
@@ -97,8 +97,16 @@ def check_head(config: SinkConfig, head: LogState) -> None:
         check_schema_change(head.definitions[head.schema], config.recorded_schema_json, config.on_schema_change)
     if head.encoding is None:
         return
+    encoding = head.definitions[head.encoding]
+    known = encoding["format"]["name"]
+    if known != config.format.name and config.on_format_change == "fail":
+        raise ConfigError(
+            f"fileFormat={config.format.name}, but the directory was written as {known}: plain readers would fail at "
+            f"files of two formats, or read half of them. Set fileFormat={known}, use a new directory, or overwrite "
+            "this one; if only ftfile reads it, set onFormatChange=accept"
+        )
     # That of the newest rows is that of all rows: only an overwrite may change it.
-    recorded, found = head.definitions[head.encoding]["partitionBy"], list(config.bucketing.partition_by)
+    recorded, found = encoding["partitionBy"], list(config.bucketing.partition_by)
     if recorded != found:
         raise ConfigError(
             f"partitionBy={','.join(found) or 'no columns'}, but the directory was written with "
