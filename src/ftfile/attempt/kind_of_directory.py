@@ -23,8 +23,8 @@ _ICEBERG = "metadata"
 _TABLES = {
     _SPARK_LOG: "Spark's own file sink wrote here, and plain readers of Spark obey its log: they would see no row of "
     "ftfile's. To go on here with ftfile and let all readers see the files of both, delete its directory",
-    "_delta_log": "it is a Delta table, whose readers would see no row of ftfile's, and whose VACUUM deletes files that "
-    "its log does not name",
+    "_delta_log": "it is a Delta table, whose readers would see no row of ftfile's, and whose VACUUM deletes files "
+    "that its log does not name",
     ".hoodie": "it is a Hudi table, whose readers would see no row of ftfile's, and whose cleaner deletes files that "
     "its timeline does not name",
     _ICEBERG: "it is an Iceberg table, whose readers would see no row of ftfile's, and whose removal of orphan files "
@@ -42,8 +42,8 @@ def directory_url(path: str) -> str:
     above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
     if meta:
         raise ConfigError(
-            f"path={path!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes what it does not "
-            "know there: choose a path outside of it"
+            f"path={path!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that it "
+            "does not know there: choose a path outside of it"
         )
     return url
 

@@ -13,7 +13,7 @@ from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.definitions import definition_key
-from ftfile.commit.read.snapshot import added_by
+from ftfile.commit.read.snapshot import added_by, take_snapshot
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.sink.config import SinkConfig
@@ -66,7 +66,7 @@ class SinkWriter(Writer[SinkConfig]):
         head = log.read_on()
         if head.version < 0:
             _greet(config, log)
-        check_head(config, head)
+        check_head(config, head, lambda: take_snapshot(log))
         needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
         return head, {key: head.definitions[key] for key in needed}
 

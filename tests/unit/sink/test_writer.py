@@ -345,7 +345,7 @@ class TestSchema:
             ({**COLUMNS, "n": "long"}, r"n is new\. Set onSchemaChange=widen or any, or write to a new"),
             (
                 {"id": "string", "word": "string"},
-                r"id was int64 and is string\. Set onSchemaChange=any, or write to",
+                r"id was int64 and is string\. Write to a new directory",
             ),
         ],
     )
