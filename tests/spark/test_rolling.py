@@ -118,7 +118,7 @@ def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, pa
     Path(paths["out"]).rename(tmp_path / "moved")
     moved = paths | {"out": str(tmp_path / "moved")}
     run(spark, moved, script, 5, **{**options, "maxRecordsPerFile": "6"})
-    run(spark, moved, script, 9, **options, fileFormat="parquet")
+    run(spark, moved, script, 9, **options, fileFormat="parquet", onFormatChange="accept")
     assert ids(moved["out"]) == list(range(84))
     found = {suffix: [*Path(moved["out"]).rglob(f"*.{suffix}")] for suffix in ("json", "parquet")}
     assert len(found["json"]) == 12  # in each directory one of 8 records, of 6 and 2, and of the fifth batch alone

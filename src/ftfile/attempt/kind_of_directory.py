@@ -1,15 +1,68 @@
-"""The kind of a directory: files for any reader, or a store of keys and values. A log is of one kind for good."""
+"""The kind of a directory: files for any reader, or a store of keys and values. A log is of one kind for good.
+
+A directory of another program's table is of neither kind, and nothing is written to it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.files import list_or_empty, list_own
+from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError
+from ftfile.fs.registry import normalise
 
 if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
+    from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("refuse_files", "refuse_store", "store_of")
+__all__ = ("directory_url", "entries_of_new", "refuse_files", "refuse_store", "store_of")
+
+_SPARK_LOG = "_spark_metadata"
+_ICEBERG = "metadata"
+_TABLES = {
+    _SPARK_LOG: "Spark's own file sink wrote here, and plain readers of Spark obey its log: they would see no row of "
+    "ftfile's. To go on here with ftfile and let all readers see the files of both, delete its directory",
+    "_delta_log": "it is a Delta table, whose readers would see no row of ftfile's, and whose VACUUM deletes files "
+    "that its log does not name",
+    ".hoodie": "it is a Hudi table, whose readers would see no row of ftfile's, and whose cleaner deletes files that "
+    "its timeline does not name",
+    _ICEBERG: "it is an Iceberg table, whose readers would see no row of ftfile's, and whose removal of orphan files "
+    "deletes files that its metadata does not name",
+}
+
+
+def directory_url(path: str) -> str:
+    """Return the URL of a directory to write to.
+
+    Raises:
+        ConfigError: it is malformed, or lies within the log of another directory.
+    """
+    url = normalise(path)
+    above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
+    if meta:
+        raise ConfigError(
+            f"path={path!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that it "
+            "does not know there: choose a path outside of it"
+        )
+    return url
+
+
+def entries_of_new(fs: FileSystem, path: str) -> list[FileInfo]:
+    """Return the entries of a directory without a log; none if there is no directory.
+
+    Raises:
+        ConfigError: it is a table of another program, see `_TABLES`.
+        NotADirectory: it is a file.
+    """
+    entries = list_own(fs, "")
+    names = {info.path for info in entries}
+    found = next((name for name in _TABLES if name in names), None)
+    if found == _ICEBERG and not any(".metadata.json" in info.path for info in list_or_empty(fs, _ICEBERG)):
+        found = None
+    if found is not None:
+        raise ConfigError(f"path={path!r} has {found!r}: {_TABLES[found]}. Otherwise write to a new directory")
+    return entries
 
 
 def store_of(head: LogState) -> dict[str, Any] | None:

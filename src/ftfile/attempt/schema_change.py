@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.widening import is_wider, misfits, respelled
 from ftfile.core.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
-__all__ = ("check_requested", "check_schema_change", "is_wider")
-
-_WIDER = {
-    pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
-    pa.int16(): (pa.int32(), pa.int64(), pa.float32(), pa.float64()),
-    pa.int32(): (pa.int64(), pa.float64()),
-    pa.float32(): (pa.float64(),),
-}
+__all__ = ("check_requested", "check_schema_change", "misfits_of", "refuse_misfits")
 
 
 def check_schema_change(
@@ -34,13 +28,21 @@ def check_schema_change(
         policy: the option `onSchemaChange`.
         has_any: the error may propose `onSchemaChange=any`.
     """
-    if recorded == new or policy == "any":
+    if recorded == new:
+        return
+    if others := [*respelled(arrow_schema(recorded), arrow_schema(new))]:
+        raise SchemaError(
+            f"names of columns differ from the recorded ones by case only: {'; '.join(others)}. Spark and other "
+            "readers take both for one column: rename it as it is recorded"
+        )
+    if policy == "any":
+        refuse_misfits(misfits_of(recorded, new))
         return
     before = {field.name: field.type for field in arrow_schema(recorded)}
     after = {field.name: field.type for field in arrow_schema(new)}
     gone = [name for name in before if name not in after]
     wider = [f"{name} is new" for name in after if name not in before]
-    others: list[str] = []
+    others = []
     for name in before.keys() & after.keys():
         old_type, new_type = before[name], after[name]
         if not old_type.equals(new_type):
@@ -52,7 +54,23 @@ def check_schema_change(
         allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
         raise SchemaError(
             f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: "
-            f"{'; '.join(sorted(found))}. {_advice(gone, others, needs_widen=needs_widen, has_any=has_any)}"
+            f"{'; '.join(sorted(found))}. "
+            f"{_advice(gone, others, needs_widen=needs_widen, has_any=has_any and not misfits_of(recorded, new))}"
+        )
+
+
+def misfits_of(recorded: str, new: str) -> list[str]:
+    """Return a clause for each column of both schemas whose old values are not read as the new type everywhere."""
+    return [*misfits(arrow_schema(recorded), arrow_schema(new))]
+
+
+def refuse_misfits(found: Sequence[str], where: str = "") -> None:
+    """Raise a SchemaError if there are clauses of `misfits_of`; `where` is said of the old values."""
+    if found:
+        raise SchemaError(
+            "with onSchemaChange=any, columns may come and go, and types change to those in which every format reads "
+            f"the old values back: {'; '.join(found)}{where}. Cast to the old type, or give the column another name; "
+            "an overwrite or a new directory takes any type"
         )
 
 
@@ -97,11 +115,3 @@ def _misfits(stored: pa.DataType, requested: pa.DataType, name: str, *, narrower
             inner = f"{name}.{field.name}" if name else field.name
             found += _misfits(kind, field.type, inner, narrower=narrower)
     return found
-
-
-def is_wider(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return True if a type has all values of another one, which it is not."""
-    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
-        whole_digits = new.precision - new.scale >= old.precision - old.scale
-        return bool(whole_digits and new.scale >= old.scale)
-    return new in _WIDER.get(old, ())

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.encryption import Encryption
+from ftfile.attempt.kind_of_directory import directory_url
 from ftfile.attempt.options import WriteConfig, column_named, common_settings, refuse_in_stream, transaction_of
 from ftfile.attempt.storage import Storage
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
-from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.planning.settings import PlanSettings
@@ -71,7 +71,7 @@ class StoreConfig(WriteConfig):
         schema_json = as_nullable(_respelled(schema_json, recorded))
         delete_column, definition = _define(parsed, arrow_schema(schema_json), recorded)
         return cls(
-            path=normalise(parsed["path"]),
+            path=directory_url(parsed["path"]),
             schema_json=schema_json,
             definition=definition,
             delete_column=delete_column,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.attempt.schema_change import is_wider
+from ftfile.arrays.widening import is_wider
 from ftfile.core.errors import ConfigError
 from ftfile.kv.columns import DELETED_MS, OP
 from ftfile.kv.key_values import is_key_type

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.batch import check_staged_names
+from ftfile.attempt.kind_of_directory import entries_of_new
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.definitions import definition_key
@@ -54,6 +55,7 @@ class StoreWriter(Writer[StoreConfig]):
         log.fs.prove(layout.META)
         head = log.read_on()
         if head.version < 0:
+            entries_of_new(log.fs, config.path)
             with contextlib.suppress(NotFound):
                 log.check_layout()
         definition_after(config, head)

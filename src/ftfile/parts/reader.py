@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.widening import misfits
 from ftfile.commit.format.layout import bucket_directory, bucket_stem, storage_identity
 from ftfile.commit.places import open_add
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum, matches
-from ftfile.core.errors import CorruptData
+from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.encoding.api import LineFormat
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
 from ftfile.encoding.registry import format_from_definition
@@ -39,6 +40,7 @@ def read_add(
 
     If the snapshot `is_old`, it is not the newest one; see `open_add`.
     """
+    _require_fitting(add, encoding, schema)
     in_path = columns_in_path(encoding)
     in_file = pa.schema([field for field in schema if field.name not in in_path])
     values = bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), schema)
@@ -75,6 +77,18 @@ def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) 
     identity = storage_identity("segment", segment.path, segment.offset)
     with stream_errors(segment.path):
         return chain.unseal(data, identity) if framed else chain.decode(data, identity)
+
+
+def _require_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
+    """Raise a SchemaError for columns whose values this file would not give back in the types of `schema`."""
+    stored = arrow_schema(encoding["schema"])
+    found = [] if stored.equals(schema) else [*misfits(stored, schema, narrower=True)]
+    if found:
+        raise SchemaError(
+            f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, does "
+            f"not fit the columns to be read: {'; '.join(found)}. Leave out .schema(…), or give the stored types and "
+            "cast what is read; a version before the columns changed is read with versionAsOf"
+        )
 
 
 def _part_rows(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.encryption import Encryption
+from ftfile.attempt.kind_of_directory import directory_url
 from ftfile.attempt.options import WriteConfig, column_named, common_settings, transaction_of
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
@@ -16,7 +17,6 @@ from ftfile.encoding.api import Format, LineFormat
 from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
-from ftfile.fs.registry import normalise
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.naming.path_rules import check_extension
 from ftfile.sink.naming.settings import PathCheck
@@ -43,6 +43,7 @@ class SinkConfig(WriteConfig):
     publishing: Publishing
     max_bytes_per_file: int | None
     max_records_per_file: int | None
+    on_format_change: Literal["fail", "accept"]
     rolling: RollingSettings | None  # None if every part ends with its batch
 
     @classmethod
@@ -67,7 +68,7 @@ class SinkConfig(WriteConfig):
         publishing = Publishing.from_options(parsed, extension)
         bucketing = Bucketing.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
         config = cls(
-            path=normalise(parsed["path"]),
+            path=directory_url(parsed["path"]),
             schema_json=as_nullable(schema_json),
             format=file_format,
             chain=chain,
@@ -76,6 +77,7 @@ class SinkConfig(WriteConfig):
             publishing=publishing,
             max_bytes_per_file=parsed["maxBytesPerFile"],
             max_records_per_file=parsed["maxRecordsPerFile"],
+            on_format_change=parsed["onFormatChange"],
             rolling=_rolling(parsed, schema, bucketing.leaving),
             **common_settings(parsed),
             overwrite=overwrite,

@@ -8,11 +8,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.kind_of_directory import entries_of_new
 from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.definitions import definition_key
-from ftfile.commit.read.snapshot import added_by
+from ftfile.commit.read.snapshot import added_by, take_snapshot
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.sink.config import SinkConfig
@@ -65,7 +66,7 @@ class SinkWriter(Writer[SinkConfig]):
         head = log.read_on()
         if head.version < 0:
             _greet(config, log)
-        check_head(config, head)
+        check_head(config, head, lambda: take_snapshot(log))
         needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
         return head, {key: head.definitions[key] for key in needed}
 
@@ -144,10 +145,9 @@ class SinkWriter(Writer[SinkConfig]):
 
 
 def _greet(config: SinkConfig, log: CommitLog) -> None:
-    """Log once, before the first commit, what may surprise later; refuse a layout that this version does not know."""
-    found: list[str] = []
+    """Log once, before the first commit, what may surprise later; refuse tables of others, and unknown layouts."""
+    found = [info.path for info in entries_of_new(log.fs, config.path) if info.path[0] not in "_."]
     with contextlib.suppress(NotFound):
-        found = [info.path for info in log.fs.list("") if info.path[0] not in "_."]
         log.check_layout()
     # Written under their names, own files may be there before the first commit.
     if found and not config.publishing.direct:

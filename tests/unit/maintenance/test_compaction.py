@@ -223,7 +223,7 @@ class TestParts:
 
     def test_parts_of_other_encodings_are_not_mixed(self, out: str) -> None:
         written(out, 2)
-        query = MicroBatch(out, COLUMNS, {"fileFormat": "csv", "header": "true"})
+        query = MicroBatch(out, COLUMNS, {"fileFormat": "csv", "header": "true", "onFormatChange": "accept"})
         for batch in (2, 3):
             query.run(batch, [rows(2 * batch)])
         assert ftfile.compact(out, context=current()).parts_written == 2

@@ -84,7 +84,7 @@ class TestATakenFile:
     ) -> None:
         monkeypatch.setattr(checks, "FOLLOWED_MAX", followed)
         query = MicroBatch(out, COLUMNS, NUMBERED)
-        other = MicroBatch(out, COLUMNS, LATEST | {"onNewQuery": "continue"}, query_id="another")
+        other = MicroBatch(out, COLUMNS, LATEST | {"fileFormat": "json", "onNewQuery": "continue"}, query_id="another")
         query.run(0, row(0))
         other.run(0, row(0))
         for batch in range(1, followed + 2):
@@ -96,7 +96,7 @@ class TestATakenFile:
     def test_within_so_many_they_are_read_one_by_one(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, NUMBERED)
         query.run(0, row(0))
-        other = MicroBatch(out, COLUMNS, LATEST | {"onNewQuery": "continue"}, query_id="another")
+        other = MicroBatch(out, COLUMNS, LATEST | {"fileFormat": "json", "onNewQuery": "continue"}, query_id="another")
         other.run(0, row(0))
         Path(out, "part.0").unlink()
         Path(out, "latest.parquet").unlink()
@@ -179,7 +179,7 @@ def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
     for batch in range(5):
         query.run(batch, row(batch))
-    fixed = replace(query, options=LATEST | {"fileFormat": "json"})
+    fixed = replace(query, options=LATEST | {"fileFormat": "json", "onFormatChange": "accept"})
     fixed.run(5, row(5))
     log = log_of(query)
     assert checks.live_names(log, log.read_on()) == {"latest.parquet"}

@@ -183,7 +183,7 @@ class TestEncoding:
         query.run(2, [rows(range(24, 30))])
         if restarts:
             query.restart()
-        query.options = {**query.options, "fileFormat": "parquet"}
+        query.options = {**query.options, "fileFormat": "parquet", "onFormatChange": "accept"}
         query.run(3, [rows(range(30, 36))])
         query.run(4, [rows(range(36, 42))])
         finish(query, 5)

@@ -345,7 +345,7 @@ class TestSchema:
             ({**COLUMNS, "n": "long"}, r"n is new\. Set onSchemaChange=widen or any, or write to a new"),
             (
                 {"id": "string", "word": "string"},
-                r"id was int64 and is string\. Set onSchemaChange=any, or write to",
+                r"id was int64 and is string\. Write to a new directory",
             ),
         ],
     )
@@ -371,10 +371,13 @@ class TestSchema:
         query.run(2, [[{"new": "y"}]])
         assert sorted(row["new"] or "" for row in ftfile.open(out).to_arrow().to_pylist()) == ["", "x", "y"]
 
-    def test_another_format_is_no_change_of_the_schema(self, query: MicroBatch, out: str) -> None:
+    def test_another_format_is_refused_unless_it_is_accepted(self, query: MicroBatch, out: str) -> None:
         query.run(0, [ROWS])
         query.restart()
         query.options = {"fileFormat": "parquet"}
+        with pytest.raises(ConfigError, match=r"was written as json: .* Set fileFormat=json, .* onFormatChange=accept"):
+            query.plan()
+        query.options = {"fileFormat": "parquet", "onFormatChange": "accept"}
         query.run(1, [[{"id": 3, "word": "c"}]])
         assert rows_of(out) == [*ROWS, {"id": 3, "word": "c"}]
 

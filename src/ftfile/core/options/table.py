@@ -82,10 +82,18 @@ GUARANTEES: tuple[Option, ...] = (
     Option(
         "onSchemaChange",
         one_of("fail", "widen", "any"),
-        "The reaction to a schema other than the recorded one. `widen` takes new columns and wider types, `any` "
-        "everything that each file can hold.",
+        "The reaction to a schema other than the recorded one. `widen` takes new columns and wider types; `any` also "
+        "takes columns, and fields of structs, that are gone, and types in which every format reads the old values "
+        "back. Names that differ by case only are refused always.",
         default="fail",
         used_by=kinds.WRITE | kinds.STORE_WRITE,
+    ),
+    Option(
+        "onFormatChange",
+        one_of("fail", "accept"),
+        "The reaction to another `fileFormat` than that of the newest rows. `accept` writes files of both, which only "
+        "ftfile reads as one directory.",
+        default="fail",
     ),
     Option(
         "fingerprint",

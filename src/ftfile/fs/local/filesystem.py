@@ -29,6 +29,9 @@ __all__ = ("LocalFileSystem", "open_location")
 _PATH_BYTES_MAX = os.pathconf("/", "PC_PATH_MAX") - 1  # with the NUL
 _STREAM_CAPABILITIES = frozenset({"hflush", "hsync", "abort"})
 _SEND_BYTES = 8 << 20
+# Missing parents in all while directories are made: more than a path has. Below /proc a parent exists, and nothing can
+# be made in it.
+_MISSING_MAX = 10_000
 _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
 
@@ -274,11 +277,14 @@ def _info(path: str, status: os.stat_result, *, is_link: bool = False) -> FileIn
 def _make_directories(full: str, mode: int) -> list[str]:
     """Create the missing directories and return those created here, outermost first; others may create them too."""
     made = []
-    waiting = [full]
+    waiting, missing = [full], 0
     while waiting:
         try:
             os.mkdir(waiting[-1], mode)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            missing += 1
+            if missing > _MISSING_MAX:
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), full) from error
             waiting.append(os.path.dirname(waiting[-1]))
             continue
         except FileExistsError as error:

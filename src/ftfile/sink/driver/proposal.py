@@ -9,7 +9,7 @@ from ftfile.attempt.batch import batch_metrics, check_staged_names, letters_of, 
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.attempt.message import add_of
-from ftfile.attempt.schema_change import check_schema_change
+from ftfile.attempt.schema_change import check_schema_change, misfits_of, refuse_misfits
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Body, Remove, StreamAuthor
@@ -58,7 +58,7 @@ def make_proposal(
     success = config.publishing.success if is_stream else None
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
-        check_head(config, head)
+        check_head(config, head, snapshot)
         named = namer.name(log, head, () if config.overwrite else rewrites, parts, definitions)
         accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
         adds = (*named.adds, *segments, *accepted.adds)
@@ -83,28 +83,57 @@ def make_proposal(
     return prepare
 
 
-def check_head(config: SinkConfig, head: LogState) -> None:
+def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapshot]) -> None:
     """Refuse to follow records of a schema or of partition columns that do not agree with these.
+
+    The snapshot is only taken where the schema changes, and a column was of another type before the newest rows.
 
     Raises:
         SchemaError: see `check_schema_change`.
-        ConfigError: `partitionBy` changed, or the directory is a store.
+        ConfigError: `partitionBy` or `fileFormat` changed, or the directory is a store.
     """
     refuse_store(head, config.path)
     if config.overwrite:
         return  # nothing that was written before stays
     if head.schema is not None:
-        check_schema_change(head.definitions[head.schema], config.recorded_schema_json, config.on_schema_change)
+        recorded, new = head.definitions[head.schema], config.recorded_schema_json
+        check_schema_change(recorded, new, config.on_schema_change)
+        if recorded != new:
+            _check_older_rows(head, new, snapshot)
     if head.encoding is None:
         return
+    encoding = head.definitions[head.encoding]
+    known = encoding["format"]["name"]
+    if known != config.format.name and config.on_format_change == "fail":
+        raise ConfigError(
+            f"fileFormat={config.format.name}, but the directory was written as {known}: plain readers would fail at "
+            f"files of two formats, or read half of them. Set fileFormat={known}, use a new directory, or overwrite "
+            "this one; if only ftfile reads it, set onFormatChange=accept"
+        )
     # That of the newest rows is that of all rows: only an overwrite may change it.
-    recorded, found = head.definitions[head.encoding]["partitionBy"], list(config.bucketing.partition_by)
+    recorded, found = encoding["partitionBy"], list(config.bucketing.partition_by)
     if recorded != found:
         raise ConfigError(
             f"partitionBy={','.join(found) or 'no columns'}, but the directory was written with "
             f"{','.join(recorded) or 'no columns'}: readers could not tell which columns are in the paths. Use a new "
             "directory, or overwrite this one"
         )
+
+
+def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapshot]) -> None:
+    """Refuse a column that the newest rows do not have, and older ones in a type that does not fit.
+
+    Raises:
+        SchemaError: as of `refuse_misfits`.
+    """
+    found = {
+        key: clauses
+        for key, text in head.definitions.items()
+        if isinstance(text, dict) and "partitionBy" in text and (clauses := misfits_of(text["schema"], schema))
+    }
+    if found:
+        live = {add.encoding for add in snapshot().adds.values()}
+        refuse_misfits(sorted({clause for key in live & found.keys() for clause in found[key]}), " in older rows")
 
 
 def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
