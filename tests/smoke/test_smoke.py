@@ -81,6 +81,25 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
 
 
 @pytest.mark.spark
+def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "o [t]%20")
+    frame = spark.sql("select id, date'2024-07-01' + int(id) as day, decimal(id) / 4 as d from range(4)")
+    options = {"fileFormat": "orc", "partitionBy": "day,d"}
+    frame.write.format("ftfile").options(**options).mode("append").save(out)
+    frame.write.format("ftfile").options(**options).mode("overwrite").save(out)
+    plan = ftfile.spark.load_plan(spark, out)
+    assert plan.spark_files == {"orc": 4}, plan
+    found = (
+        ftfile.spark.load(spark, out, where={"d": None, "id": 1}),
+        plan.rows,
+        ftfile.spark.load(spark, out, version=0),
+    )
+    assert [sorted(each.collect()) for each in found] == [[], *[sorted(frame.collect())] * 2]
+    chosen = ftfile.spark.load(spark, out, where="day = '2024-07-02'")
+    assert [row.id for row in chosen.select("id", "_metadata.file_size").collect()] == [1]
+
+
+@pytest.mark.spark
 def test_files_over_batches_are_finished_when_the_stream_ends(spark: SparkSession, tmp_path: Path) -> None:
     source, out, checkpoint = (str(tmp_path / name) for name in ("in", "out", "checkpoint"))
     ftfile.spark.attach(spark)

@@ -1,0 +1,328 @@
+"""`ftfile.spark.load`: a DataFrame of exactly one version."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import StructType
+
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.directory_marker import DirectoryMarker, check_marker, read_marker
+from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
+from ftfile.fs.registry import settings_for_others
+from ftfile.parts.reader import read_add
+from ftfile.source.directory import Directory
+from ftfile.source.shares import Share, pack
+from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
+from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
+from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.shipping import Shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.read.snapshot import Snapshot
+
+__all__ = ("LoadPlan", "load", "load_plan")
+
+_INDEX = "MetadataLogFileIndex"
+_LEGACY = "LEGACY"
+
+_log = get_logger(__name__)
+
+
+def load(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    where: str | Mapping[str, object] | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the rows of exactly one version, read by Spark's own sources where these read the same rows.
+
+    Spark then prunes partitions, pushes filters down, leaves columns out, and fills `input_file_name()` and, where one
+    read covers all files, `_metadata`. Rows that it cannot read alike come from ftfile's reader; a line in the log says
+    how many of which, as `load_plan` does. Nothing is written. The DataFrame stays at its version: when a compaction,
+    an overwrite or a vacuum takes away files that it needs, its next action fails; call `load` again.
+
+    Args:
+        spark: a session whose executors see the path; with Spark Connect, ftfile's reader reads everything.
+        path: an absolute local path, one relative to the working directory, or a URL.
+        version: by default the newest one.
+        timestamp: instead of a version, the newest one at a time; see `Directory.version_at`.
+        where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, or
+            None for null.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, nothing has been committed, there is no such version, or `where`
+            is neither text nor a mapping.
+        AnalysisException: `where` names a column that there is not.
+    """
+    plan = load_plan(spark, path, version=version, timestamp=timestamp, key_provider=key_provider, storage=storage)
+    return _filtered(plan.rows, where)
+
+
+def load_plan(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> LoadPlan:
+    """Return how `load` reads a version; print it to see which files Spark reads itself, and why not others.
+
+    For the arguments and errors see `load`.
+    """
+    if version is not None and timestamp is not None:
+        raise ConfigError("version and timestamp both say which version to read: give one of them")
+    place = absolute_options({"path": os.fspath(path)})["path"]
+    directory = Directory(place, key_provider, storage, SYSTEM)
+    require_shared(directory.file_system, place)
+    directory.require_files()
+    if timestamp is not None:
+        version = directory.version_at(timestamp)
+    plan = _Loading(spark, directory, directory.snapshot(version), key_provider, storage or {}).plan()
+    _log.info("%s", plan)
+    return plan
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """How a version is read.
+
+    Attributes:
+        version: that is read.
+        rows: all of them.
+        spark_files: the number of files that Spark's own sources read, by format.
+        ftfile_files: the number of files, and of batches of open ones, that ftfile's reader reads, by the reason.
+    """
+
+    path: str
+    version: int
+    rows: DataFrame
+    spark_files: Mapping[str, int]
+    ftfile_files: Mapping[str, int]
+
+    def __str__(self) -> str:
+        ways = [f"{count} {kind} files by Spark" for kind, count in self.spark_files.items()]
+        ways += [f"{count} by ftfile ({reason})" for reason, count in self.ftfile_files.items()]
+        return f"{self.path!r} version {self.version} is read: {', '.join(ways) or 'no files'}"
+
+
+class _Loading:
+    """One load of a snapshot."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: Directory,
+        snapshot: Snapshot,
+        key_provider: str | None,
+        storage: Mapping[str, str],
+    ) -> None:
+        self._spark = spark
+        self._directory = directory
+        self._snapshot = snapshot
+        self._key_provider = key_provider
+        self._storage = storage
+        if snapshot.schema is None:
+            raise ConfigError(f"nothing has been committed to {directory.path!r} yet, so its columns are not known")
+        self._schema_json: str = snapshot.definitions[snapshot.schema]
+        self._schema = StructType.fromJson(json.loads(self._schema_json))
+
+    def plan(self) -> LoadPlan:
+        """Return the plan, with its rows."""
+        ways = self._ways()
+        frames, spark_files = [], Counter[str]()
+        for group in ways.groups:
+            read = self._natively(group)
+            if isinstance(read, str):
+                for add, _ in group.files:
+                    ways.leave(add, read)
+                continue
+            frames.append(read)
+            spark_files[group.format] += len(group.files)
+        if ways.rest:
+            frames.append(self._by_ftfile(ways.rest) if frames else self._whole())
+        rows = functools.reduce(_union, frames) if frames else self._spark.createDataFrame([], self._schema)
+        return LoadPlan(self._directory.path, self._snapshot.version, rows, spark_files, ways.reasons)
+
+    def _ways(self) -> Ways:
+        if not hasattr(self._spark, "_jsparkSession"):
+            adds = list(self._snapshot.adds.values())
+            return Ways([], adds, Counter({"Spark Connect": len(adds)} if adds else {}))
+        head = self._directory.snapshot()
+        is_newest = head.version == self._snapshot.version
+        live = self._snapshot.adds if is_newest else head.adds
+        legacy = self._spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
+        return find_ways(self._directory.file_system, self._snapshot, live, legacy_times=legacy)
+
+    def _natively(self, group: NativeGroup) -> DataFrame | str:
+        """Return the rows of parts, or why Spark does not read them."""
+        fault = self._reach_fault(group)
+        if fault is not None:
+            return fault
+        try:
+            with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
+                write_sink_log(Path(folder), self._directory.path, (info for _, info in group.files))
+                reader = self._spark.read.format(group.format).schema(
+                    StructType.fromJson(json.loads(group.schema_json))
+                )
+                frame = reader.options(**group.options).load(f"file://{folder}")
+        except PySparkException as error:
+            return f"Spark refuses them: {str(error).splitlines()[0]}"
+        if not _reads_exactly(frame, group):
+            return "the session reads sink logs or formats in its own way"
+        columns = self._columns(group)
+        return frame if columns is None else frame.select(*columns)
+
+    def _reach_fault(self, group: NativeGroup) -> str | None:
+        """Return why Spark's file systems do not have the parts, by a look at one of them."""
+        add, info = next((each for each in group.files if not each[1].path.isascii()), group.files[0])
+        jvm: Any = self._spark._jvm  # noqa: SLF001 - what follows has no other way
+        session: Any = self._spark._jsparkSession  # noqa: SLF001
+        try:
+            path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self._directory.path, info.path)))
+            status = path.getFileSystem(session.sessionState().newHadoopConf()).getFileStatus(path)
+            found = status.getLen()
+        except Exception as error:
+            return f"Spark's file systems do not find them: {_first_line(error)}"
+        return None if found == add.length else "Spark's file systems have other files"
+
+    def _columns(self, group: NativeGroup) -> list[Column] | None:
+        """Return the version's columns from those of a group; None if they are the same."""
+        wanted = json.loads(self._schema_json)["fields"]
+        found = {field["name"]: field["type"] for field in json.loads(group.schema_json)["fields"]}
+        if [(field["name"], field["type"]) for field in wanted] == list(found.items()):
+            return None
+        columns = []
+        for field in self._schema.fields:
+            if field.name not in found:
+                column = F.lit(None).cast(field.dataType)
+            else:
+                column = F.col(_quoted(field.name)).cast(field.dataType)
+            columns.append(column.alias(field.name))
+        return columns
+
+    def _whole(self) -> DataFrame:
+        """Return all rows, by `format("ftfile")`."""
+        options = {f"storage.{name}": text for name, text in self._storage.items()}
+        if self._key_provider is not None:
+            options["keyProvider"] = self._key_provider
+        reader = self._spark.read.format("ftfile").option("versionAsOf", self._snapshot.version).options(**options)
+        return reader.load(self._directory.path)
+
+    def _by_ftfile(self, adds: Sequence[Add]) -> DataFrame:
+        """Return the rows of some adds."""
+        definitions = self._snapshot.definitions
+        shares = [Share(own, {add.encoding: definitions[add.encoding] for add in own}) for own in pack(adds)]
+        storage = tuple(settings_for_others(self._directory.path, self._storage).items())
+        marker = read_marker(self._directory.file_system)
+        task = _Task(self._directory.path, self._key_provider, storage, marker, self._schema_json, shares)
+
+        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return task.rows(batches)
+
+        return self._spark.range(0, len(shares), 1, len(shares)).mapInArrow(rows, self._schema)
+
+
+class _Task(Shipped):
+    """Reads shares of adds, in an executor."""
+
+    def __init__(
+        self,
+        path: str,
+        key_provider: str | None,
+        storage: tuple[tuple[str, str], ...],
+        marker: DirectoryMarker | None,
+        schema_json: str,
+        shares: Sequence[Share],
+    ) -> None:
+        self._path = path
+        self._key_provider = key_provider
+        self._storage = storage
+        self._marker = marker
+        self._schema_json = schema_json
+        self._shares = shares
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the shares that have these numbers."""
+        fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage)
+        check_marker(fs, self._path, self._marker)
+        schema = arrow_schema(self._schema_json)
+        for batch in batches:
+            for share in map(self._shares.__getitem__, batch.column(0).to_pylist()):
+                for add in share.adds:
+                    yield from read_add(fs, add, share.encodings[add.encoding], schema, is_old=True)
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.union(other)
+
+
+def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
+    """Return True if Spark has taken the list of parts, and the partition columns, as they are."""
+    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - there is no other way to see it
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        return False
+    index = plan.relation().location()
+    if index.getClass().getSimpleName() != _INDEX or index.allFiles().size() != len(group.files):
+        return False
+    found = [field["name"] for field in json.loads(index.partitionSchema().json())["fields"]]
+    return found == list(group.partition_by)
+
+
+def _filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> DataFrame:
+    if where is None:
+        return frame
+    if isinstance(where, str):
+        return frame.where(where)
+    if not isinstance(where, Mapping):
+        raise ConfigError(
+            f"where={where!r}: it takes a condition as text, such as \"month >= 7 and city = 'a'\", or a mapping from "
+            "columns to values, such as {'month': [7, 8]}"
+        )
+    for name, values in where.items():
+        frame = frame.where(_condition(name, values))
+    return frame
+
+
+def _condition(name: str, values: object) -> Column:
+    column = F.col(_quoted(name))
+    several = list(values) if isinstance(values, list | tuple | set | frozenset) else [values]
+    given = [value for value in several if value is not None]
+    found = column.isin(given)
+    return found if len(given) == len(several) else found | column.isNull()
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,300 @@
+"""`ftfile.spark.load` beside `format("ftfile")`: the same rows and types, read by Spark's own sources where they can."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import ftfile
+from ftfile.core.errors import ConfigError
+from ftfile.spark import load, load_plan
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.sink.encrypted import ring
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ("ring",)
+
+UTC = dt.timezone.utc
+STRUCT = {
+    "type": "struct",
+    "fields": [
+        {"name": "A.b", "type": "integer", "nullable": True, "metadata": {}},
+        {"name": "c", "type": "string", "nullable": True, "metadata": {}},
+    ],
+}
+ARRAY = {"type": "array", "elementType": "decimal(5,1)", "containsNull": True}
+MAP = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
+NUMBERS: dict[str, tuple[Any, list[Any]]] = {
+    "Id": ("long", [1, -(2**63), None]),
+    "yes": ("boolean", [True, False, None]),
+    "tiny": ("byte", [-128, 127, None]),
+    "small": ("short", [-5, 5, None]),
+    "int": ("integer", [7, -7, None]),
+    "float": ("float", [0.1, float("nan"), None]),
+    "double": ("double", [-0.0, float("inf"), None]),
+    "small decimal": ("decimal(5,2)", [Decimal("1.50"), Decimal("-999.99"), None]),
+    "decimal": ("decimal(38,18)", [Decimal("1E-18"), Decimal(-5), None]),
+    "day": ("date", [dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+    "at": ("timestamp", [dt.datetime(2024, 11, 3, 5, 30, 0, 1, tzinfo=UTC), dt.datetime(1970, 1, 1, tzinfo=UTC), None]),
+    "local.time": ("timestamp_ntz", [dt.datetime(2024, 3, 10, 2, 30), dt.datetime(1, 1, 1), None]),  # noqa: DTZ001
+}
+TEXTS: dict[str, tuple[Any, list[Any]]] = {
+    "name": ("string", ["", "a\r\n\"ü\\", None]),
+    "raw": ("binary", [b"\0\xff", b"", None]),
+    "nested": (STRUCT, [{"A.b": 1, "c": "x"}, {"A.b": None, "c": None}, None]),
+    "list": (ARRAY, [[Decimal("1.5"), None], [], None]),
+    "map": (MAP, [[("k", 1), ("l", None)], [], None]),
+}  # fmt: skip
+ALL = NUMBERS | TEXTS
+ORC = {name: each for name, each in ALL.items() if name != "day"} | {"day": ("date", [dt.date(1, 1, 1), None, None])}
+
+
+def written(out: str, columns: Mapping[str, tuple[Any, list[Any]]], **options: str) -> str:
+    """A directory with one batch of two tasks, of three rows together."""
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*(v for _, v in columns.values()), strict=True)]
+    MicroBatch(out, {name: kind for name, (kind, _) in columns.items()}, options).run(0, [rows[:2], rows[2:]])
+    return out
+
+
+def rows_of(frame: DataFrame) -> list[str]:
+    return sorted(repr(row) for row in frame.toArrow().to_pylist())
+
+
+def same(spark: SparkSession, out: str, **version: Any) -> None:
+    """`load` gives what `format("ftfile")` does: columns, types, rows."""
+    options = {"versionAsOf": version["version"]} if version else {}
+    usual = spark.read.format("ftfile").options(**options).load(out)
+    loaded = load(spark, out, **version)
+    assert loaded.schema == usual.schema
+    assert rows_of(loaded) == rows_of(usual)
+    assert loaded.count() == usual.count()
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "by_spark"),
+    [
+        (ALL, {"fileFormat": "parquet"}, {"parquet": 2}),
+        (ALL, {"fileFormat": "parquet", "compression": "lz4"}, {"parquet": 2}),
+        (ALL, {"fileFormat": "parquet", "compression": "brotli"}, {}),
+        (ORC, {"fileFormat": "orc"}, {"orc": 2}),
+        (ALL, {"fileFormat": "json"}, {"json": 2}),
+        (ALL, {"fileFormat": "json", "compression": "gzip", "lineSep": "\r\n"}, {"json": 2}),
+        (ALL, {"fileFormat": "json", "compression": "zstd"}, {}),
+        (ALL, {"fileFormat": "json", "timeZone": "Europe/Paris"}, {}),
+        (NUMBERS, {"fileFormat": "csv", "header": "true", "sep": ";", "nullValue": "\\N"}, {"csv": 2}),
+        (NUMBERS, {"fileFormat": "csv", "quoteAll": "true"}, {"csv": 2}),
+        ({"t": TEXTS["name"], "n": NUMBERS["int"]}, {"fileFormat": "csv"}, {}),
+        ({"t": ("string", ["", "a\rb", None])}, {"fileFormat": "text"}, {"text": 2}),
+        ({"p": NUMBERS["int"], "t": ("string", ["a", "b", "c"])}, {"fileFormat": "text", "partitionBy": "p"}, {}),
+        ({"p": NUMBERS["int"], "n": NUMBERS["int"]}, {"fileFormat": "csv", "partitionBy": "p", "nullValue": "\\N"}, {}),
+        ({"t": ("string", ["", "ü\nb", None])}, {"fileFormat": "text", "lineSep": "|-"}, {"text": 2}),
+        ({"t": ("binary", [b"\xff", b"", None])}, {"fileFormat": "text"}, {}),
+        (ALL, {"fileFormat": "arrow"}, {}),
+    ],
+)
+def test_formats(
+    spark: SparkSession,
+    tmp_path: Path,
+    columns: Mapping[str, tuple[Any, list[Any]]],
+    options: dict[str, str],
+    by_spark: Mapping[str, int],
+) -> None:
+    out = written(str(tmp_path / "out"), columns, **options)
+    plan = load_plan(spark, out)
+    assert plan.spark_files == by_spark, plan
+    assert sum(plan.ftfile_files.values()) == (0 if by_spark else 3 if "partitionBy" in options else 2)
+    same(spark, out)
+
+
+PARTITIONS: dict[str, tuple[Any, list[Any]]] = {
+    "yes": ("boolean", [True, False, None]),
+    "tiny": ("byte", [-128, 127, None]),
+    "Small": ("short", [-32768, 5, None]),
+    "an int": ("integer", [7, -(2**31), None]),
+    "long": ("long", [2**63 - 1, -1, None]),
+    "float": ("float", [0.1, float("-inf"), None]),
+    "double": ("double", [1e20, float("nan"), None]),
+    "decimal": ("decimal(10,2)", [Decimal("1.50"), Decimal("-12.34"), None]),
+    "wide": ("decimal(38,18)", [Decimal("1E-18"), Decimal("-5.5"), None]),
+    "day": ("date", [dt.date(1, 1, 1), dt.date(2024, 2, 29), None]),
+    "at": ("timestamp", [dt.datetime(2024, 10, 27, 1, 30, tzinfo=UTC), dt.datetime(2024, 7, 1, 1, tzinfo=UTC), None]),
+    "local": ("timestamp_ntz", [dt.datetime(2024, 3, 10, 2, 30, 0, 5), dt.datetime(1, 1, 1), None]),  # noqa: DTZ001
+    "_x.y=`": ("string", ["__HIVE_DEFAULT_PARTITION__", "a/b=c%2F ü[a]*{}?#", "007"]),
+    "text": ("string", ["a._COPYING_", "", "\x01:\\'\"^"]),
+}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json"])
+def test_partition_columns_are_read_from_paths(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Of every type, in a directory whose name is a hostile one."""
+    out = str(tmp_path / "a b%20[c]*{d}ü#?\\")
+    columns = PARTITIONS | {"value": ("string", ["x", "y", "z"])}
+    written(out, columns, fileFormat=kind, partitionBy=", ".join(PARTITIONS), timeZone="Europe/Paris")
+    plan = load_plan(spark, out)
+    assert plan.spark_files == {kind: 3}, plan
+    same(spark, out)
+
+
+def plan_of(frame: DataFrame) -> str:
+    plan: str = frame._jdf.queryExecution().executedPlan().toString()
+    return plan
+
+
+def test_spark_prunes_and_pushes_down(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"month": ("integer", [7, 8, 7]), "id": ("long", [1, 2, 3]), "name": ("string", ["a", "b", "c"])}
+    out = written(str(tmp_path / "out"), columns, partitionBy="month")
+    frame = load(spark, out, where={"month": [7, None]}).where("id >= 2").select("name")
+    plan = plan_of(frame)
+    assert re.search(r"PartitionFilters: \[[^]]*month#\d+ = 7", plan), plan
+    assert "PushedFilters: [IsNotNull(id), GreaterThanOrEqual(id,2)]" in plan
+    assert "ReadSchema: struct<id:bigint,name:string>" in plan
+    assert [row.name for row in frame.collect()] == ["c"]
+    assert [row.name for row in load(spark, out, where="month = 8").select("name").collect()] == ["b"]
+
+
+def test_names_and_metadata_of_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where columns are in another order than in the files."""
+    columns = {"p": ("string", ["x y", "x y", "z"]), "id": ("long", [1, 2, 3])}
+    out = written(str(tmp_path / "a b"), columns, partitionBy="p")
+    frame = load(spark, out)
+    assert frame.columns == ["p", "id"]
+    files = {unquote(Path(file.path).name): file for file in ftfile.open(out).files()}
+    found = frame.selectExpr("_metadata.*", "input_file_name() AS name").distinct().collect()
+    assert {row.file_name for row in found} == files.keys()
+    for row in found:
+        file = files[row.file_name]
+        assert {unquote(urlsplit(text).path) for text in (row.name, row.file_path)} == {f"{out}/{unquote(file.path)}"}
+        assert row.file_size == file.size_bytes
+        modified = Path(out, file.path).stat().st_mtime
+        assert row.file_modification_time.timestamp() == pytest.approx(modified, abs=0.002)
+
+
+def test_columns_that_change(spark: SparkSession, tmp_path: Path) -> None:
+    """One that is new is part of one read, a wider one of a second; one of another kind is ftfile's to read."""
+    out = str(tmp_path / "out")
+    options = {"onSchemaChange": "any"}
+    MicroBatch(out, {"id": "integer", "x": "string"}, options).run(0, [[{"id": 1, "x": "a"}]])
+    MicroBatch(out, {"id": "integer", "x": "string", "y": STRUCT}, options).run(1, [[{"id": 2, "x": "b", "y": None}]])
+    same(spark, out)
+    assert load_plan(spark, out).spark_files == {"parquet": 2}
+    assert "Union" not in plan_of(load(spark, out))
+    MicroBatch(out, {"y": STRUCT, "id": "long"}, options).run(2, [[{"id": 2**40, "y": {"A.b": 1, "c": "x"}}]])
+    for version in range(3):
+        same(spark, out, version=version)
+    assert load_plan(spark, out).spark_files == {"parquet": 3}
+    assert load(spark, out, where="id = 1").collect() == [(None, 1)]
+    MicroBatch(out, {"ID": "long"}, options | {"fileFormat": "orc"}).run(3, [[{"ID": 4}]])
+    same(spark, out)
+    plan = load_plan(spark, out)
+    assert (plan.spark_files, plan.ftfile_files) == ({"orc": 1}, {"column 'ID' is 'id' in files": 3})
+
+
+def test_rows_of_open_files_and_old_versions(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
+    MicroBatch(out, {"id": "long"}, {"rolling": "policy", "onNewQuery": "continue"}, query_id="other").run(
+        0, [[{"id": 2}]]
+    )
+    same(spark, out)
+    assert str(load_plan(spark, out)).endswith(
+        "version 1 is read: 1 parquet files by Spark, 1 by ftfile (files are still open)"
+    )
+    before = load(spark, out)
+    ftfile.flush(out)
+    ftfile.compact(out)
+    same(spark, out)
+    same(spark, out, version=1)
+    assert load_plan(spark, out, version=1).spark_files == {}
+    with pytest.raises(Exception, match="FAILED_READ_FILE|does not exist"):
+        before.collect()
+
+
+def test_files_that_are_gone_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
+    frame = load(spark, out)
+    Path(out, ftfile.open(out).files()[0].path).unlink()
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        with pytest.raises(Exception, match="FILE_NOT_EXIST|does not exist"):
+            frame.collect()
+        with pytest.raises(Exception, match="neither staged nor published nor retired"):
+            load(spark, out).collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+
+
+def test_what_the_session_may_set(spark: SparkSession, tmp_path: Path) -> None:
+    """Settings by which Spark would not read the list of files, or read otherwise."""
+    columns = {"id": ("long", [1, 2, 3]), "at": NUMBERS["at"]}
+    out = written(str(tmp_path / "x=1" / "out"), columns, fileFormat="json")
+    for name, value in {
+        "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
+        "spark.sql.sources.useV1SourceList": "",
+        "spark.sql.legacy.timeParserPolicy": "LEGACY",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.files.ignoreCorruptFiles": "true",
+    }.items():
+        spark.conf.set(name, value)
+        try:
+            same(spark, out)
+        finally:
+            spark.conf.unset(name)
+
+
+def test_a_directory_below_one_that_looks_like_a_partition(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"id": ("long", [1, 2, 3]), "x": ("string", ["a", "b", "c"])}
+    for options in ({}, {"partitionBy": "x"}):
+        same(spark, written(str(tmp_path / f"{len(options)}" / "x=1"), columns, **options))
+
+
+def test_other_directories(spark: SparkSession, tmp_path: Path) -> None:
+    """By time below and beside partition columns, files called by records, and no rows at all."""
+    columns = {
+        "id": ("long", [1, 2, 3]),
+        "day": ("date", [dt.date(2024, 7, 1), dt.date(2024, 7, 2), dt.date(2024, 7, 3)]),
+    }
+    by_day = {"bucketPattern": "day:'day='yyyy-MM-dd"}
+    same(spark, written(str(tmp_path / "1"), columns, **by_day))
+    same(spark, written(str(tmp_path / "2"), columns, partitionBy="id", **by_day))
+    named = columns | {"target": ("string", ["a/b", "c", "d"])}
+    same(spark, written(str(tmp_path / "3"), named, fileNameColumn="target"))
+    same(spark, written(str(tmp_path / "4"), columns, partFileName="{name}-{index}{ext}", ifExists="fail"))
+    same(spark, written(str(tmp_path / "5"), {"id": ("long", [])}))
+
+
+def test_where_is_checked(spark: SparkSession, tmp_path: Path) -> None:
+    out = written(str(tmp_path / "out"), {"a.`b": ("long", [1, None, 3])})
+    assert sorted(load(spark, out, where={"a.`b": {1, 3}}).collect()) == [(1,), (3,)]
+    assert load(spark, out, where={"a.`b": None}).collect() == [(None,)]
+    with pytest.raises(ConfigError, match="a condition as text"):
+        load(spark, out, where=["id"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="give one of them"):
+        load(spark, out, version=0, timestamp="2024-07-01")
+    with pytest.raises(ConfigError, match="the newest version is 0"):
+        load(spark, out, version=7)
+
+
+def test_ftfile_reads_an_encrypted_directory(spark: SparkSession, tmp_path: Path, ring: Path) -> None:
+    provider = f"file:{ring}"
+    out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])}, encryption="parquet", keyProvider=provider)
+    plan = load_plan(spark, out, key_provider=provider)
+    assert (plan.spark_files, plan.ftfile_files) == ({}, {"the directory is encrypted": 2})
+    assert sorted(load(spark, out, where="id > 1", key_provider=provider).collect()) == [(2,), (3,)]
+
+
+def test_spark_connect_has_no_jvm_at_hand(spark: SparkSession, tmp_path: Path) -> None:
+    out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
+    remote: Any = SimpleNamespace(read=spark.read)
+    assert load_plan(remote, out).ftfile_files == {"Spark Connect": 2}
+    assert sorted(load(remote, out, where={"id": [1, 3]}).collect()) == [(1,), (3,)]
