@@ -1,0 +1,84 @@
+"""Which parts Spark's own sources may read, without a JVM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ftfile
+from ftfile.core.context import SYSTEM
+from ftfile.source.directory import Directory
+from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
+from ftfile.spark.native.ways import Ways, find_ways
+from ftfile.testing.micro_batch import MicroBatch
+
+
+def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
+    directory = Directory(out, None, None, SYSTEM)
+    return find_ways(directory.file_system, directory.snapshot(version), directory.snapshot().adds, **how)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "told"),
+    [
+        ({"_col1": "long", "_col2": "long"}, {"fileFormat": "orc"}, "all columns of orc begin with _col"),
+        ({"_col1": "long", "id": "long"}, {"fileFormat": "orc"}, None),
+        ({"id": "long", "at": "timestamp"}, {"fileFormat": "json", "timeZone": "Asia/Tokyo"}, "['timeZone'] of json"),
+        ({"id": "long"}, {"fileFormat": "json", "timeZone": "Asia/Tokyo", "dateFormat": "dd.MM.yyyy"}, None),
+        ({"id": "long", "n": "long"}, {"fileFormat": "csv", "nullValue": "1"}, "nullValue or lineSep of csv"),
+        ({"id": "long", "n": "long"}, {"fileFormat": "csv", "lineSep": "\r\n"}, "nullValue or lineSep of csv"),
+        ({"id": "long"}, {"fileFormat": "json", "compression": "bzip2"}, "filters are bzip2"),
+        ({"id": "long"}, {"fileFormat": "avro"}, "Spark has no reader for avro"),
+        ({"id": "long"}, {"ifExists": "fail", "partFileName": "{index}{ext}"}, "names of files may be used again"),
+        ({"id": "long", "f": "string"}, {"fileNameColumn": "f"}, "names of files hold a column"),
+        ({"id": "long", "f": "string"}, {"partitionBy": "f", "bucketPattern": "yyyy"}, "directories are more than "),
+        ({"id": "long"}, {"bucketPattern": "yyyy"}, None),
+    ],
+)
+def test_what_spark_would_read_differently(
+    tmp_path: Path, columns: dict[str, str], options: dict[str, str], told: str | None
+) -> None:
+    out = str(tmp_path / "out")
+    MicroBatch(out, columns, options).run(0, [[{name: "x" if columns[name] == "string" else None for name in columns}]])
+    ways = ways_of(out)
+    assert (len(ways.groups), len(ways.rest)) == ((1, 0) if told is None else (0, 1))
+    assert told is None or next(iter(ways.reasons)).startswith(told)
+
+
+def test_times_that_the_session_parses_otherwise(tmp_path: Path) -> None:
+    for columns, ends in (({"at": "date"}, 0), ({"at": "long"}, 1)):
+        out = str(tmp_path / columns["at"])
+        MicroBatch(out, columns, {"fileFormat": "json"}).run(0, [[{"at": None}]])
+        assert len(ways_of(out, legacy_times=True).groups) == ends
+        assert len(ways_of(out).groups) == 1
+
+
+def test_parts_that_have_left_their_names(tmp_path: Path) -> None:
+    """Of those that a version has, others may have the names later; a foreign length is another file's."""
+    out = str(tmp_path / "out")
+    query = MicroBatch(out, {"id": "long"})
+    for batch in range(3):
+        query.run(batch, [[{"id": batch}]])
+    ftfile.compact(out)
+    query.run(3, [[{"id": 3}]])
+    assert ways_of(out, 2).reasons == {"a later version removed files": 3}
+    assert len(ways_of(out).groups[0].files) == 2
+    path = Path(out, ftfile.open(out).files()[0].path)
+    path.write_bytes(b"")
+    assert ways_of(out).reasons == {"files are not published": 1}
+
+
+def test_urls_and_the_list(tmp_path: Path) -> None:
+    out = str(tmp_path / "a b%20[ü]")
+    assert hadoop_url("s3://bucket/a", "b=%25 c/d") == "s3a://bucket/a/b%3D%2525%20c/d"
+    assert hadoop_url("file:///", "d") == "file:///d"
+    MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}], [{"id": 2}]])
+    (group,) = ways_of(f"file://{out}").groups
+    write_sink_log(tmp_path, f"file://{out}", [info for _, info in group.files])
+    version, *entries = (tmp_path / "_spark_metadata/0").read_text().splitlines()
+    assert version == "v1"
+    sizes = {entry["path"]: entry["size"] for entry in map(json.loads, entries)}
+    assert sizes == {hadoop_url("file:///", str(path)[1:]): path.stat().st_size for path in Path(out).glob("*.parquet")}
