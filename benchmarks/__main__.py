@@ -26,6 +26,7 @@ from benchmarks import (
     kv_runs,
     kv_store,
     kv_stream,
+    load,
     local_files,
     modules,
     object_stores,
@@ -59,6 +60,7 @@ BENCHMARKS = {
     "kvruns": kv_runs.run,
     "kvstore": kv_store.run,
     "kvstream": kv_stream.run,
+    "load": load.run,
     "local": local_files.run,
     "objectstores": object_stores.run,
     "first": first.run,
@@ -107,7 +109,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="SINK",
         help="labels of the sinks to run; the null sink always runs",
     )
-    parser.add_argument("--rows", type=int, help="of kvstore: 1,000,000 by default")
+    parser.add_argument("--rows", type=int, help="of kvstore: 1,000,000 by default; of load: 20,000,000")
     parser.add_argument("--batches", type=int, help="of each query of kvstream: 100 by default")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing")
     options = parser.parse_args(arguments)

@@ -19,7 +19,7 @@ class Settings:
         directory: an existing scratch directory, on the disk that is measured.
         smoke: tiny sizes that only show that the benchmark works; the figures mean nothing.
         sinks: labels of the sinks to run; all when empty.
-        rows: of `kvstore`; None for its default.
+        rows: of `kvstore` and of `load`; None for their defaults.
         batches: of `kvstream`; None for its default.
     """
 

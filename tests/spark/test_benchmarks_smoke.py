@@ -72,6 +72,13 @@ def test_bulk(tables: Tables) -> None:
     assert by_sink["ftfile json"]["output MB"] == pytest.approx(by_sink["spark json"]["output MB"], rel=0.1)
 
 
+def test_load(tables: Tables) -> None:
+    (rows,) = tables["load"]
+    assert {row["way"] for row in rows} == {"spark.read.parquet", "ftfile.spark.load", 'format("ftfile")'}
+    assert len(rows) == 15
+    assert all(row["median s"] >= row["min s"] > 0 and row["x spark's own"] > 0 for row in rows)
+
+
 def test_tail(tables: Tables) -> None:
     latencies, batches = tables["tail"]
     assert [row["scanInterval"] for row in latencies] == ["1s", "100ms"]

@@ -1,0 +1,91 @@
+"""One version of a directory in Spark: its own source, `ftfile.spark.load`, and `format("ftfile")`."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import ftfile.spark
+from benchmarks.report import Cell, Table
+from benchmarks.spark_session import in_own_process, open_session, transports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from benchmarks.settings import Settings
+
+__all__ = ("run",)
+
+LOGGER = logging.getLogger(__name__)
+ROWS, SMOKE_ROWS = 20_000_000, 2_000
+ROUNDS = 5
+FILES = 20
+WAYS = ("spark.read.parquet", "ftfile.spark.load", 'format("ftfile")')
+COLUMNS = ("query", "way", "median s", "min s", "x spark's own")
+QUERIES: Mapping[str, Callable[[DataFrame], DataFrame]] = {
+    "all columns": lambda frame: frame,
+    "sum of one": lambda frame: frame.selectExpr("sum(value)"),
+    "count()": lambda frame: frame.groupBy().count(),
+    "one partition": lambda frame: frame.where("day = 3"),
+    "id = 5": lambda frame: frame.where("id = 5"),
+}
+
+
+def run(settings: Settings) -> list[Table]:
+    """Read rows of five columns in twenty partitions of a file each, and time what is asked, from `load` to the end."""
+    count = SMOKE_ROWS if settings.smoke else settings.rows or ROWS
+    unix_sockets = [*transports().values()][-1]
+    rounds = 1 if settings.smoke else ROUNDS
+    found = in_own_process(_measure, settings.directory, count, rounds, unix_sockets=unix_sockets)
+    return [
+        Table(
+            f"load: {count:,} rows of 5 columns, {FILES} partitions, {rounds} rounds after one that is not counted",
+            COLUMNS,
+            tuple(_row(query, way, found) for query in QUERIES for way in WAYS),
+            "Each query into Spark's noop sink, from `load` on; ratios of medians.",
+        )
+    ]
+
+
+Times = dict[tuple[str, str], list[float]]
+
+
+def _row(query: str, way: str, found: Times) -> tuple[Cell, ...]:
+    median, own = (statistics.median(found[query, each]) for each in (way, WAYS[0]))
+    return query, way, median, min(found[query, way]), median / own
+
+
+def _measure(directory: Path, count: int, rounds: int, *, unix_sockets: bool) -> Times:
+    out = str(directory / "out")
+    found: Times = {(query, way): [] for query in QUERIES for way in WAYS}
+    with open_session(directory, unix_sockets=unix_sockets) as spark:
+        frame = spark.range(0, count, 1, FILES).selectExpr(
+            *("id", "rand(1) AS value", "concat('name-', id % 1000) AS name", "id * 7919 % 1000003 AS number"),
+            f"int(id * {FILES} div {count}) AS day",
+        )
+        frame.write.format("ftfile").option("partitionBy", "day").mode("append").save(out)
+        for number in range(rounds + 1):
+            for query in QUERIES:
+                for way in WAYS if number % 2 else WAYS[::-1]:
+                    start = time.perf_counter()
+                    _read(spark, way, out, query)
+                    seconds = time.perf_counter() - start
+                    LOGGER.info("load: %s by %s: %.2f s", query, way, seconds)
+                    if number:
+                        found[query, way].append(seconds)
+    return found
+
+
+def _read(spark: SparkSession, way: str, out: str, query: str) -> None:
+    if way == WAYS[0]:
+        frame = spark.read.parquet(out)
+    elif way == WAYS[1]:
+        frame = ftfile.spark.load(spark, out)
+    else:
+        frame = spark.read.format("ftfile").load(out)
+    QUERIES[query](frame).write.format("noop").mode("overwrite").save()
