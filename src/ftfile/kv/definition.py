@@ -68,7 +68,7 @@ class StoreDefinition:
     @property
     def key_fields(self) -> list[pa.Field]:
         """Return the key columns."""
-        return [*self.schema][: len(self.keys)]
+        return [self.schema.field(name) for name in self.keys]
 
     @property
     def key_types(self) -> list[pa.DataType]:

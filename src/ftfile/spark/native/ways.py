@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ftfile.arrays.nested import leaf_types
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.attempt.schema_change import is_wider
+from ftfile.arrays.widening import is_wider
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import keys_of
