@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
     from numpy.typing import NDArray
 
     from ftfile.keys.keys import Keys
 
-__all__ = ("ByteWriter", "Encoder", "Format", "Joiner", "Limits", "LineFormat", "SegmentCodec", "Taken")
+__all__ = ("ByteWriter", "Encoder", "Format", "Joiner", "Limits", "LineFormat", "RowFilter", "SegmentCodec", "Taken")
 
 
 # Options that every format is given, and the key of its name in the log.
@@ -84,6 +85,15 @@ class Taken:
 
     rows: int
     data_start: int  # offset of the data not taken; 0 where the rest is known by rows alone
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """The rows of a file that a reader keeps."""
+
+    where: pc.Expression  # true for these rows
+    schema: pa.Schema  # of the columns that it names, also of those that are not in the file
+    known: pc.Expression | None = None  # true for all rows of the file; None for nothing
 
 
 class SegmentCodec(ABC):
@@ -238,6 +248,21 @@ class Format(ABC):
         Raises:
             CorruptData: the file is not what this format writes.
         """
+
+    def decode_filtered(
+        self,
+        file: BinaryIO,
+        schema: pa.Schema,
+        row_filter: RowFilter,  # noqa: ARG002 - for those that can
+    ) -> tuple[int, Iterator[pa.RecordBatch]]:
+        """Return the number of rows that are left out unread, since no filter keeps them, and all others, as `decode`.
+
+        By default none are left out: readers filter what they get.
+
+        Raises:
+            CorruptData: as `decode`, here or while rows are read.
+        """
+        return 0, self.decode(file, schema)
 
 
 class LineFormat(Format):

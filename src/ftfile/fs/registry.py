@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "ENTRY_POINT_GROUP",
+    "is_local",
     "known_schemes",
     "normalise",
     "open_filesystem",
@@ -65,6 +66,12 @@ def unregister(scheme: str) -> None:
 def known_schemes() -> tuple[str, ...]:
     """Return every scheme that has a driver of its own in this process, sorted."""
     return tuple(sorted({*_installed(), *_BUILT_IN, *_registered}))
+
+
+def is_local(url: str) -> bool:
+    """Return True for a directory of this machine's own file system, which other libraries open by its path."""
+    scheme = parse(url).scheme
+    return scheme == "file" and scheme not in _registered
 
 
 def open_filesystem(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.commit.format.model import Add
-    from ftfile.encoding.api import Format
+    from ftfile.encoding.api import Format, RowFilter
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.keys.keys import Keys
 
@@ -34,11 +34,18 @@ __all__ = ("plain_segment", "read_add", "read_part", "recorded_names")
 
 
 def read_add(
-    fs: FileSystem, add: Add, encoding: dict[str, Any], schema: pa.Schema, *, is_old: bool = False
+    fs: FileSystem,
+    add: Add,
+    encoding: dict[str, Any],
+    schema: pa.Schema,
+    *,
+    is_old: bool = False,
+    row_filter: RowFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an add of a snapshot with the columns of `schema`, those of its path included.
 
-    If the snapshot `is_old`, it is not the newest one; see `open_add`.
+    If the snapshot `is_old`, it is not the newest one; see `open_add`. Rows that `row_filter` does not keep may be
+    left out.
     """
     _require_fitting(add, encoding, schema)
     in_path = columns_in_path(encoding)
@@ -51,7 +58,8 @@ def read_add(
         else:
             if file.size_bytes != add.length:
                 raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
-            batches = _part_rows(as_file(file), add, format_from_definition(encoding["format"], keys), in_file, keys)
+            file_format = format_from_definition(encoding["format"], keys)
+            batches = _part_rows(as_file(file), add, file_format, in_file, keys, row_filter)
         for batch in batches:
             yield with_path_columns(batch, values, schema) if values else batch
 
@@ -92,14 +100,23 @@ def _require_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> N
 
 
 def _part_rows(
-    file: BinaryIO, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
+    file: BinaryIO,
+    add: Add,
+    file_format: Format,
+    schema: pa.Schema,
+    keys: Keys | None,
+    row_filter: RowFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    decode = file_format.for_file(storage_identity("part", add.path)).decode
-    return _counted(decode(_plain_part(file, add, file_format, keys), schema), add)
+    own_format = file_format.for_file(storage_identity("part", add.path))
+    plain = _plain_part(file, add, file_format, keys)
+    if row_filter is None:
+        return _counted(own_format.decode(plain, schema), add)
+    left_out, batches = own_format.decode_filtered(plain, schema, row_filter)
+    return _counted(batches, add, left_out)
 
 
-def _counted(batches: Iterable[pa.RecordBatch], add: Add) -> Iterator[pa.RecordBatch]:
-    rows = 0
+def _counted(batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0) -> Iterator[pa.RecordBatch]:
+    rows = left_out
     for batch in batches:
         rows += batch.num_rows
         yield batch

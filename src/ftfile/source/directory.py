@@ -22,17 +22,24 @@ from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.units import parse_time
-from ftfile.fs.calls.parallel import parallel
+from ftfile.encoding.partitions.paths import bucket_values
+from ftfile.fs.calls.parallel import by_threads, parallel
 from ftfile.fs.registry import normalise
-from ftfile.parts.reader import read_add
 from ftfile.source.following import follow_log
+from ftfile.source.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
+    from ftfile.source.selection import ChosenAdd
+
+    Where: TypeAlias = Mapping[str, object] | str | pc.Expression | None
 
 __all__ = ("Directory", "FinishedFile", "Version")
 
@@ -59,18 +66,22 @@ class FinishedFile:
     Attributes:
         path: relative to the directory.
         size_bytes: on storage.
-        partition: the sub-directory, such as `column=value/…`; empty for the directory itself.
-        query_id: the streaming query that wrote it, or the id of a batch write.
-        batch_id: the micro-batch; 0 for a batch write.
+        partition: the values of its partition columns, as in its rows; empty where there are none.
+        directory: the sub-directory, such as `column=value/…`; empty for the directory itself.
+        query_id: the streaming query that wrote it, else None.
+        batch_id: its last micro-batch of that query, else None.
+        job_id: the batch write or the maintenance operation that wrote it, as `history()` has it, else None.
         checksum: of the bytes on storage.
     """
 
     path: str
     rows: int
     size_bytes: int
-    partition: str
-    query_id: str
-    batch_id: int
+    partition: dict[str, Any]
+    directory: str
+    query_id: str | None
+    batch_id: int | None
+    job_id: str | None
     checksum: str
     state: FileState
 
@@ -161,20 +172,37 @@ class Directory:
         Raises:
             ConfigError: there is no such version.
         """
-        parts = [add for add in take_snapshot(self._log, version).adds.values() if add.kind == "part"]
-        return [
-            FinishedFile(
-                add.final_path or add.path,
-                add.rows,
-                add.length,
-                layout.bucket_directory(add.bucket),
-                add.origin.query_id,
-                add.origin.last_batch,
-                add.checksum,
-                state,
+        snapshot = take_snapshot(self._log, version)
+        parts = [add for add in snapshot.adds.values() if add.kind == "part"]
+        if snapshot.schema is None or not parts:
+            return []
+        schema = arrow_schema(snapshot.definitions[snapshot.schema])
+        partitions: dict[tuple[str, str], dict[str, Any]] = {}
+        queries, found = self._log.read_on().queries, []
+        for add, state in zip(parts, _file_states(self.file_system, parts), strict=True):
+            directory, place = layout.bucket_directory(add.bucket), (add.bucket, add.encoding)
+            if place not in partitions:
+                encoding = snapshot.definitions[add.encoding]
+                own = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
+                values = bucket_values(encoding, directory, layout.bucket_stem(add.bucket), own)
+                partitions[place] = {name: value.as_py() for name, value in values.items()}
+            origin = add.origin
+            is_stream = origin.query_id in queries
+            found.append(
+                FinishedFile(
+                    path=add.final_path or add.path,
+                    rows=add.rows,
+                    size_bytes=add.length,
+                    partition=dict(partitions[place]),
+                    directory=directory,
+                    query_id=origin.query_id if is_stream else None,
+                    batch_id=origin.last_batch if is_stream else None,
+                    job_id=None if is_stream else origin.query_id,
+                    checksum=add.checksum,
+                    state=state,
+                )
             )
-            for add, state in zip(parts, _file_states(self.file_system, parts), strict=True)
-        ]
+        return found
 
     def oldest_version(self) -> int:
         """Return the oldest version that vacuum has left, where `history` begins; 0 when nothing has been committed."""
@@ -198,19 +226,78 @@ class Directory:
         """
         return self._schema_of(take_snapshot(self._log, version))
 
-    def to_batches(self, version: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a version, file by file, in bounded memory."""
-        yield from self._rows(version)[1]
+    def to_arrow(
+        self, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
+    ) -> pa.Table:
+        """Return rows of a version; empty, with its schema, when there are none. Files are read by several threads.
 
-    def to_arrow(self, version: int | None = None) -> pa.Table:
-        """Return all rows of a version; empty, with its schema, when there are none.
+        Files whose partition values contradict `where` are not opened. Of the others, Parquet, ORC and Arrow files are
+        read for the columns that are needed alone, and Parquet files without the row groups that cannot match.
+
+        Args:
+            version: the one to read; by default the newest one.
+            columns: those wanted, in this order; None for all. Without any, the table has the number of rows alone.
+            where: the rows wanted: values by column, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
+                `"month >= 7 AND city IN ('a', 'b')"`; or a `pyarrow.compute.Expression`. None for all.
 
         Raises:
-            ConfigError: nothing has been committed, or there is no such version.
+            ConfigError: nothing has been committed; or there is no such version or column, or `where` is no condition.
             CorruptData: a file is not what was committed.
         """
-        schema, batches = self._rows(version)
-        return pa.Table.from_batches(batches, schema)
+        selection, is_old = self._select(version, columns, where), version is not None
+
+        def read(chosen: ChosenAdd) -> list[pa.RecordBatch]:
+            return list(selection.rows(self.file_system, chosen, is_old=is_old))
+
+        batches = chain.from_iterable(by_threads(self.file_system, read, selection.adds()))
+        return pa.Table.from_batches(batches, selection.schema)
+
+    def to_batches(
+        self, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
+    ) -> pa.RecordBatchReader:
+        """Return an iterator over the rows of a version, file by file, in memory for a row group; see `to_arrow`.
+
+        It is a `pyarrow.RecordBatchReader`, which DuckDB, Polars and others read by themselves, once.
+        """
+        selection, is_old = self._select(version, columns, where), version is not None
+        rows = (selection.rows(self.file_system, chosen, is_old=is_old) for chosen in selection.adds())
+        return pa.RecordBatchReader.from_batches(selection.schema, chain.from_iterable(rows))
+
+    def count(self, version: int | None = None, *, where: Where = None) -> int:
+        """Return the number of rows of a version for which `where` is true; see `to_arrow`.
+
+        It reads no file where `where` names partition columns alone: the log knows the rows of each file.
+
+        Raises:
+            ConfigError, CorruptData: see `to_arrow`.
+        """
+        selection, is_old = self._select(version, (), where), version is not None
+
+        def count(chosen: ChosenAdd) -> int:
+            return selection.count(self.file_system, chosen, is_old=is_old)
+
+        if where is None:
+            return sum(chosen.add.rows for chosen in selection.adds())
+        return sum(by_threads(self.file_system, count, selection.adds()))
+
+    def dataset(self, version: int | None = None) -> ds.Dataset:
+        """Return a `pyarrow.dataset.Dataset` of the files of a version, which engines read in parallel by themselves.
+
+        It has the recorded schema, partition columns included, and knows the partition of each file, so that DuckDB,
+        Polars, pandas and pyarrow read only the files and the columns that they need. It stays at its version: files
+        that come later are not in it, and where a compaction or a vacuum takes one away, they raise a
+        `FileNotFoundError`.
+
+        Raises:
+            ConfigError: nothing has been committed, or there is no such version; or there are files that pyarrow cannot
+                read: open or encrypted ones, or of another format than Parquet, ORC and Arrow. `to_batches` reads them.
+            CorruptData: a file is nowhere.
+        """
+        from ftfile.source.arrow_dataset import dataset_of  # noqa: PLC0415 - imports much
+
+        snapshot = take_snapshot(self._log, version)
+        schema = arrow_schema(self._schema_of(snapshot))
+        return dataset_of(self.file_system, self.path, snapshot, schema, is_old=version is not None)
 
     def follow(
         self, offset: dict[str, Any] | None = None, **options: object
@@ -241,14 +328,9 @@ class Directory:
         """
         return read_dead_letters(self._log)
 
-    def _rows(self, version: int | None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def _select(self, version: int | None, columns: Sequence[str] | None, where: Where) -> Selection:
         snapshot = take_snapshot(self._log, version)
-        schema, is_old = arrow_schema(self._schema_of(snapshot)), version is not None
-        read = (
-            read_add(self.file_system, add, snapshot.definitions[add.encoding], schema, is_old=is_old)
-            for add in snapshot.adds.values()
-        )
-        return schema, chain.from_iterable(read)
+        return Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where)
 
     def _schema_of(self, snapshot: Snapshot) -> str:
         if snapshot.schema is None:

@@ -142,7 +142,7 @@ class TestParts:
         query.run_job("job", [rows(4)])
         assert ftfile.compact(out, context=current()).parts_replaced == 3
         (file,) = ftfile.open(out).files()
-        assert file.query_id == ftfile.open(out).history()[-1].job_id
+        assert file.job_id == ftfile.open(out).history()[-1].job_id
         assert read(out) == rows(0, 6)
 
     def test_of_one_writer_the_batches_are_told(self, out: str) -> None:

@@ -73,7 +73,7 @@ class TestPatternOfAColumn:
         write(out, rows, bucketPattern="TS:yyyy/MM/dd/HH")
         assert directories(out) == {"2024/05/01/10": [1, 3], "2024/05/01/11": [2]}
         assert rows_of(out) == rows
-        assert {file.partition for file in ftfile.open(out).files()} == {"2024/05/01/10", "2024/05/01/11"}
+        assert {file.directory for file in ftfile.open(out).files()} == {"2024/05/01/10", "2024/05/01/11"}
 
     def test_clocks_that_are_set_forward_have_no_hour_two(self, out: str) -> None:
         times = ["00:59:59", "01:00:00", "01:59:59"]

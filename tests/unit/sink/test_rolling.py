@@ -346,7 +346,7 @@ class TestLimitsOfWhatIsOpen:
         query.options = {**query.options, "rolling": "policy", "maxOpenSegments": "5"}
         for number in range(8):
             query.run(number, [[{"word": f"w{number}", "k": f"{number:02}"}]])
-        assert [file.partition for file in ftfile.open(out).files()] == ["k=00", "k=01"]
+        assert [file.directory for file in ftfile.open(out).files()] == ["k=00", "k=01"]
         assert len(committed(out)) == 8
 
 

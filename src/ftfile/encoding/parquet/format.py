@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
@@ -15,9 +16,9 @@ from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarForm
 from ftfile.encoding.base.reading import batch_as, corrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.encoding.api import ByteWriter, Encoder
+    from ftfile.encoding.api import ByteWriter, Encoder, RowFilter
     from ftfile.keys.keys import Keys
 
 __all__ = ("ParquetFormat",)
@@ -82,15 +83,25 @@ class ParquetFormat(ColumnarFormat):
         return _ParquetEncoder(schema, target, codec, encrypted, {IDENTITY: self.identity})
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        try:
+        with _errors_of(file):
             parquet = self._open(file)
-            present = set(parquet.schema_arrow.names)
-            names = [name for name in schema.names if name in present]
-            groups = range(parquet.num_row_groups)
-            for batch in parquet.iter_batches(_READ_BATCH_ROWS, groups, names, use_threads=False) if groups else ():
-                yield batch_as(batch, schema)
-        except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
-            raise corrupt(file, "a Parquet file", error) from error
+            yield from _rows(parquet, range(parquet.num_row_groups), schema)
+
+    def decode_filtered(
+        self, file: BinaryIO, schema: pa.Schema, row_filter: RowFilter
+    ) -> tuple[int, Iterator[pa.RecordBatch]]:
+        if self.key_id is not None:
+            return 0, self.decode(file, schema)
+        with _errors_of(file):
+            metadata, groups = _possible_groups(file, row_filter)
+            parquet = pq.ParquetFile(file, metadata=metadata, page_checksum_verification=True)
+            left_out = metadata.num_rows - sum(metadata.row_group(group).num_rows for group in groups)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            with _errors_of(file):
+                yield from _rows(parquet, groups, schema)
+
+        return left_out, rows()
 
     def _open(self, file: BinaryIO) -> pq.ParquetFile:
         if self.key_id is None:
@@ -110,6 +121,35 @@ class ParquetFormat(ColumnarFormat):
         if found != self.identity:
             raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"that of {found!r}")
         return parquet
+
+
+@contextlib.contextmanager
+def _errors_of(file: BinaryIO) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
+        raise corrupt(file, "a Parquet file", error) from error
+
+
+def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    present = set(parquet.schema_arrow.names)
+    names = [name for name in schema.names if name in present]
+    for batch in parquet.iter_batches(_READ_BATCH_ROWS, groups, names, use_threads=False) if groups else ():
+        yield batch_as(batch, schema)
+
+
+def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:
+    """Return the footer, and the row groups in which a row may be kept, as their statistics tell."""
+    import pyarrow.dataset as ds
+
+    fragment = ds.ParquetFileFormat().make_fragment(file, partition_expression=row_filter.known)
+    types = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
+    in_file = [(field.type, types[field.name]) for field in row_filter.schema if field.name in types]
+    # Statistics leave NaN out, and Arrow compares only what is of one type.
+    if all(wanted == stored and not any(map(pa.types.is_floating, leaf_types(wanted))) for wanted, stored in in_file):
+        fragment = fragment.subset(row_filter.where, row_filter.schema)
+        return fragment.metadata, [group.id for group in fragment.row_groups]
+    return fragment.metadata, [*range(fragment.metadata.num_row_groups)]
 
 
 class _ParquetEncoder(CollectingEncoder):

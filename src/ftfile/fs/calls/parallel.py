@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,11 +12,11 @@ from ftfile.core.errors import FtfileError
 from ftfile.core.retry import is_away
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ftfile.fs.api import FileSystem
 
-__all__ = ("THREADS_MAX", "parallel")
+__all__ = ("THREADS_MAX", "by_threads", "parallel")
 
 THREADS_MAX = 32
 
@@ -56,3 +58,23 @@ def parallel(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_
         if isinstance(outcome, FtfileError):
             raise outcome
     return [outcome for outcome in outcomes if not isinstance(outcome, FtfileError)]
+
+
+def by_threads(fs: FileSystem, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """Yield the results of work that takes processors as well as calls, in order, some of them ahead of their use.
+
+    The first error is raised when its turn comes; work that has begun by then goes on to its end.
+    """
+    threads = max(os.cpu_count() or 1, min(fs.capabilities.concurrency, THREADS_MAX))
+    context = copy_context()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        ahead = deque[Future[_Result]]()
+        for item in items:
+            ahead.append(pool.submit(context.copy().run, work, item))
+            if len(ahead) > 2 * threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

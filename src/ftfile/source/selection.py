@@ -1,0 +1,209 @@
+"""The rows that a read asks for: of a snapshot, some columns of the rows for which a condition is true."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.arrays.predicates import predicate
+from ftfile.commit.format.layout import bucket_directory, bucket_stem
+from ftfile.core.errors import ConfigError
+from ftfile.core.near import no_such
+from ftfile.encoding.api import RowFilter
+from ftfile.encoding.base.reading import batch_of
+from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
+from ftfile.parts.reader import read_add
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("ChosenAdd", "Selection", "partition_expression")
+
+# A bucket, and the key of the encoding of files in it.
+_Bucket: TypeAlias = tuple[str, str]
+# The condition on rows that are known to be of this kind; see `ChosenAdd`.
+_Conditions: TypeAlias = "tuple[pc.Expression | None, pc.Expression | None]"
+
+_PIECE_ADDS = 10_000  # whose buckets are compared with a condition together
+_BATCH_ROWS = 65_536  # of columns that no file has
+_POSITION = "FieldPath("  # as an expression names a column by its number
+
+
+class ChosenAdd(NamedTuple):
+    """An add that may have rows of a selection.
+
+    Attributes:
+        where: the condition on its rows; None where it is true for all of them.
+        known: an expression that is true for all of them; None for nothing.
+    """
+
+    add: Add
+    where: pc.Expression | None
+    known: pc.Expression | None
+
+
+class Selection:
+    """Some columns of the rows of a snapshot for which a condition is true.
+
+    Attributes:
+        schema: of these rows.
+    """
+
+    def __init__(self, snapshot: Snapshot, recorded: pa.Schema, columns: Sequence[str] | None, where: object) -> None:
+        """Choose from the rows of a snapshot, whose schema is `recorded`.
+
+        Raises:
+            ConfigError: there is no such column, or `where` is no condition on the columns.
+        """
+        self._snapshot = snapshot
+        self._where = predicate(where, recorded)  # type: ignore[arg-type]  # it refuses others itself
+        self._filtered = pa.schema([recorded.field(name) for name in _columns_of(self._where, recorded)])
+        self.schema = recorded if columns is None else _select(recorded, columns)
+        more = [field for field in self._filtered if field.name not in self.schema.names]
+        self._read = pa.schema([*self.schema, *more])
+
+    def adds(self) -> Iterator[ChosenAdd]:
+        """Yield the adds that may have such rows, in the order of the snapshot; no file is opened."""
+        found: dict[_Bucket, _Conditions | None] = {}
+        adds = iter(self._snapshot.adds.values())
+        while piece := list(itertools.islice(adds, _PIECE_ADDS)):
+            if self._where is None:
+                yield from (ChosenAdd(add, None, None) for add in piece)
+                continue
+            found.update(self._compare({(add.bucket, add.encoding) for add in piece} - found.keys()))
+            for add in piece:
+                conditions = found[add.bucket, add.encoding]
+                if conditions is not None:
+                    yield ChosenAdd(add, *conditions)
+
+    def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of an add; a file is opened only for columns that it has. For the errors see `read_add`."""
+        add, where, known = chosen
+        encoding = self._snapshot.definitions[add.encoding]
+        schema = self.schema if where is None else self._read
+        if not {*schema.names} - columns_in_path(encoding):
+            yield from _rows_of_path(add, encoding, schema)
+            return
+        row_filter = None if where is None else RowFilter(where, self._filtered, known)
+        for batch in read_add(fs, add, encoding, schema, is_old=is_old, row_filter=row_filter):
+            if where is None:
+                yield batch
+                continue
+            for rows in _filtered(batch, where).to_batches():
+                yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
+
+    def count(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> int:
+        """Return the number of rows of an add, from the log where the condition is true for all of them."""
+        if chosen.where is None:
+            return chosen.add.rows
+        return sum(batch.num_rows for batch in self.rows(fs, chosen, is_old=is_old))
+
+    def _compare(self, buckets: Iterable[_Bucket]) -> dict[_Bucket, _Conditions | None]:
+        """Return, for each bucket, the condition on its rows and what is known of them; None where none is chosen."""
+        by_encoding = defaultdict[str, list[_Bucket]](list)
+        for bucket in buckets:
+            by_encoding[bucket[1]].append(bucket)
+        found: dict[_Bucket, _Conditions | None] = {}
+        for key, own in by_encoding.items():
+            encoding = self._snapshot.definitions[key]
+            in_path = columns_in_path(encoding)
+            schema = pa.schema([field for field in self._filtered if field.name in in_path])
+            values = [_values_of(encoding, bucket, schema) for bucket, _ in own]
+            if len(schema) == len(self._filtered):
+                are_true = _are_true(self._where, values, schema)
+                found.update(zip(own, ((None, None) if each else None for each in are_true), strict=True))
+                continue
+            known = [partition_expression(each) for each in values]
+            possible = _may_be_true(self._where, known, self._filtered) if len(schema) else [True] * len(own)
+            for bucket, each, may_be in zip(own, known, possible, strict=True):
+                found[bucket] = (self._where, each) if may_be else None
+        return found
+
+
+def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
+    """Return the expression that columns have these values; None without any."""
+    parts = (pc.field(name) == value if value.is_valid else pc.field(name).is_null() for name, value in values.items())
+    found: pc.Expression | None = None
+    for part in parts:
+        found = part if found is None else found & part
+    return found
+
+
+def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    for name in columns:
+        if name not in recorded.names:
+            raise ConfigError(f"columns: {no_such('column', name, recorded.names)}")
+    if twice := [name for place, name in enumerate(columns) if name in columns[:place]]:
+        raise ConfigError(f"columns: {', '.join(map(repr, twice))} comes twice")
+    return pa.schema([recorded.field(name) for name in columns])
+
+
+def _columns_of(where: pc.Expression | None, recorded: pa.Schema) -> list[str]:
+    """Return the columns that an expression names: without one of them, it means nothing."""
+    if where is None:
+        return []
+    text = str(where)
+    if _POSITION in text:
+        raise ConfigError(f"where: {text} names a column by its number: use its name, as in pyarrow.compute.field('a')")
+    return [name for place, name in enumerate(recorded.names) if name in text and _needs(where, recorded.remove(place))]
+
+
+def _needs(where: pc.Expression, others: pa.Schema) -> bool:
+    try:
+        others.empty_table().filter(where)
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+def _values_of(encoding: Mapping[str, Any], bucket: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    return bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), schema)
+
+
+def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scalar]], schema: pa.Schema) -> list[bool]:
+    """Return True for those values of columns for which a condition on no others is true."""
+    numbers = pa.array(range(len(values)), pa.int64())
+    columns = [pa.array([each[field.name].as_py() for each in values], field.type) for field in schema]
+    table = pa.Table.from_arrays([*columns, numbers], schema=schema.append(pa.field("", pa.int64())))
+    chosen = {*_filtered(table, where).column(len(columns)).to_pylist()}
+    return [number in chosen for number in range(len(values))]
+
+
+def _may_be_true(where: pc.Expression | None, known: Sequence[pc.Expression | None], schema: pa.Schema) -> list[bool]:
+    """Return False for those expressions with which a condition on columns of `schema` cannot be true."""
+    import pyarrow.dataset as ds
+    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415
+
+    # Arrow compares a condition with what is known of fragments, and opens none.
+    file_format, fs = ds.ParquetFileFormat(), LocalFileSystem()
+    fragments = [file_format.make_fragment(str(number), fs, each) for number, each in enumerate(known)]
+    dataset = ds.FileSystemDataset(fragments, schema, file_format, fs)
+    possible = {int(fragment.path) for fragment in dataset.get_fragments(where)}
+    return [number in possible for number in range(len(known))]
+
+
+def _filtered(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> pa.Table:
+    """Return the rows for which a condition is true, in their order, without threads."""
+    from pyarrow import acero  # noqa: PLC0415 - takes a while
+
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    plan = acero.Declaration.from_sequence([source, acero.Declaration("filter", acero.FilterNodeOptions(where))])
+    return plan.to_table(use_threads=False)
+
+
+def _rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an add with columns of its path alone."""
+    values = _values_of(encoding, add.bucket, schema)
+    for start in range(0, add.rows, _BATCH_ROWS):
+        rows = batch_of([], pa.schema([]), min(_BATCH_ROWS, add.rows - start))
+        yield with_path_columns(rows, values, schema) if values else rows
