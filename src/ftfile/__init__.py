@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ftfile import errors, kv, spark
     from ftfile.commit.vacuum.run import vacuum
     from ftfile.core.version import __version__
     from ftfile.maintenance.compact import compact
@@ -29,10 +30,13 @@ __all__ = (
     "__version__",
     "compact",
     "drop",
+    "errors",
     "flush",
+    "kv",
     "open",
     "repair",
     "source_status",
+    "spark",
     "vacuum",
 )
 
@@ -44,10 +48,17 @@ __getattr__ = lazy_names(
         "__version__": "ftfile.core.version",
         "compact": "ftfile.maintenance.compact",
         "drop": "ftfile.maintenance.drop",
+        "errors": "ftfile.errors:",
         "flush": "ftfile.maintenance.flush",
+        "kv": "ftfile.kv:",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
         "source_status": "ftfile.source.files.status",
+        "spark": "ftfile.spark:",
         "vacuum": "ftfile.commit.vacuum.run",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

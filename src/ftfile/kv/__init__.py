@@ -58,3 +58,7 @@ __getattr__ = lazy_names(
         "verify": "ftfile.kv.reading.verify",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

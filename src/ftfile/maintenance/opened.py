@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.run import verify
@@ -34,6 +35,7 @@ class OpenedDirectory(Directory):
         """
         return directory_status(self._log)
 
+    @checked
     def verify(self, *, full: bool = False) -> VerifyReport:
         """Return the differences between storage and the log, worst first. Writes nothing; safe beside running queries.
 
@@ -58,7 +60,7 @@ def open_directory(
     """Return a directory that the sink wrote, to be read; nothing is written, and nothing stays open.
 
     Args:
-        path: an absolute local path or a URL.
+        path: a URL or a local path; `~` is the home directory, and a relative one begins in the working directory.
         key_provider: where the keys of an encrypted directory are, as in the option `keyProvider`. By default, what the
             environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is not
             encrypted is refused when it is given.

@@ -20,6 +20,7 @@ from ftfile.commit.opening import open_log
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
+from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.units import parse_time
 from ftfile.encoding.partitions.paths import bucket_values
@@ -150,6 +151,7 @@ class Directory:
         """Return the newest version; -1 when nothing has been committed yet."""
         return self._log.read_on().version
 
+    @checked
     def version_at(self, time: str | datetime) -> int:
         """Return the newest version that was created at or before a time, by the store's clock.
 
@@ -164,6 +166,7 @@ class Directory:
         except ValueError:
             raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
 
+    @checked
     def files(self, version: int | None = None) -> list[FinishedFile]:
         """Return the finished files of a version, by default the newest, in the order of their commits.
 
@@ -214,10 +217,12 @@ class Directory:
         oldest = self.oldest_version()
         return [version for version in versions if version.version >= oldest]
 
+    @checked
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the live adds of a version with what is needed to read them."""
         return take_snapshot(self._log, version)
 
+    @checked
     def spark_schema(self, version: int | None = None) -> str:
         """Return the rows' schema as Spark's JSON.
 
@@ -226,6 +231,7 @@ class Directory:
         """
         return self._schema_of(take_snapshot(self._log, version))
 
+    @checked
     def to_arrow(
         self, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
     ) -> pa.Table:
@@ -252,6 +258,7 @@ class Directory:
         batches = chain.from_iterable(by_threads(self.file_system, read, selection.adds()))
         return pa.Table.from_batches(batches, selection.schema)
 
+    @checked
     def to_batches(
         self, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
     ) -> pa.RecordBatchReader:
@@ -263,6 +270,7 @@ class Directory:
         rows = (selection.rows(self.file_system, chosen, is_old=is_old) for chosen in selection.adds())
         return pa.RecordBatchReader.from_batches(selection.schema, chain.from_iterable(rows))
 
+    @checked
     def count(self, version: int | None = None, *, where: Where = None) -> int:
         """Return the number of rows of a version for which `where` is true; see `to_arrow`.
 
@@ -280,6 +288,7 @@ class Directory:
             return sum(chosen.add.rows for chosen in selection.adds())
         return sum(by_threads(self.file_system, count, selection.adds()))
 
+    @checked
     def dataset(self, version: int | None = None) -> ds.Dataset:
         """Return a `pyarrow.dataset.Dataset` of the files of a version, which engines read in parallel by themselves.
 

@@ -65,7 +65,7 @@ class Selection:
             ConfigError: there is no such column, or `where` is no condition on the columns.
         """
         self._snapshot = snapshot
-        self._where = predicate(where, recorded)  # type: ignore[arg-type]  # it refuses others itself
+        self._where = predicate(where, recorded)
         self._filtered = pa.schema([recorded.field(name) for name in _columns_of(self._where, recorded)])
         self.schema = recorded if columns is None else _select(recorded, columns)
         more = [field for field in self._filtered if field.name not in self.schema.names]
@@ -183,7 +183,7 @@ def _may_be_true(where: pc.Expression | None, known: Sequence[pc.Expression | No
     import pyarrow.dataset as ds
     from pyarrow.fs import LocalFileSystem  # noqa: PLC0415
 
-    # Arrow compares a condition with what is known of fragments, and opens none.
+    # Arrow compares a condition with the partitions of fragments, and opens none.
     file_format, fs = ds.ParquetFileFormat(), LocalFileSystem()
     fragments = [file_format.make_fragment(str(number), fs, each) for number, each in enumerate(known)]
     dataset = ds.FileSystemDataset(fragments, schema, file_format, fs)

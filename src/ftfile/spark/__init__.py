@@ -21,3 +21,7 @@ _HOMES = {"compact": "ftfile.spark.store_compact", "lookup": "ftfile.spark.store
 __getattr__ = lazy_names(
     __name__, {"attach": _LISTENER, "detach": _LISTENER, "load": _LOAD, "load_plan": _LOAD, **_HOMES}
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

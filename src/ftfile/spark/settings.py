@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.options import refuse_in_stream
+from ftfile.core.arguments import absolute_path
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.sink.config import SinkConfig
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ("absolute_options", "has_file_format", "require_shared", "sink_config")
 
-_PATHS = ("path", "checkpointlocation", "statelocation", "sourcearchivedir")
+_PATHS = ("path", "statelocation", "sourcearchivedir")
 
 
 def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with relative paths made absolute: executors may run in another directory."""
-    return {
-        key: os.path.abspath(text) if key.lower() in _PATHS and text and _is_relative(text) else text
-        for key, text in options.items()
-    }
+    """Return the options with absolute paths: executors may run in another directory, and as another user.
+
+    Spark knows no `~`: a checkpoint below it is in a directory of that name.
+    """
+    paths = {key: absolute_path(text) for key, text in options.items() if key.lower() in _PATHS}
+    checkpoints = {key: text for key, text in options.items() if key.lower() == "checkpointlocation"}
+    kept = {key: absolute_path(f"./{text}" if text.startswith("~") else text) for key, text in checkpoints.items()}
+    return {**options, **paths, **kept}
 
 
 def has_file_format(options: Mapping[str, str]) -> bool:
@@ -55,7 +58,3 @@ def require_shared(fs: FileSystem, path: str) -> None:
         raise ConfigError(
             f"path={path!r} lives inside one process: executors, writers and readers could not see each other's files"
         )
-
-
-def _is_relative(path: str) -> bool:
-    return not path.startswith("/") and ":" not in path.split("/", 1)[0]

@@ -10,13 +10,14 @@ from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.attempt.options import column_named
+from ftfile.core.arguments import absolute_path
 from ftfile.core.errors import ConfigError
 from ftfile.kv.reading.reader import FOUND
 from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
-from ftfile.spark.settings import absolute_options
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
@@ -28,7 +29,7 @@ __all__ = ("lookup",)
 
 def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     df: DataFrame,
-    path: str,
+    path: str | os.PathLike[str],
     on: str | Sequence[str],
     columns: Sequence[str] | None = None,
     how: Literal["left", "inner"] = "left",
@@ -61,7 +62,7 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     if how not in ("left", "inner"):
         raise ConfigError(f"how={how!r}: a lookup is `left` or `inner`")
     reader, place = open_on_driver(
-        absolute_options({"path": path})["path"],
+        absolute_path(path),
         version=version,
         timestamp=None,
         key_provider=key_provider,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
@@ -67,7 +68,7 @@ def vacuum(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     *,
     dry_run: bool = True,
-    retention: str = DEFAULT_RETENTION,
+    retention: str | timedelta = DEFAULT_RETENTION,
     force: bool = False,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
@@ -83,8 +84,8 @@ def vacuum(  # noqa: PLR0913 - all by name
 
     Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
     refused. So the retention must be longer than the longest batch takes, and than anybody reads a version. It is a
-    duration with its unit, such as "7d" or "36h", by the store's clock; `force` accepts one below 24 hours, where
-    nothing is writing or reading. For the other arguments see `ftfile.open`.
+    duration with its unit, such as "7d" or "36h", or a timedelta, by the store's clock; `force` accepts one below 24
+    hours, where nothing is writing or reading. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the retention is no duration or too short.
@@ -201,12 +202,12 @@ def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
         _log.warning("the ranges stay as they are: %s", error)
 
 
-def _checked_retention_ms(retention: str, *, force: bool) -> int:
+def _checked_retention_ms(retention: str | timedelta, *, force: bool) -> int:
     try:
-        retention_s = parse_duration_s(retention)
+        retention_s = retention.total_seconds() if isinstance(retention, timedelta) else parse_duration_s(retention)
     except ValueError:
         raise ConfigError(
-            f"retention={retention!r}: it takes a duration with its unit, such as '7d' or '36h'"
+            f"retention={retention!r}: it takes a duration with its unit, such as '7d' or '36h', or a timedelta"
         ) from None
     if retention_s < parse_duration_s(LEAST_RETENTION) and not force:
         raise ConfigError(

@@ -18,8 +18,9 @@ WHERE: tuple[Option, ...] = (
     Option(
         "path",
         kinds.TEXT,
-        "The directory: a local path, or a URL such as `file:///data/out`. A relative path is made absolute on the "
-        "driver. Options `storage.<name>` are settings of its file system; see [object stores](object-stores.md).",
+        "The directory: a local path, or a URL such as `file:///data/out`. A relative path, or one that "
+        "begins with `~`, is made absolute on the driver. Options `storage.<name>` are settings of its file system; "
+        "see [object stores](object-stores.md).",
         used_by=kinds.EVERYWHERE,
     ),
     Option(

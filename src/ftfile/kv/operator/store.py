@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from ftfile.commit.wal.files import recorded_window
+from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
@@ -74,7 +75,7 @@ class KeyValueStore(WindowReader):
     process before it, which raises `Fenced` from then on.
 
     Args:
-        path: an absolute local path or a URL.
+        path: a URL or a local path; see `ftfile.open`.
         writer: a name, which stays over restarts; other writers of the store have others.
         keys: the types of the key columns, by name, as Spark names them or as Arrow types. This argument, and the next
             four, may be left out where the store exists. A new one has `{"key": "binary"}` by default.
@@ -105,6 +106,7 @@ class KeyValueStore(WindowReader):
         recorded_window: the last one that is recorded; -1 for none.
     """
 
+    @checked
     def __init__(  # noqa: PLR0913 - all by name
         self,
         path: str | os.PathLike[str],

@@ -35,7 +35,7 @@ def open_store(  # noqa: PLR0913 - all by name
     """Return a reader of a store, at its newest version by default. Nothing is written.
 
     Args:
-        path: an absolute local path or a URL.
+        path: a URL or a local path; see `ftfile.open`.
         version: the one to read.
         timestamp: of the newest version that was created at it or before, by the store's clock: a datetime, or text as
             in ISO 8601; without a zone it is UTC.

@@ -14,6 +14,7 @@ from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
 from ftfile.commit.read.dead_letters import read_dead_letters
 from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import StoreDefinition, definition_of_runs
@@ -105,6 +106,7 @@ class Reader:
             _release(before, self._view)
             return self._view.version
 
+    @checked
     def at(self, version: int) -> Reader:
         """Return a reader of another version, which shares files and cache with this one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ class SourceStatus:
     oldest_unread_ms: int | None  # when the oldest of them was changed, since 1970 UTC; None for none
 
 
-def source_status(path: str, **options: object) -> tuple[SourceStatus, ...]:
+def source_status(path: str | os.PathLike[str], **options: object) -> tuple[SourceStatus, ...]:
     """Return the status of each source that reads files at a path and keeps its state in one place.
 
     It reads the state and lists the files, changes nothing, and may be called beside running queries. A log that was
@@ -61,7 +62,7 @@ def source_status(path: str, **options: object) -> tuple[SourceStatus, ...]:
         CorruptData: the state is damaged.
     """
     texts = {name: str(value) for name, value in options.items()}
-    config = FilesConfig.from_options(parse_options({"path": path, **texts}, "files"), "{}")
+    config = FilesConfig.from_options(parse_options({"path": os.fspath(path), **texts}, "files"), "{}")
     settings = config.settings
     state = config.open_state(SYSTEM)
     found = []

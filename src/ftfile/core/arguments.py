@@ -1,0 +1,114 @@
+"""Arguments of functions that users call: their types are checked, as annotations say, and paths made absolute."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Collection, Mapping
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("absolute_path", "checked", "kind_of")
+
+_Function = TypeVar("_Function", bound="Callable[..., object]")
+
+_PATH = "str | os.PathLike[str]"
+_NONE = " | None"
+
+
+class _Kind(NamedTuple):
+    taken: str  # as errors say it
+    has: Callable[[Any], bool]
+
+
+def _is_int(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _has_texts(value: Any) -> bool:  # noqa: ANN401 - of the user
+    # What can be read once only would be used up here.
+    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(each, str) for each in value)
+
+
+def _has_settings(value: object) -> bool:
+    return isinstance(value, Mapping) and _has_texts(value) and _has_texts(value.values())
+
+
+_TEXTS = _Kind("a list of texts, such as ['a', 'b']", _has_texts)
+_KINDS = {
+    "bool": _Kind("True or False", lambda value: isinstance(value, bool)),
+    "int": _Kind("an int", _is_int),
+    "str": _Kind("a text", lambda value: isinstance(value, str)),
+    _PATH: _Kind("a path or URL, as a text or an os.PathLike", lambda value: isinstance(value, str | os.PathLike)),
+    "str | datetime": _Kind("a datetime, or a text as in ISO 8601", lambda value: isinstance(value, str | date)),
+    "str | timedelta": _Kind("a timedelta, or a text such as '7d'", lambda value: isinstance(value, str | timedelta)),
+    "str | Sequence[str]": _Kind(
+        "a text, or a list of texts", lambda value: isinstance(value, str) or _has_texts(value)
+    ),
+    "Sequence[str]": _TEXTS,
+    "Collection[str]": _TEXTS,
+    "Mapping[str, str]": _Kind("a dictionary of texts, such as {'name': 'text'}", _has_settings),
+}
+
+
+def kind_of(annotation: str) -> str | None:
+    """Return the values that a parameter of an annotation takes, in words; None where it is not checked."""
+    kind = _KINDS.get(annotation.removesuffix(_NONE))
+    if kind is None:
+        return None
+    return f"{kind.taken}, or None" if annotation.endswith(_NONE) else kind.taken
+
+
+def checked(function: _Function) -> _Function:
+    """Return a function that takes values of the types that its annotations name, and paths that are not absolute.
+
+    It raises a TypeError that says what is taken instead of another value. See `absolute_path` for paths.
+    """
+    signature = inspect.signature(function)
+    many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    ones = {name: each for name, each in signature.parameters.items() if each.kind not in many}
+    annotations: dict[str, str] = {name: str(each.annotation) for name, each in ones.items()}
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> object:  # noqa: ANN401 - as the function has them
+        try:
+            bound = signature.bind(*args, **named)
+        except TypeError:
+            return function(*args, **named)  # whose own error names it
+        for name, value in bound.arguments.items():
+            annotation = annotations.get(name, "")
+            kind = _KINDS.get(annotation.removesuffix(_NONE))
+            if kind is None or (value is None and annotation.endswith(_NONE)):
+                continue
+            if not kind.has(value):
+                raise TypeError(f"{name}={value!r}: it takes {kind_of(annotation)}")
+            if annotation == _PATH:
+                bound.arguments[name] = absolute_path(value)
+        return function(*bound.args, **bound.kwargs)
+
+    return cast("_Function", call)
+
+
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as other processes understand it: `~` is the home directory, and others begin where this one works.
+
+    URLs and absolute paths stay as they are.
+
+    Raises:
+        ConfigError: it begins with `~` and the name of no user.
+    """
+    text = os.fspath(path)
+    if text.startswith("~"):
+        text = os.path.expanduser(text)
+        if text.startswith("~"):
+            raise ConfigError(
+                f"the path {text!r} names the home of no user; write './{text}' for a directory of this name"
+            )
+    is_relative = text and not text.startswith("/") and ":" not in text.split("/", 1)[0]
+    return os.path.abspath(text) if is_relative else text
