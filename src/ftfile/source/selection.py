@@ -108,7 +108,7 @@ class Selection:
         return sum(batch.num_rows for batch in self.rows(fs, chosen, is_old=is_old))
 
     def _compare(self, buckets: Iterable[_Bucket]) -> dict[_Bucket, _Conditions | None]:
-        """Return, for each bucket, the condition on its rows and what is known of them; None where none is chosen."""
+        """Return, for each bucket, the condition on its rows and its partition; None where none is chosen."""
         by_encoding = defaultdict[str, list[_Bucket]](list)
         for bucket in buckets:
             by_encoding[bucket[1]].append(bucket)
