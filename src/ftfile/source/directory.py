@@ -23,7 +23,7 @@ from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
 from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.units import parse_time
-from ftfile.encoding.partitions.paths import bucket_values
+from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.calls.parallel import by_threads, parallel
 from ftfile.fs.registry import normalise
 from ftfile.source.following import follow_log
@@ -177,18 +177,9 @@ class Directory:
         """
         snapshot = take_snapshot(self._log, version)
         parts = [add for add in snapshot.adds.values() if add.kind == "part"]
-        if snapshot.schema is None or not parts:
-            return []
-        schema = arrow_schema(snapshot.definitions[snapshot.schema])
-        partitions: dict[tuple[str, str], dict[str, Any]] = {}
+        partitions = _partitions(snapshot, parts)
         queries, found = self._log.read_on().queries, []
         for add, state in zip(parts, _file_states(self.file_system, parts), strict=True):
-            directory, place = layout.bucket_directory(add.bucket), (add.bucket, add.encoding)
-            if place not in partitions:
-                encoding = snapshot.definitions[add.encoding]
-                own = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
-                values = bucket_values(encoding, directory, layout.bucket_stem(add.bucket), own)
-                partitions[place] = {name: value.as_py() for name, value in values.items()}
             origin = add.origin
             is_stream = origin.query_id in queries
             found.append(
@@ -196,8 +187,8 @@ class Directory:
                     path=add.final_path or add.path,
                     rows=add.rows,
                     size_bytes=add.length,
-                    partition=dict(partitions[place]),
-                    directory=directory,
+                    partition=dict(partitions[add.bucket, add.encoding]),
+                    directory=layout.bucket_directory(add.bucket),
                     query_id=origin.query_id if is_stream else None,
                     batch_id=origin.last_batch if is_stream else None,
                     job_id=None if is_stream else origin.query_id,
@@ -346,6 +337,22 @@ class Directory:
             raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
         schema: str = snapshot.definitions[snapshot.schema]
         return schema
+
+
+def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return, for each bucket and encoding, the values of the columns in its path."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for bucket, key in {(add.bucket, add.encoding) for add in parts}:
+        values = {}
+        if snapshot.schema is not None:
+            encoding = snapshot.definitions[key]
+            in_path = columns_in_path(encoding)
+            own = pa.schema(
+                [each for each in arrow_schema(snapshot.definitions[snapshot.schema]) if each.name in in_path]
+            )
+            values = bucket_values(encoding, layout.bucket_directory(bucket), layout.bucket_stem(bucket), own)
+        found[bucket, key] = {name: value.as_py() for name, value in values.items()}
+    return found
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
