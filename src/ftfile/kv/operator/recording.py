@@ -12,7 +12,7 @@ from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
 from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
-from ftfile.core.errors import ConfigError, ReplayMismatch
+from ftfile.core.errors import ConfigError, ReplayMismatch, SchemaError
 from ftfile.kv.buckets import bucket_name, by_bucket
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import StoreChange, body_of
@@ -93,6 +93,7 @@ class Recorder:
 
         Raises:
             Fenced: a newer process has opened the store as this writer.
+            SchemaError: another writer has changed the columns of the store.
             CommitError: see `commit.protocol.commit`; nothing that could be committed was deleted.
             EncodingError, UserCodeError: values cannot be merged; nothing was written.
         """
@@ -116,7 +117,13 @@ class Recorder:
             require_epoch(head, self.writer, self.epoch)
             if recorded_window(head, self.writer) != last:
                 raise _Moved
-            return body_of(self.config, self.log, head, change)
+            try:
+                return body_of(self.config, self.log, head, change)
+            except SchemaError as error:
+                raise SchemaError(
+                    "another writer has changed the columns of the store since it was opened: close it and open it "
+                    f"again, and windows that have ended come back. {error}"
+                ) from error
 
         author = JobAuthor(job_id, Transaction(self.writer, number))
         with self.log.lock:
