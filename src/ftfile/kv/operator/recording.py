@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import store_of
 from ftfile.attempt.message import segment_of
-from ftfile.attempt.stage import Stage
+from ftfile.attempt.stage import Stage, durability_of
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
 from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
@@ -118,12 +118,15 @@ class Recorder:
             if recorded_window(head, self.writer) != last:
                 raise _Moved
             try:
-                return body_of(self.config, self.log, head, change)
+                body = body_of(self.config, self.log, head, change)
             except SchemaError as error:
                 raise SchemaError(
                     "another writer has changed the columns of the store since it was opened: close it and open it "
                     f"again, and windows that have ended come back. {error}"
                 ) from error
+            durability = durability_of(self.config.storage.durability, self.log.fs.capabilities)
+            metrics = {"rows": sum(run.rows for run in change.runs), "durability": durability}
+            return replace(body, metrics=metrics | body.metrics)
 
         author = JobAuthor(job_id, Transaction(self.writer, number))
         with self.log.lock:
