@@ -29,7 +29,7 @@ from tests.kafka.proof import FileRows, check_history, compare, read_files
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ftfile.source.directory import Version
+    from ftfile.commit.read.history import Version
     from tests.cluster.cluster import Cluster
     from tests.demo.kill import Hit
     from tests.demo.report import Console

@@ -72,7 +72,8 @@ class BadRecords:
 
     def without_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take the rows whose values take more than `maxRecordBytes`, and return the others."""
-        if self._max_bytes is None:
+        # All rows together may be too few bytes; a boolean counts as a byte, and takes a bit.
+        if self._max_bytes is None or 8 * batch.nbytes <= self._max_bytes:
             return batch
         sizes = np.array([value_sizes(column) for column in batch.columns])
         totals = sizes.sum(axis=0)

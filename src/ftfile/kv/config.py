@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ("StoreConfig",)
 
+# Of a row, by default: those of a block, and of a window of a merge, are in memory together.
+_RECORD_BYTES = 64 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig(WriteConfig):
@@ -80,7 +83,7 @@ class StoreConfig(WriteConfig):
             block_bytes=parsed["blockBytes"],
             encryption=encryption,
             storage=Storage.from_options(parsed),
-            **common_settings(parsed),
+            **common_settings(parsed) | {"max_record_bytes": parsed["maxRecordBytes"] or _RECORD_BYTES},
             overwrite=overwrite,
             transaction=transaction,
             grace_s=parsed["grace"],

@@ -14,12 +14,12 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, MaintenanceAuthor, Record, StreamAuthor
-from ftfile.commit.log.times import created_ms, version_at
+from ftfile.commit.log.times import version_at
 from ftfile.commit.opening import open_log
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
-from ftfile.commit.read.snapshot import Snapshot, read_records, take_snapshot
+from ftfile.commit.read.history import Version, read_history
+from ftfile.commit.read.snapshot import Snapshot, take_snapshot
 from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.units import parse_time
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from ftfile.commit.format.model import Add
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
     from ftfile.source.selection import ChosenAdd
 
     Where: TypeAlias = Mapping[str, object] | str | pc.Expression | None
 
-__all__ = ("Directory", "FinishedFile", "Version")
+__all__ = ("Directory", "FinishedFile")
 
 FileState: TypeAlias = Literal["published", "pending", "retired", "missing"]
 
@@ -85,41 +86,6 @@ class FinishedFile:
     job_id: str | None
     checksum: str
     state: FileState
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One commit.
-
-    Attributes:
-        operation: `stream`, `batch`, or a maintenance operation.
-        query_id: of a streaming write, else None.
-        batch_id: of a streaming write, else None.
-        job_id: of a batch write or a maintenance operation, else None.
-        time_ms: of its creation, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
-        rows: number that it brought, in finished or in open files.
-        size_bytes: of the files added.
-        files: number of files added.
-        overwrite: True if it replaced everything that was there.
-        bad_records: number that could not be written.
-        durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
-        offsets: Spark's offsets of the batch, one for each source, when the checkpoint was known.
-    """
-
-    version: int
-    operation: str
-    query_id: str | None
-    batch_id: int | None
-    job_id: str | None
-    time_ms: int
-    rows: int
-    size_bytes: int
-    files: int
-    files_removed: int
-    overwrite: bool
-    bad_records: int
-    durability: str | None
-    offsets: list[Any] | None
 
 
 class Directory:
@@ -204,9 +170,7 @@ class Directory:
 
     def history(self) -> list[Version]:
         """Return the commits that are kept, oldest first: from `oldest_version` on."""
-        versions = [_version(record, created_ms(self._log, record.version)) for record in read_records(self._log)]
-        oldest = self.oldest_version()
-        return [version for version in versions if version.version >= oldest]
+        return read_history(self._log)
 
     @checked
     def snapshot(self, version: int | None = None) -> Snapshot:
@@ -368,25 +332,3 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     odd = [part for part, is_there in zip(parts, found, strict=True) if not is_there]
     places = iter(parallel(fs, lambda part: find_part(fs, part).place, odd))
     return ["published" if is_there else _STATES[next(places)] for is_there in found]
-
-
-def _version(record: Record, time_ms: int | None) -> Version:
-    author = record.author
-    stream = author if isinstance(author, StreamAuthor) else None
-    operation = author.operation if isinstance(author, MaintenanceAuthor) else "batch"
-    return Version(
-        version=record.version,
-        operation="stream" if stream else operation,
-        query_id=stream.query_id if stream else None,
-        batch_id=stream.batch_id if stream else None,
-        job_id=None if isinstance(author, StreamAuthor) else author.job_id,
-        time_ms=record.time_ms if time_ms is None else time_ms,
-        rows=record.metrics.get("rows", 0),
-        size_bytes=sum(add.length for add in record.adds),
-        files=sum(add.kind == "part" for add in record.adds),
-        files_removed=sum(remove.kind == "part" for remove in record.removes),
-        overwrite=record.overwrite,
-        bad_records=record.metrics.get("badRecords", 0),
-        durability=record.metrics.get("durability"),
-        offsets=stream.offsets if stream else None,
-    )

@@ -38,6 +38,28 @@ def test_a_value_that_is_too_long_is_returned_and_not_kept() -> None:
     assert (shelf.values, cache.size_bytes) == ([None, None], 0)
 
 
+def test_a_value_that_grows_removes_others() -> None:
+    cache, first, second = Cache(100), Shelf[str](1), Shelf[str](2)
+    cache.put(second, 0, "one", 30)
+    cache.put(first, 0, "grows", 10)
+    cache.grow(first, 0, "grows", 40)
+    assert cache.size_bytes == 80
+    first.used[0] = 1
+    cache.grow(first, 0, "grows", 80)
+    assert (first.values, second.values, cache.size_bytes) == (["grows"], [None, None], 90)
+    cache.grow(first, 0, "another", 40)
+    assert cache.size_bytes == 90
+    cache.put(second, 1, "two", 10)
+    cache.grow(first, 0, "grows", 100)
+    assert first.values == [None], "it is larger than the cache"
+    assert cache.size_bytes == 10 * (second.values[1] is not None)
+    cache.put(first, 0, "again", 20)
+    cache.drop(second)
+    cache.grow(first, 0, "again", 20)
+    cache.drop(first)
+    assert (cache.size_bytes, first.values) == (0, [None])
+
+
 def test_dropped_shelves_are_empty() -> None:
     cache, first, second = Cache(100), Shelf[str](1), Shelf[str](1)
     cache.put(first, 0, "first", 10)

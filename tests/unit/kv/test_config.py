@@ -72,6 +72,10 @@ def test_the_log_has_what_maintenance_needs() -> None:
     assert StoreDefinition.from_json(found.definition.to_json()) == found.definition
 
 
+def test_the_size_of_records_has_a_limit() -> None:
+    assert config().max_record_bytes == 64 << 20
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

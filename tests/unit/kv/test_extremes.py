@@ -16,6 +16,7 @@ from ftfile.attempt.logs import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, EncodingError, StaleFiles
+from ftfile.kv import config
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -146,6 +147,15 @@ class TestLargeValues:
         query.options = {**query.options, "badRecords": "drop"}
         query.run(1, [[{"k": "b", "n": "x" * 100_000}, {"k": "c", "n": "y"}]])
         assert contents() == {"a": "x" * 99_999, "c": "y"}
+
+    def test_beyond_the_limit_that_records_have_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(config, "_RECORD_BYTES", 1000)
+        query = store(columns={"k": "string", "n": "string"})
+        with pytest.raises(EncodingError, match="and maxRecordBytes is 1000"):
+            query.run(0, [[{"k": "a", "n": "x" * 1000}]])
+        query.options = {**query.options, "maxRecordBytes": "2000"}
+        query.run(0, [[{"k": "a", "n": "x" * 1000}]])
+        assert contents() == {"a": "x" * 1000}
 
 
 class TestNothing:

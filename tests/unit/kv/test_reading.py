@@ -19,6 +19,7 @@ from ftfile.kv.definition import define
 from ftfile.kv.reading.reader import FOUND
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.kv.building import COUNTS, Builder
+from tests.unit.kv.stores import counting, rows
 from tests.unit.sink.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
@@ -374,3 +375,23 @@ def test_threads_share_a_reader(path: str) -> None:
     if errors:
         raise errors[0]
     assert one_value(reader, 0) == rounds
+
+
+def test_history_tells_of_every_kind_of_writer(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    query = counting(out, badRecords="drop")
+    query.run(0, [[*rows("a", "b"), {"k": None, "n": 1}]])
+    query.run_job("job", [rows("a")])
+    with kv.KeyValueStore(out, writer="w", maintenance="none") as store:
+        store.merge("a", 5)
+        store.merge("c", 1)
+        store.commit()
+    kv.purge(out, "b", "c")
+    with kv.open(out, version=0) as reader:
+        found = reader.history()
+    assert [each.version for each in found] == [0, 1, 2, 3, 4]
+    assert [each.operation for each in found] == ["stream", "batch", "openWriter", "batch", "purge"]
+    assert [each.rows for each in found] == [2, 1, 0, 2, 0]
+    assert [each.bad_records for each in found] == [1, 0, 0, 0, 0]
+    assert (found[0].query_id, found[0].batch_id, found[1].job_id) == (query.query_id, 0, "job")
+    assert all(each.size_bytes > 0 and each.durability for each in found if each.operation != "openWriter")

@@ -15,13 +15,14 @@ from ftfile.core.errors import EncodingError, SchemaError
 from ftfile.kv.hashing.rows import hash_rows
 from ftfile.kv.run import reader as reading
 from ftfile.kv.run.cache import Cache
-from ftfile.kv.run.reader import RunReader
+from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.writer import COMPRESSIONS, PAGED_ROWS_MIN, write_run
 from tests.unit.kv.runs import NUMBERS, Stream, Written, keys_of, numbered, open_run, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+PAGE_BYTES = 4096 * 4
 SIZES = [0, 1, 2, 1000, PAGED_ROWS_MIN - 1, PAGED_ROWS_MIN, 20_000]
 TYPED = pa.schema(
     [
@@ -299,3 +300,19 @@ class TestTouching:
         runs[0].release()
         runs[1].release()
         assert cache.size_bytes == 0
+
+    def test_pages_take_as_much_of_it_as_were_needed(self) -> None:
+        """One key of many needs a page, in the table for many keys and by itself, and a block."""
+        batch = numbered(100_000)
+        content, (first, *others) = written([batch], NUMBERS, ["id"]), keys_of(batch)
+        cache = Cache(4 << 20)
+        run = RunReader(Written(content).read_range, len(content), "a.spool", cache)
+        assert len(content) > END_BYTES
+        assert run.get_many([first[0]], np.array([first[1]], np.uint64)) == [(batch["text"][0].as_py(),)]
+        assert 2 * PAGE_BYTES < cache.size_bytes < 4 * PAGE_BYTES
+        cache.resize(1 << 20)
+        for some in (others[:50], others):  # some pages, then more than a fourth of the cache
+            keys, hashes = zip(*some, strict=True)
+            rows = run.get_many(keys, np.array(hashes, np.uint64))
+            assert rows == [(text,) for text in batch["text"].slice(1, len(some)).to_pylist()]
+            assert cache.size_bytes <= cache.capacity_bytes

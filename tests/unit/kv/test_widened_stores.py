@@ -16,7 +16,7 @@ from ftfile.attempt.follow.settings import FollowSettings
 from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.attempt.logs import forget_logs
 from ftfile.commit.log.log import CommitLog
-from ftfile.core.errors import SchemaError
+from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.buckets import by_bucket
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.feed.stream import FeedStream
@@ -331,3 +331,71 @@ def test_windows_that_came_back_have_a_new_column() -> None:
     with pytest.raises(SchemaError, match="more is gone"):
         kv.KeyValueStore(PATH, values={"n": "integer"}, **shape, context=current())
     check_store(open_filesystem(PATH))
+
+
+@pytest.mark.parametrize(("merge", "folded"), [("last", (3, None)), ("n:sum", (10, None))])
+def test_an_operator_reads_what_another_writer_has_widened(merge: str, folded: Values) -> None:
+    shape: dict[str, Any] = {"keys": {"k": "string"}, "buckets": 1, "merge": merge, "maintenance": "none"}
+    with kv.KeyValueStore(PATH, writer="narrow", values={"n": "integer"}, **shape, context=current()) as store:
+        store.put("x", 1)
+        store.commit(0)
+        reader = kv.open(PATH, context=current())
+        store.begin_window(1)
+        store.put("y", 2)
+        store.merge("z", 3)
+        store.end_window()
+        wide: dict[str, Any] = {"values": {"n": "bigint", "more": "string"}, "options": {"onSchemaChange": "widen"}}
+        with kv.KeyValueStore(PATH, writer="wide", **wide, context=current()) as other:
+            other.put("x", (1 << 40, "m"))
+            other.put("z", (7, "q"))
+            other.commit()
+        assert (store.get("x"), store.read("z"), store.get_uncommitted("y")) == (1, 3, 2)
+        store.refresh()
+        assert (store.get("x"), store.read("x")) == ((1 << 40, "m"), (1 << 40, "m"))
+        assert (store.read("y"), store.get_uncommitted("y"), store.get_uncommitted("z")) == ((2, None),) * 2 + (
+            (3, None),
+        )
+        assert store.read("z") == folded
+        with pytest.raises(SchemaError, match="open it again, and windows that have ended come back"):
+            store.committed(1)
+    with kv.KeyValueStore(PATH, writer="narrow", maintenance="none", context=current()) as store:
+        assert store.read("z") == folded
+        store.committed(1)
+        assert store.multi_get([*"xyz"]) == [(1 << 40, "m"), (2, None), folded]
+    before = reader.version
+    reader.refresh()
+    assert reader.multi_get([*"xyz"]) == [reader.get(key) for key in "xyz"] == [(1 << 40, "m"), (2, None), folded]
+    assert reader.lookup(pa.array([*"xyz"])).select(["n", "more"]).to_pylist() == [
+        {"n": n, "more": more} for n, more in [(1 << 40, "m"), (2, None), folded]
+    ]
+    assert [(n, more) for batch in reader.scan() for _, n, more in zip(*batch.to_pydict().values(), strict=True)] == [
+        (1 << 40, "m"),
+        (2, None),
+        folded,
+    ]
+    assert reader.at(before).get("x") == 1
+
+
+def test_a_codec_of_a_store_that_another_writer_has_widened() -> None:
+    shape: dict[str, Any] = {"writer": "codec", "codec": kv.Pairs(kv.Text(), kv.Text()), "maintenance": "none"}
+    with kv.KeyValueStore(PATH, **shape, context=current()) as store:
+        store.put("a", "1")
+        store.commit()
+        store.put("b", "2")
+        wide: dict[str, Any] = {"values": {"value": "binary", "more": "long"}, "options": {"onSchemaChange": "widen"}}
+        kv.KeyValueStore(PATH, writer="wide", maintenance="none", **wide, context=current()).close()
+        store.refresh()
+        assert (store.get("a"), store.multi_get(["a"]), store.read("a"), store.read("b")) == ("1", ["1"], "1", "2")
+
+
+def test_an_operator_of_a_store_that_an_overwrite_gave_other_columns() -> None:
+    with kv.KeyValueStore(PATH, writer="w", keys={"k": "string"}, values={"n": "long"}, context=current()) as store:
+        store.put("a", 1)
+        query = StoreBatch(PATH, {"k": "string", "other": "long"}, {"keyColumns": "k", "onNewQuery": "continue"}, FIRST)
+        query.overwrite = True
+        query.run(0, [[{"k": "a", "other": 2}]])
+        store.refresh()
+        with pytest.raises(
+            ConfigError, match=r"columns \['other'\] by now, and had \['n'\]: close it, and open it again"
+        ):
+            store.read("a")

@@ -56,7 +56,7 @@ class Session:
 
     def mapInArrow(self, function: Any, schema: str) -> Session:  # noqa: N802
         assert schema == "result binary"
-        self.shipped.append(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+        self.shipped.append(cloudpickle.dumps(function))  # type: ignore[no-untyped-call] # it has no types
         return self
 
     def collect(self) -> list[tuple[bytearray]]:
@@ -91,7 +91,7 @@ def write(query: StoreBatch, batches: range, keys: int = 60) -> dict[str, int]:
 
 
 def run(session: Session, out: str, tasks: int = 3, **more: Any) -> CompactReport:
-    return compact(session, out, tasks=tasks, **more)  # type: ignore[arg-type]
+    return compact(session, out, tasks=tasks, **more)  # type: ignore[arg-type] # it has what is called
 
 
 def staged_by_jobs(out: str) -> int:
@@ -274,4 +274,4 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="tasks=0"):
             run(Session(), out, tasks=0)
         with pytest.raises(ConfigError, match="Spark Connect"):
-            compact(Session(), out)  # type: ignore[arg-type]
+            compact(Session(), out)  # type: ignore[arg-type] # likewise

@@ -93,7 +93,7 @@ def test_a_schema_of_other_types_is_refused_before_a_task_starts(store: Builder)
     row = StructType().add("n", StringType())
     stream = changes.streamReader(StructType().add("day", LongType()).add("new", row))
     with pytest.raises(SchemaError, match=r"columns: new\.n is int64, and string is asked for\. Leave"):
-        stream.latestOffset()  # type: ignore[call-arg]
+        stream.latestOffset()  # type: ignore[call-arg] # as Spark 4.0 calls it
 
 
 def test_older_versions_are_read(store: Builder) -> None:

@@ -121,6 +121,7 @@ GUARANTEES: tuple[Option, ...] = (
         "A record whose values take more bytes than this is one that cannot be written: some readers have limits "
         "(DuckDB takes JSON objects of up to 16 MiB), and a task holds whole records in memory.",
         used_by=kinds.WRITE | kinds.STORE_WRITE,
+        default_text="none; `64MiB` for stores",
     ),
     Option(
         "publishTimeout",

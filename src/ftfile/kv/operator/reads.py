@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.core.errors import UserCodeError
+from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.columns import SET
 from ftfile.kv.operator.values import value_maker
 from ftfile.kv.reading.one_key import fold_key
 from ftfile.kv.reading.reader import Reader
-from ftfile.kv.user_keys import UserKeys, row_maker
+from ftfile.kv.user_keys import UserKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ftfile.kv.key_values import Key
     from ftfile.kv.operator.codecs import Codec
     from ftfile.kv.operator.pending import Pending
+
+    Rows = list[tuple[int, tuple[Any, ...]]]
 
 __all__ = ("DELETED", "WindowReader")
 
@@ -45,7 +47,6 @@ class WindowReader(Reader):
         definition = pending.definition
         self._pending = pending
         self._codec = codec
-        self._to_row = row_maker(definition)
         self._user_keys = UserKeys(definition)
         self._to_key: Callable[[Any], Key] = self._user_keys.to_stored
         self._take_row = value_maker(definition.value_fields)
@@ -59,7 +60,7 @@ class WindowReader(Reader):
             return super().get(key, default)
         stored = self._to_key(key)
         found = super().get(stored, _NOTHING)
-        return default if found is _NOTHING else self._shown(stored, (found,))
+        return default if found is _NOTHING else self._shown(stored, self._values_of(found))
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """Return the committed rows of keys; see `Reader.multi_get`."""
@@ -67,7 +68,10 @@ class WindowReader(Reader):
             return super().multi_get(keys)
         stored = [self._to_key(key) for key in keys]
         found = super().multi_get(stored)
-        return [None if value is None else self._shown(key, (value,)) for key, value in zip(stored, found, strict=True)]
+        return [
+            None if row is None else self._shown(key, self._values_of(row))
+            for key, row in zip(stored, found, strict=True)
+        ]
 
     def get_uncommitted(self, key: Any) -> Any:  # noqa: ANN401
         """Return the row of a key by the changes that are not committed alone.
@@ -79,23 +83,41 @@ class WindowReader(Reader):
         changes = self._pending.of_key(stored)
         if changes.is_deleted:
             return DELETED
-        return None if not changes.rows else self._shown(stored, fold_key(changes.rows, stored, self.definition))
+        rows = self._widened(changes.rows)
+        return self._shown(stored, fold_key(rows, stored, self.definition)) if rows else None
 
     def read(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
         """Return the row of a key, by all changes, committed or not; `default` if there is none."""
         stored = self._to_key(key)
         rows, is_whole = self._pending.of_key(stored)
+        rows = self._widened(rows)
         if not is_whole:
             found = super().get(self._user_keys.to_user(stored), _NOTHING)
             if found is not _NOTHING:
-                rows = [*rows, (SET, (found,) if len(self.definition.values) == 1 else tuple(found))]
+                rows = [*rows, (SET, self._values_of(found))]
         values = fold_key(rows, stored, self.definition) if rows else None
         return default if values is None else self._shown(stored, values)
+
+    def _values_of(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401
+        """Return the values of a row that the reader has returned."""
+        return (row,) if len(self.definition.values) == 1 else tuple(row)
+
+    def _widened(self, rows: Rows) -> Rows:
+        """Return changes with the columns of the version that is read: another writer may have added some at the end.
+
+        Raises:
+            ConfigError: an overwrite has given the store other columns.
+        """
+        own, stored = self._pending.definition.values, self.definition.values
+        if stored[: len(own)] != own:
+            raise ConfigError(f"the store has the columns {stored} by now, and had {own}: close it, and open it again")
+        more = (None,) * (len(stored) - len(own))
+        return [(op, (*values, *more)) for op, values in rows] if more else rows
 
     def _shown(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
         """Return the values of a row as users get them."""
         if self._codec is None or values is None:
-            return None if values is None else self._to_row(values)
+            return None if values is None else self.view.to_row(values)
         (data,) = key
         assert isinstance(data, bytes)
         return self._codec.from_key_value(data, values[0])

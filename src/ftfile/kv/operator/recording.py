@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import store_of
 from ftfile.attempt.message import segment_of
-from ftfile.attempt.stage import Stage
+from ftfile.attempt.stage import Stage, durability_of
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
 from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
-from ftfile.core.errors import ConfigError, ReplayMismatch
+from ftfile.core.errors import ConfigError, ReplayMismatch, SchemaError
 from ftfile.kv.buckets import bucket_name, by_bucket
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.driver.proposal import StoreChange, body_of
@@ -93,6 +93,7 @@ class Recorder:
 
         Raises:
             Fenced: a newer process has opened the store as this writer.
+            SchemaError: another writer has changed the columns of the store.
             CommitError: see `commit.protocol.commit`; nothing that could be committed was deleted.
             EncodingError, UserCodeError: values cannot be merged; nothing was written.
         """
@@ -116,7 +117,16 @@ class Recorder:
             require_epoch(head, self.writer, self.epoch)
             if recorded_window(head, self.writer) != last:
                 raise _Moved
-            return body_of(self.config, self.log, head, change)
+            try:
+                body = body_of(self.config, self.log, head, change)
+            except SchemaError as error:
+                raise SchemaError(
+                    "another writer has changed the columns of the store since it was opened: close it and open it "
+                    f"again, and windows that have ended come back. {error}"
+                ) from error
+            durability = durability_of(self.config.storage.durability, self.log.fs.capabilities)
+            metrics = {"rows": sum(run.rows for run in change.runs), "durability": durability}
+            return replace(body, metrics=metrics | body.metrics)
 
         author = JobAuthor(job_id, Transaction(self.writer, number))
         with self.log.lock:

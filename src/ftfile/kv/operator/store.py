@@ -254,6 +254,7 @@ class KeyValueStore(WindowReader):
         Raises:
             WindowOrder: the window has not ended.
             Fenced: a newer process has opened the store as this writer; nothing was recorded.
+            SchemaError: another writer has changed the columns of the store: open it again.
             CommitError, StorageError: see each class; a failed call may be repeated.
             EncodingError, UserCodeError: values cannot be merged; nothing was recorded.
         """

@@ -14,7 +14,19 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add
 
-__all__ = ("Marks", "Run", "Stretch", "apart", "meet", "placed", "position_of", "run_of", "stretches_of", "version_of")
+__all__ = (
+    "Marks",
+    "Run",
+    "Stretch",
+    "apart",
+    "is_run",
+    "meet",
+    "placed",
+    "position_of",
+    "run_of",
+    "stretches_of",
+    "version_of",
+)
 
 # A position is the version of a record and, in the low bits, the index of the run in it.
 _INDEX_BITS = 20
@@ -85,6 +97,11 @@ class Run(NamedTuple):
     def marked(self, marks: Marks, **changes: Any) -> Add:  # noqa: ANN401 - attributes of an add
         """Return its add with other marks, and other attributes."""
         return replace(self.add, rolling_stats=marks.to_json(), **changes)
+
+
+def is_run(add: Add) -> bool:
+    """Return True for a run of a store, False for a segment of a file, or another add."""
+    return "ops" in add.rolling_stats
 
 
 def run_of(add: Add) -> Run:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
 from ftfile.commit.read.dead_letters import read_dead_letters
+from ftfile.commit.read.history import read_history
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.dead_letters import DeadLetter
+    from ftfile.commit.read.history import Version
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
 
@@ -252,6 +254,14 @@ class Reader:
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
         return stats_of(self._view, self._log.read_on(), CACHE)
+
+    def history(self) -> list[Version]:
+        """Return the commits that are kept, oldest first, whatever version is read.
+
+        Raises:
+            CorruptData: the log is damaged.
+        """
+        return read_history(self._log)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.

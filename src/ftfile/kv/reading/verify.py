@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
 
-__all__ = ("DamagedRun", "StoreReport", "verify")
+__all__ = ("DamagedRun", "StoreReport", "check_bytes", "verify")
 
 _READ_BYTES = 4 << 20
 _CACHE_BYTES = 32 << 20
@@ -114,7 +114,7 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
     add = run.add
     reader = open_run(files, add, Cache(_CACHE_BYTES))
     reader.verify()  # names block or page, which the checksum of all bytes does not
-    _check_bytes(run.add, files)
+    check_bytes(run.add, files)
     if reader.rows != add.rows + add.skip_rows:
         raise CorruptData(add.path, f"{add.rows + add.skip_rows} rows", f"{reader.rows} rows")
     if run.marks.keys is not None:
@@ -134,7 +134,7 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
             )
 
 
-def _check_bytes(add: Add, files: OpenFiles) -> None:
+def check_bytes(add: Add, files: OpenFiles) -> None:
     """Raise `CorruptData` unless the bytes of a run have the checksum that was committed."""
     require_known(add.checksum)
     read, crc = files.open(add.path), Crc32()

@@ -44,6 +44,7 @@ class Cache:
         self.size_bytes = 0
         self.capacity_bytes = capacity_bytes
         self._entries: deque[_Entry] = deque()  # the clock: its hand is at the left end
+        self._grown: dict[tuple[int, int], int] = {}  # bytes of entries beyond their own, by shelf and number
         self._lock = threading.Lock()
 
     def resize(self, capacity_bytes: int) -> None:
@@ -66,12 +67,27 @@ class Cache:
                 self._advance()
         return value
 
+    def grow(self, shelf: Shelf[_Value], number: int, value: _Value, more_bytes: int) -> None:
+        """Let a value have that many bytes more than when it was put, which may remove others, or itself.
+
+        Nothing happens if it is not cached.
+        """
+        with self._lock:
+            if shelf.values[number] is not value:
+                return
+            key = id(shelf), number
+            self.size_bytes += more_bytes - self._grown.get(key, 0)
+            self._grown[key] = more_bytes
+            while self.size_bytes > self.capacity_bytes:
+                self._advance()
+
     def drop(self, *shelves: Shelf[Any]) -> None:
         """Forget all values of shelves."""
         gone = {id(shelf) for shelf in shelves}
         with self._lock:
             kept = deque(entry for entry in self._entries if id(entry.shelf) not in gone)
-            self.size_bytes = sum(entry.size_bytes for entry in kept)
+            self._grown = {key: size for key, size in self._grown.items() if key[0] not in gone}
+            self.size_bytes = sum(entry.size_bytes for entry in kept) + sum(self._grown.values())
             self._entries = kept
             for shelf in shelves:
                 shelf.values[:] = [None] * len(shelf.values)
@@ -84,4 +100,4 @@ class Cache:
             self._entries.append(entry)
         else:
             shelf.values[number] = None
-            self.size_bytes -= size_bytes
+            self.size_bytes -= size_bytes + self._grown.pop((id(shelf), number), 0)

@@ -163,8 +163,8 @@ class PageTable:
 
     @property
     def size_bytes(self) -> int:
-        """Return the memory that it takes once all pages are filled."""
-        return self.slots.nbytes
+        """Return the memory of the pages that are filled."""
+        return int(self._is_filled.sum() * self.slots.shape[1] * self.slots.itemsize)
 
     def missing(self, pages: NDArray[np.int64]) -> list[int]:
         """Return the pages that are not filled."""

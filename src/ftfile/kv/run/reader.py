@@ -320,17 +320,15 @@ class RunReader:
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
-        table = self._table.values[0] or self._cache_table(PageTable(self._shape))
+        table = self._table.values[0] or self._cache.put(self._table, 0, PageTable(self._shape), 0)
         self._table.used[0] = 1
-        missing = table.missing(pages)
-        if missing:
+        if missing := table.missing(pages):
             table.fill(_cached(self._pages, missing, self._load_page, self._parallel))
+            if table.size_bytes <= self._cache.capacity_bytes // 4:
+                self._cache.grow(self._table, 0, table, table.size_bytes)
+            else:  # it would take the place of blocks; its pages are cached one by one
+                self._cache.drop(self._table)
         return Probes(self._shape, hashes, table)
-
-    def _cache_table(self, table: PageTable) -> PageTable:
-        if table.size_bytes > self._cache.capacity_bytes // 4:
-            return table
-        return self._cache.put(self._table, 0, table, table.size_bytes)
 
     def _rows_at(self, places: NDArray[np.int64]) -> pa.RecordBatch:
         """Return rows by their places, which are sorted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.message import segment_of
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ftfile.attempt.message import StagedSegment
-    from ftfile.commit.format.model import MaintenanceAuthor
+    from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.upkeep.maintained import HowWritten
 
-__all__ = ("PurgeReport", "purge")
+__all__ = ("PurgeReport", "keep_purges", "purge")
 
 _log = get_logger(__name__)
 
@@ -105,7 +105,9 @@ class _PurgeRuns:
         buckets = sorted({run.add.bucket for run in runs if run.marks.keys and overlap([found], *run.marks.keys)})
         if not buckets:
             return None
-        self._write([bucket for bucket in buckets if bucket not in self._written], how, found)
+        if missing := [bucket for bucket in buckets if bucket not in self._written]:
+            written = _written(log, self._author, how, [(bucket, [found]) for bucket in missing])
+            self._written |= zip(missing, written, strict=True)
         origin = Origin(self._author.job_id, 0, 0)
         segments = [self._written[bucket] for bucket in buckets]
         adds = [segment_of(each, how.encoding, origin, {}) for each in segments]
@@ -114,14 +116,29 @@ class _PurgeRuns:
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
-    def _write(self, buckets: Sequence[str], how: HowWritten, found: KeyRange) -> None:
-        if not buckets:
-            return
-        spool = how.spool(new_stage(self._log, self._author, how.storage.durability))
-        try:
-            written = {bucket: spool.write(bucket, (), [found]).segment for bucket in buckets}
-            spool.end()
-        except BaseException:
-            spool.discard()
-            raise
-        self._written |= written
+
+def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) -> list[tuple[Add, Add]]:
+    """Write the purges of lost runs, which the log knows, as runs of the same positions; return those with the lost."""
+    how = how_written(log.read_on(), log.fs)
+    runs = [run for run in map(run_of, open_marks(log.fs, lost)) if run.marks.purges]
+    if not runs:
+        return []
+    written = _written(log, author, how, [(run.add.bucket, run.marks.purges) for run in runs])
+    marks = [replace(run.marks, keys=None, ops=0).to_json() for run in runs]
+    origin = Origin(author.job_id, 0, 0)
+    adds = [segment_of(each, how.encoding, origin, own) for each, own in zip(written, marks, strict=True)]
+    return [*zip([run.add for run in runs], seal_marks(log.fs, adds), strict=True)]
+
+
+def _written(
+    log: CommitLog, author: MaintenanceAuthor, how: HowWritten, purges: Sequence[tuple[str, Sequence[KeyRange]]]
+) -> list[StagedSegment]:
+    """Write a run without rows for each bucket and its purges."""
+    spool = how.spool(new_stage(log, author, how.storage.durability))
+    try:
+        written = [spool.write(bucket, (), ranges).segment for bucket, ranges in purges]
+        spool.end()
+    except BaseException:
+        spool.discard()
+        raise
+    return written

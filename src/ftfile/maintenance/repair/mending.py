@@ -24,6 +24,8 @@ from ftfile.commit.vacuum.horizon import lower_horizon
 from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.errors import AlreadyExists, CommitError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.kv.planning.runs import is_run
+from ftfile.kv.upkeep.purge import keep_purges
 from ftfile.maintenance.verify.findings import ACTIONS
 
 if TYPE_CHECKING:
@@ -95,7 +97,11 @@ class Mender:
         for action, add in zip(lost, adds, strict=True):
             if action.source:
                 set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
-        record_changes(self.open_log(), self.author, adds, ())
+        log = self.open_log()
+        runs = [add for add in adds if is_run(add)]
+        kept = keep_purges(log, self.author, runs) if runs else []
+        replaced = {add.id for add, _ in kept}
+        record_changes(log, self.author, [add for add in adds if add.id not in replaced], kept)
 
 
 def _tried(act: Callable[[], object]) -> str:

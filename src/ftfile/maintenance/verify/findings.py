@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ftfile.commit.format import layout
+from ftfile.kv.columns import DELETE
+from ftfile.kv.planning.runs import is_run
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Remove
@@ -30,6 +32,8 @@ _GIVE_UP = (
     "Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}]) records that its {rows} "
     "are gone"
 )
+
+_OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
 
 
 class Kind(NamedTuple):
@@ -111,11 +115,13 @@ class Action:
     remove: Remove | None = None  # the removed part concerned
     source: str = ""  # the file that has the content of `add`; to give up, the damaged one, if any
     version: int = -1  # of the log
+    consequence: str = ""  # of giving up, beside the rows that are gone
 
     def __str__(self) -> str:
         rows = self.add.rows if self.add is not None else 0
         path = self.path or (_path_of(self.add) if self.add is not None else "")
-        return ACTIONS[self.kind].format(path=path, source=self.source, version=self.version, rows=rows)
+        text = ACTIONS[self.kind].format(path=path, source=self.source, version=self.version, rows=rows)
+        return f"{text}. {self.consequence}" if self.consequence else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +162,18 @@ def lost(add: Add, code: str, expected: str, found: str, damaged: str = "") -> F
     several = origin.first_batch != origin.last_batch
     batches = f"batches {origin.first_batch} to {origin.last_batch}" if several else f"batch {origin.first_batch}"
     remedy = _GIVE_UP.format(path=path, rows=f"{add.rows} rows of {batches} of {origin.query_id}")
-    finding = find(code, path, expected, found, Action("give-up", add=add, source=damaged), remedy=remedy)
-    return replace(finding, repair="on request")
+    consequence = _consequence_of(add)
+    action = Action("give-up", add=add, source=damaged, consequence=consequence)
+    text = f"{remedy}. {consequence}" if consequence else remedy
+    return replace(find(code, path, expected, found, action, remedy=text), repair="on request")
+
+
+def _consequence_of(add: Add) -> str:
+    """Return the effect on a store of giving up a run; empty for other adds, and where nothing else changes."""
+    if not is_run(add) or not add.rows:
+        return ""
+    deletes = add.rolling_stats["ops"] & 1 << DELETE
+    return f"{_OLDER}, and those that it deleted are found again: delete them once more" if deletes else _OLDER
 
 
 def _path_of(add: Add) -> str:

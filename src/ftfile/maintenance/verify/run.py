@@ -12,6 +12,9 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.places import has_content, open_add
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
+from ftfile.kv.files.opening import OpenFiles
+from ftfile.kv.planning.runs import is_run
+from ftfile.kv.reading.verify import check_bytes
 from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
 from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost
 from ftfile.maintenance.verify.history import WHOLE, read_history
@@ -135,10 +138,11 @@ def _fault(
         path = open_add(add, fs.stat).path
         if add.kind == "part" and not has_content(fs, path, add):
             return (path, "other bytes") if fs.exists(path) else None
-        if schema is None or not isinstance(encoding, dict):
-            return None
-        for _ in read_add(fs, add, encoding, schema):
-            pass
+        if is_run(add):
+            check_bytes(add, OpenFiles(fs))
+        elif schema is not None and isinstance(encoding, dict):
+            for _ in read_add(fs, add, encoding, schema):
+                pass
     except ConfigError:
         raise
     except CorruptData as error:
