@@ -15,6 +15,7 @@ from ftfile.core.lazy import lazy_names
 if TYPE_CHECKING:
     from ftfile.commit.vacuum.run import vacuum
     from ftfile.core.version import __version__
+    from ftfile.exporting.run import export
     from ftfile.maintenance.compact import compact
     from ftfile.maintenance.drop import drop
     from ftfile.maintenance.flush import flush
@@ -29,6 +30,7 @@ __all__ = (
     "__version__",
     "compact",
     "drop",
+    "export",
     "flush",
     "open",
     "repair",
@@ -44,6 +46,7 @@ __getattr__ = lazy_names(
         "__version__": "ftfile.core.version",
         "compact": "ftfile.maintenance.compact",
         "drop": "ftfile.maintenance.drop",
+        "export": "ftfile.exporting.run",
         "flush": "ftfile.maintenance.flush",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
