@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ftfile import errors, kv, spark
     from ftfile.commit.vacuum.run import vacuum
     from ftfile.core.version import __version__
+    from ftfile.exporting.run import export
     from ftfile.maintenance.compact import compact
     from ftfile.maintenance.drop import drop
     from ftfile.maintenance.flush import flush
@@ -31,6 +32,7 @@ __all__ = (
     "compact",
     "drop",
     "errors",
+    "export",
     "flush",
     "kv",
     "open",
@@ -49,6 +51,7 @@ __getattr__ = lazy_names(
         "compact": "ftfile.maintenance.compact",
         "drop": "ftfile.maintenance.drop",
         "errors": "ftfile.errors:",
+        "export": "ftfile.exporting.run",
         "flush": "ftfile.maintenance.flush",
         "kv": "ftfile.kv:",
         "open": "ftfile.maintenance.opened:open_directory",

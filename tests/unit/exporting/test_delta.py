@@ -1,0 +1,354 @@
+"""Export to Delta: other programs read exactly the rows of the newest exported version."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+
+import ftfile
+import ftfile.exporting.delta
+from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied
+from ftfile.exporting.run import ExportReport
+from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
+from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
+from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from ftfile.testing.sweep import fault_sweep
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import FileSystem
+
+COLUMNS = {"id": "long", "word": "string"}
+UTC = datetime.timezone.utc
+
+
+def rows(first: int, count: int = 2) -> list[dict[str, Any]]:
+    return [{"id": number, "word": f"w{number}"} for number in range(first, first + count)]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    return str(tmp_path / "out")
+
+
+def export(url: str) -> ExportReport:
+    return ftfile.export(url, context=current())
+
+
+def ids_of(url: str, version: int | None = None) -> list[int]:
+    return sorted(ftfile.open(url).to_arrow(version)["id"].to_pylist())
+
+
+def commits(fs: FileSystem) -> list[list[dict[str, Any]]]:
+    """Return the actions of each commit of the Delta table."""
+    found = sorted(info.path for info in fs.list("_delta_log") if info.path.endswith(".json"))
+    assert found == [f"_delta_log/{number:020}.json" for number in range(len(found))]
+    return [[json.loads(line) for line in fs.read(path).splitlines()] for path in found]
+
+
+def live_files(fs: FileSystem, commit: int | None = None) -> dict[str, int]:
+    """Return the paths and lengths of the files of a version of the Delta table, folded as its protocol says."""
+    live: dict[str, int] = {}
+    for actions in commits(fs)[: None if commit is None else commit + 1]:
+        for action in actions:
+            if "remove" in action:
+                live.pop(unquote(action["remove"]["path"]), None)
+            if "add" in action:
+                live[unquote(action["add"]["path"])] = action["add"]["size"]
+    return live
+
+
+def check_newest(url: str) -> None:
+    """Check that the Delta table has the finished files of the newest version, each there with its length."""
+    fs = open_filesystem(url)
+    live = live_files(fs)
+    assert live == {file.path: file.size_bytes for file in ftfile.open(url).files()}
+    assert all(fs.stat(path).size_bytes == size_bytes for path, size_bytes in live.items())
+
+
+def delta_rows(url: str, version: int | None = None) -> list[dict[str, Any]]:
+    """Return the rows that an independent implementation of Delta's protocol reads."""
+    deltalake = pytest.importorskip("deltalake")
+    table = deltalake.DeltaTable(url, version=version)
+    found: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: row["id"])
+
+
+class TestVersions:
+    def test_each_is_a_commit_with_its_rows(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS)
+        with pytest.raises(ConfigError, match="not an ftfile directory"):
+            export(out)
+        query.run(0, [rows(0)])
+        assert export(out) == ExportReport(version=0, versions=1)
+        for batch in range(1, 4):
+            query.run(batch, [rows(2 * batch)])
+        assert export(out) == ExportReport(version=3, versions=3)
+        assert export(out) == ExportReport(version=3, versions=0)
+        for version in range(4):
+            assert [row["id"] for row in delta_rows(out, version)] == ids_of(out, version)
+        check_newest(out)
+
+    def test_the_first_has_all_rows_that_are_there(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS)
+        for batch in range(3):
+            query.run(batch, [rows(2 * batch)])
+        assert export(out) == ExportReport(version=2, versions=1)
+        assert delta_rows(out) == rows(0, 6)
+
+    def test_overwrites_drops_and_compactions(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
+        query.run(0, [rows(0, 4)])
+        export(out)
+        for batch in range(1, 3):
+            query.run(batch, [rows(0, 4)])
+        ftfile.compact(out, context=current())
+        ftfile.drop(out, {"word": "w1"}, context=current())
+        assert export(out) == ExportReport(version=4, versions=4)
+        check_newest(out)
+        assert [row["id"] for row in delta_rows(out)] == [0, 0, 0, 2, 2, 2, 3, 3, 3]
+        *_, compacted, dropped = commits(open_filesystem(out))
+        changes = [
+            [action[name]["dataChange"] for action in actions for name in action if name in {"add", "remove"}]
+            for actions in (compacted, dropped)
+        ]
+        assert changes == [[False] * 16, [True]]
+        MicroBatch(out, COLUMNS, {"partitionBy": "word"}, overwrite=True).run_job("job", [rows(7)])
+        export(out)
+        assert delta_rows(out) == rows(7)
+
+    def test_new_columns(self, out: str) -> None:
+        MicroBatch(out, COLUMNS).run(0, [rows(0)])
+        export(out)
+        wider = MicroBatch(out, COLUMNS | {"more": "double"}, {"onSchemaChange": "widen"})
+        wider.run(1, [[{"id": 9, "word": "x", "more": 1.5}]])
+        export(out)
+        assert delta_rows(out) == [row | {"more": None} for row in rows(0)] + [{"id": 9, "word": "x", "more": 1.5}]
+        assert [row["id"] for row in delta_rows(out, 0)] == [0, 1]
+
+    def test_open_files_are_told_and_come_when_they_are_finished(self, out: str) -> None:
+        query = MicroBatch(out, COLUMNS, {"maxBatchesPerFile": "100"})
+        query.run(0, [rows(0)])
+        assert export(out) == ExportReport(version=0, versions=1, open_rows=2)
+        assert delta_rows(out) == []
+        ftfile.flush(out, context=current())
+        assert export(out).open_rows == 0
+        check_newest(out)
+        assert delta_rows(out) == rows(0)
+        adds = [action["add"] for action in commits(open_filesystem(out))[-1] if "add" in action]
+        assert [add["dataChange"] for add in adds] == [True]
+
+    def test_partition_values_of_every_type(self, out: str) -> None:
+        values: dict[str, tuple[str, list[Any]]] = {
+            "s": ("string", ["a b", "x/y%=", "ü'{[", None]),
+            "d": ("date", [datetime.date(1, 1, 1), datetime.date(2026, 7, 8), None, datetime.date(9999, 12, 31)]),
+            "t": ("timestamp", [datetime.datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC), None] * 2),
+            "n": ("timestamp_ntz", [datetime.datetime(2026, 1, 2, 3, 4, 5), None] * 2),  # noqa: DTZ001
+            "b": ("boolean", [True, False, None, True]),
+            "i": ("integer", [-(2**31), 2**31 - 1, 0, None]),
+            "m": ("decimal(10,2)", [Decimal("1.50"), None, Decimal("0.00"), Decimal("99999999.99")]),
+            "f": ("double", [1.5, -0.25, 1e300, None]),
+        }
+        for name, (kind, texts) in values.items():
+            url = f"{out}-{name}"
+            query = MicroBatch(url, {"id": "long", name: kind}, {"partitionBy": name})
+            query.run(0, [[{"id": number, name: value} for number, value in enumerate(texts)]])
+            export(url)
+            assert delta_rows(url) == sorted(ftfile.open(url).to_arrow().to_pylist(), key=lambda row: row["id"])
+            assert [row[name] for row in delta_rows(url)] == texts
+
+    def test_other_programs_refuse_to_write(self, out: str) -> None:
+        deltalake = pytest.importorskip("deltalake")
+        MicroBatch(out, COLUMNS).run(0, [rows(0)])
+        export(out)
+        with pytest.raises(Exception, match="ftfileExport"):
+            deltalake.write_deltalake(out, deltalake.DeltaTable(out).to_pyarrow_table(), mode="append")
+        assert delta_rows(out) == rows(0)
+
+
+class TestHistory:
+    def test_a_checkpoint_stands_for_the_commits_before(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in (ftfile.exporting.delta, ftfile.exporting.run):
+            monkeypatch.setattr(module, "CHECKPOINT_EVERY", 3)
+        query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
+        for batch in range(5):
+            query.run(batch, [rows(batch)])
+            export(out)
+        for number in range(3):
+            (Path(out) / f"_delta_log/{number:020}.json").unlink()
+        assert [row["id"] for row in delta_rows(out)] == ids_of(out)
+        assert ftfile.exporting.delta.DeltaLog(open_filesystem(out)).live_paths() == {
+            file.path for file in ftfile.open(out).files()
+        }
+        query.run(5, [rows(5)])
+        export(out)
+        assert [row["id"] for row in delta_rows(out)] == ids_of(out)
+
+    @pytest.mark.parametrize("every", [2, 100])
+    @pytest.mark.parametrize("is_missing", [False, True])
+    def test_versions_that_are_no_longer_kept_are_one_commit(
+        self, out: str, monkeypatch: pytest.MonkeyPatch, every: int, *, is_missing: bool
+    ) -> None:
+        for module in (ftfile.exporting.delta, ftfile.exporting.run):
+            monkeypatch.setattr(module, "CHECKPOINT_EVERY", every)
+        query = MicroBatch(out, COLUMNS)
+        for batch in range(3):
+            query.run(batch, [rows(2 * batch)])
+            export(out)
+        ftfile.compact(out, context=current())
+        for batch in range(3, 6):
+            query.run(batch, [rows(2 * batch)])
+        monkeypatch.setattr(ftfile.exporting.run, "_oldest_kept", lambda _: 6)
+        for checkpoint in Path(out).glob("_delta_log/*.checkpoint.parquet") if is_missing else ():
+            checkpoint.unlink()
+        assert export(out) == ExportReport(version=6, versions=1)
+        check_newest(out)
+        assert delta_rows(out) == rows(0, 12)
+
+    def test_another_history_is_refused(self, out: str, tmp_path: Path) -> None:
+        MicroBatch(out, COLUMNS).run(0, [rows(0)])
+        other = str(tmp_path / "other")
+        MicroBatch(other, COLUMNS).run(0, [rows(5)])
+        export(other)
+        (Path(other) / "_delta_log").rename(Path(out) / "_delta_log")
+        with pytest.raises(ConfigError, match="an export of another history"):
+            export(out)
+
+    def test_a_table_of_another_program_is_refused(self, out: str) -> None:
+        MicroBatch(out, COLUMNS).run(0, [rows(0)])
+        export(out)
+        foreign = Path(out) / f"_delta_log/{1:020}.json"
+        foreign.write_text('{"commitInfo":{"operation":"WRITE"}}\n')
+        with pytest.raises(ConfigError, match="another program wrote to this table"):
+            export(out)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("columns", "options", "text"),
+        [
+            (COLUMNS, {"fileFormat": "json"}, "files are json"),
+            (COLUMNS | {"a b": "long"}, {}, "column 'a b': Delta takes no blank"),
+            (COLUMNS | {"name": "string"}, {"fileNameColumn": "name"}, "column 'name' is in the names of files alone"),
+        ],
+    )
+    def test_what_delta_cannot_say(self, out: str, columns: dict[str, Any], options: dict[str, str], text: str) -> None:
+        row = {"id": 1, "word": "w", "a b": 1, "name": "n"}
+        MicroBatch(out, columns, options).run(0, [[{name: row[name] for name in columns}]])
+        with pytest.raises(ConfigError, match=text):
+            export(out)
+        assert not (Path(out) / "_delta_log").exists()
+
+    def test_older_files_of_another_type(self, out: str) -> None:
+        MicroBatch(out, {"id": "integer"}).run(0, [[{"id": 1}]])
+        export(out)
+        MicroBatch(out, {"id": "long"}, {"onSchemaChange": "widen"}).run(1, [[{"id": 2**40}]])
+        with pytest.raises(ConfigError, match="column 'id' is long, and older files have it as integer"):
+            export(out)
+        assert [row["id"] for row in delta_rows(out)] == [1]
+
+    def test_stores_and_other_formats(self, out: str) -> None:
+        StoreBatch(out, COLUMNS, {"keyColumns": "id"}).run(0, [rows(0)])
+        with pytest.raises(ConfigError, match=r"ftfile\.kv"):
+            export(out)
+        with pytest.raises(ConfigError, match="to='hudi'"):
+            ftfile.export(out, "hudi")
+
+
+class TestTrouble:
+    def test_files_that_are_not_published_yet_are_waited_for(self) -> None:
+        class Stuck(WrapperFileSystem):
+            is_stuck = True
+
+            def rename(self, source: str, target: str) -> None:
+                if self.is_stuck and "part-0000000001" in target:
+                    raise PermissionDenied("rename", target, "not now")
+                super().rename(source, target)
+
+        fs = Stuck(CrashingFileSystem())
+        with mounted(fs) as url:
+            query = MicroBatch(url, COLUMNS, {"publishTimeout": "0s"})
+            query.run(0, [rows(0)])
+            with pytest.raises(NotPublished):
+                query.run(1, [rows(2)])
+            MicroBatch(url, COLUMNS, {"onNewQuery": "continue"}, query_id="other").run(0, [rows(4)])
+            assert export(url) == ExportReport(version=0, versions=1, waiting=2)
+            fs.is_stuck = False
+            assert export(url) == ExportReport(version=2, versions=2)
+            check_newest(url)
+
+    @pytest.mark.parametrize("fault", STANDARD_FAULTS, ids=lambda fault: f"{fault.error.__name__}-{fault.effect}")
+    def test_after_any_fault_an_export_goes_on(self, fault: Fault) -> None:
+        def make() -> CrashingFileSystem:
+            fs = CrashingFileSystem()
+            with mounted(fs) as url:
+                query = MicroBatch(url, COLUMNS)
+                query.run(0, [rows(0)])
+                export(url)
+                query.run(1, [rows(2)])
+                ftfile.compact(url, context=current())
+            return fs
+
+        def scenario(fs: FileSystem) -> None:
+            with mounted(fs) as url:
+                export(url)
+
+        runs = 0
+        for run in fault_sweep(fault, make, scenario):
+            runs += 1
+            with mounted(run.file_system) as url:
+                export(url)
+                check_newest(url)
+                assert [len(actions) > 0 for actions in commits(run.file_system)] == [True] * 3, str(run)
+        assert runs > 5
+
+    def test_after_any_crash_an_export_goes_on(self) -> None:
+        fs = CrashingFileSystem()
+        with mounted(fs) as url:
+            query = MicroBatch(url, COLUMNS)
+            query.run(0, [rows(0)])
+            query.run(1, [rows(2)])
+            fs.note("written")
+            export(url)
+            ftfile.compact(url, context=current())
+            export(url)
+        states = 0
+        for state in crash_states(fs):
+            if "written" not in state.notes:
+                continue
+            states += 1
+            with mounted(state.filesystem()) as url:
+                export(url)
+                check_newest(url)
+        assert states > 10
+
+    def test_of_two_exports_each_commit_is_one_of_theirs(self) -> None:
+        inner = CrashingFileSystem()
+
+        class Rival(WrapperFileSystem):
+            armed = 2
+
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.startswith("_delta_log/") and self.armed:
+                    self.armed -= 1
+                    with mounted(inner) as raced:
+                        export(raced)
+                super().create_exclusive(path, content)
+
+        with mounted(inner) as url:
+            query = MicroBatch(url, COLUMNS)
+            for batch in range(3):
+                query.run(batch, [rows(2 * batch)])
+        with mounted(Rival(inner)) as url:
+            assert export(url) == ExportReport(version=2, versions=0)
+        with mounted(inner) as url:
+            check_newest(url)
+            assert len(commits(inner)) == 1
