@@ -156,7 +156,8 @@ smoke-%: FORCE
 .PHONY: unit-pythons
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
 
-# What neither a Python nor a dependency changes, beginnings of files. It is imported all the same; `make long` runs it.
+# What neither a Python nor a dependency changes, beginnings of files. It is imported all the same. `make long` runs it,
+# and of the others all instead of a half.
 ALIKE := commit maintenance source testing $(addprefix sink/test_,closing direct durability hooks limits live_names names \
 	offsets openings replacing rolling sealed_log store_limits tasks transactions)
 
@@ -167,7 +168,7 @@ unit-%: FORCE
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' || exit; \
 	$(call both,$(call pytest,$(venv),unit-$*-half) $(IN_OLD) $(HALF),$(call pytest,$(venv),unit-$*) $(IN_OLD) $(OTHERS)); fi
 
-IN_OLD := $(FEW) -m "packages or not slow" --ignore=tests/unit/spark $(ALIKE:%=--deselect=tests/unit/%)
+IN_OLD := $(FEW) $(if $(ALIKE),--share=0.5) -m "packages or not slow" --ignore=tests/unit/spark $(ALIKE:%=--deselect=tests/unit/%)
 
 .PHONY: trials
 trials: environment ## every known mistake in the protocol can be made, and what tries them works
