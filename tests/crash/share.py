@@ -18,8 +18,8 @@ Step = TypeVar("Step")
 
 
 def some(steps: Sequence[Step], seed: int, share: float = SHARE) -> list[Step]:
-    """Return a share of the steps, in their order."""
-    if THOROUGH:
+    """Return a share of the steps, at least one if there are any, in their order."""
+    if THOROUGH or not steps:
         return list(steps)
     chosen = random.Random(seed).sample(range(len(steps)), max(1, round(share * len(steps))))
     return [steps[number] for number in sorted(chosen)]

@@ -138,8 +138,8 @@ class Sweep:
 
 
 def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed: int) -> None:
-    """At every call, or in the suite at every third; of the longest scenario at every ninth. Which, the run decides."""
-    step = 1 if THOROUGH else 9 if scenario.vacuum else 3
+    """At every call, or in the suite at every sixth; of the longest scenario at every 18th. Which, the run decides."""
+    step = 1 if THOROUGH else 18 if scenario.vacuum else 6
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     sweep = Sweep(scenario, STORES[store][0])
     survived = raised = 0
@@ -149,7 +149,7 @@ def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed:
         survived += run.error is None
         raised += run.error is not None
     assert survived + raised > 100 / step
-    assert raised, "no fault was noticed"
+    assert raised or not THOROUGH, "no fault was noticed"
 
 
 def batches_on(model: str) -> tuple[Callable[[], FileSystem], Scenario]:
@@ -240,9 +240,10 @@ class Damaged(WrapperFileSystem, PickledByReference):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_flipped_bit_in_every_read(scenario: Scenario) -> None:
-    sweep = Sweep(scenario)
-    noticed, at = 0, 0
+def test_a_flipped_bit_in_every_read(scenario: Scenario, seed: int) -> None:
+    """In every read, or in the suite in every third one."""
+    sweep, step = Sweep(scenario), 1 if THOROUGH else 3
+    noticed, at = 0, seed % step
     while True:
         inner = sweep.make()
         damaged = Damaged(inner, at)
@@ -257,5 +258,5 @@ def test_a_flipped_bit_in_every_read(scenario: Scenario) -> None:
             assert error is None or isinstance(error, CorruptData)
             sweep.check(inner, survived=error is None)
         noticed += error is not None
-        at += 1
-    assert noticed
+        at += step
+    assert noticed or not THOROUGH

@@ -119,7 +119,10 @@ def test_every_crash(planning: Planning, store: Any, record_property: Callable[[
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("planning", [MANY, LINES], ids=lambda planning: planning.name)
 def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> None:
-    """No offset or a durable one: whatever failed, the query that is started again reads every line once."""
+    """No offset or a durable one: whatever failed, the query that is started again reads every line once.
+
+    At every call, or in the suite at every ninth.
+    """
     notes: list[str] = []
 
     def play(fs: Any) -> NotedRun:
@@ -127,7 +130,7 @@ def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> Non
         return planning.play(fs, 1, (), notes.append)
 
     raised = survived = 0
-    step = 1 if THOROUGH else 3
+    step = 1 if THOROUGH else 9
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK), play, step):
         with told(str(run)):
@@ -138,7 +141,7 @@ def test_a_fault_at_every_call(planning: Planning, fault: str, seed: int) -> Non
         raised += run.error is not None
         survived += run.error is None
     # What is not there for a moment is asked for again.
-    assert raised or fault == "Unavailable before"
+    assert raised or not THOROUGH or fault == "Unavailable before"
     assert raised + survived > 50 / step
 
 
@@ -261,5 +264,5 @@ def test_every_pair_of_steps(race: str, seed: int) -> None:
     drivers = Drivers(*RACES[race])
     calls = {name: drivers.run((name, TO_THE_END))[name] for name in ("first", "second")}
     for step in some(range(1, calls["first"]), seed):
-        for other_step in range(1, calls["second"]):
+        for other_step in some(range(1, calls["second"]), seed, 1 / 3):
             drivers.run(("first", step), ("second", other_step), ("first", TO_THE_END))

@@ -1,4 +1,4 @@
-"""Records and ranges that were decoded already are not decoded again: a fifth of a history would be that."""
+"""Records, ranges and bases that were decoded already are not decoded again: a fifth of a history would be that."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from unittest import mock
 from ftfile.commit.format.columns import decode_adds
 from ftfile.commit.format.range import decode_range
 from ftfile.commit.format.record import decode_record
+from ftfile.commit.log.bases import decode_base
 from ftfile.testing.fs.volume import VolumeFile
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.format.range import Range
+    from ftfile.commit.log.state import LogState
     from ftfile.fs.api import InputFile
 
 
@@ -55,22 +57,30 @@ def _range(content: bytes, path: str, ended: bool | None) -> Range:
     return decode_range(VolumeFile(path, content), path, ended=ended)
 
 
+@cache
+def _decode_base_once(content: bytes, path: str) -> LogState:
+    """Decode a base as `decode_base` does; nothing changes a state."""
+    return decode_base(content, path)
+
+
 _ONCE: dict[Callable[..., Any], Callable[..., Any]] = {
     decode_record: decode_once,
     decode_adds: _decode_adds_once,
     decode_range: _decode_range_once,
+    decode_base: _decode_base_once,
 }
 
 
 @contextlib.contextmanager
 def decoded_once() -> Iterator[None]:
-    """Within the block, all modules that read records and ranges decode each once."""
+    """Within the block, all modules that read records, ranges and bases decode each once."""
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
             for decode, once in _ONCE.items() if name.startswith("ftfile.") else ():
-                if name != decode.__module__ and vars(module).get(decode.__name__) is decode:
+                if vars(module).get(decode.__name__) is decode:
                     stack.enter_context(mock.patch.object(module, decode.__name__, once))
         stack.callback(_decoded.cache_clear)
         stack.callback(_adds.cache_clear)
         stack.callback(_range.cache_clear)
+        stack.callback(_decode_base_once.cache_clear)
         yield

@@ -44,7 +44,8 @@ def _visible_parts(world: World) -> list[Add]:
 
 def _take_part(world: World, step: Step) -> None:
     """Take a finished file away, as a consumer does, who may go by its name."""
-    parts = [add for add in _visible_parts(world) if add.id not in world.unpublished()]
+    unpublished = world.unpublished()
+    parts = [add for add in _visible_parts(world) if add.id not in unpublished]
     named = [add for add in parts if "/latest." in (add.final_path or "")]
     parts = named if named and step.pick(1, 2) else parts
     if parts:
@@ -57,7 +58,8 @@ def _take_part(world: World, step: Step) -> None:
 def _put_foreign(world: World, step: Step) -> None:
     """Put a file where a removed part was, or where one is to be."""
     wanted = sorted(world.oracle.removed)
-    staged = [add.final_path for add in world.live_parts() if add.id in world.unpublished() and add.final_path]
+    unpublished = world.unpublished()
+    staged = [add.final_path for add in world.live_parts() if add.id in unpublished and add.final_path]
     wanted = staged or wanted
     if not wanted:
         return
@@ -201,7 +203,8 @@ def _delete_spool(world: World, step: Step) -> None:
 
 
 def _damage_part(world: World, step: Step) -> None:
-    parts = [add for add in _visible_parts(world) if add.id not in world.damaged | world.unpublished()]
+    passed_over = world.damaged | world.unpublished()
+    parts = [add for add in _visible_parts(world) if add.id not in passed_over]
     if parts:
         part = parts[step.pick(0, len(parts))]
         assert part.final_path is not None

@@ -81,6 +81,7 @@ class TestManyRuns:
         query.run(1, [[]])
         assert (runs(), contents(), contents(0)) == (1, expected, expected)
 
+    @pytest.mark.slow
     def test_in_more_files_than_a_process_may_open(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.kv.files.opening._MAPPED_MAX", 10)
         path, count = str(tmp_path / "store"), 60
@@ -104,6 +105,7 @@ def _open_files() -> int:
     return len([*Path("/proc/self/fd").iterdir()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buckets", [1, 4096])
 def test_buckets(buckets: int) -> None:
     query = store(merge="n:sum", buckets=str(buckets), flushIntervalCount="2")

@@ -62,6 +62,7 @@ def read_older(reader: kv.Reader, versions: dict[int, dict[str, int]], asked: in
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "encrypted"), [(0, False), (1, True), (2, False)])
 def test_versions_equal_dicts(tmp_path: Path, seed: int, encrypted: bool) -> None:
     rng, path, options, provider = random.Random(seed), str(tmp_path / "store"), dict(OPTIONS), None

@@ -81,6 +81,8 @@ def test_every_length_but_its_own_is_found(compression: str, rows: int) -> None:
             open_run(content + more)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_bytes_of_a_run_with_pages(compression: str, seed: int) -> None:
     batch = numbered(PAGED)

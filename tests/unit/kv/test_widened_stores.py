@@ -232,6 +232,8 @@ def check_versions(history: History) -> None:
     assert {key: (more, n, text) for (key,), (n, text, more) in report.rows.items()} == history.versions[-1]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_rows_of_histories_are_those_of_a_dict() -> None:
     counts: Counter[str] = Counter()
     for seed in range(5):

@@ -311,10 +311,10 @@ def test_every_cut_of_a_part_is_noticed(tmp_path: Path, file_format: str) -> Non
     options = {"fileFormat": file_format, "compression": "none", **more}
     MicroBatch(str(out), WORDS, options).run(0, [[{"word": word} for word in ("some", "words")]])
     (file,) = (path for path in out.iterdir() if path.is_file())
-    content = file.read_bytes()
+    content, directory = file.read_bytes(), ftfile.open(str(out))
     for end in range(len(content)):
         file.write_bytes(content[:end])
         with pytest.raises(CorruptData, match=file.name):
-            ftfile.open(str(out)).to_arrow()
+            directory.to_arrow()
     file.write_bytes(content)
-    assert ftfile.open(str(out)).to_arrow()["word"].to_pylist() == ["some", "words"]
+    assert directory.to_arrow()["word"].to_pylist() == ["some", "words"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,7 @@ class S3Client:
         keys = settings.keys()
         try:
             session = botocore.session.Session(profile=settings.profile)
+            session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
             self._client = session.create_client(
                 "s3", region_name=settings.region, endpoint_url=settings.endpoint, config=config, **keys
             )
@@ -219,6 +221,14 @@ class S3Client:
 
 # Making one takes a quarter of a second, and may raise `ConfigError`.
 clients = PerProcess(S3Client)
+
+
+@functools.lru_cache(maxsize=4)
+def _descriptions(folders: str | None) -> Any:  # noqa: ANN401 - the library ships no types
+    """Return the library's descriptions of its services, read once for all clients: most of what a client costs."""
+    from botocore.loaders import create_loader
+
+    return create_loader(folders)
 
 
 def _close(answer: Mapping[str, Any]) -> None:

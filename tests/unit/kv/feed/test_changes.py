@@ -174,6 +174,7 @@ class History:
         return f"w{self.rng.randrange(40)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_histories_equal_differences(seed: int) -> None:
     history = History(seed)

@@ -65,6 +65,7 @@ def window(store: kv.KeyValueStore, number: int) -> None:
     store.end_window()
 
 
+@pytest.mark.slow
 def test_words_are_counted_once_however_often_the_process_is_killed(tmp_path: Path) -> None:
     path, done = f"{tmp_path}/store", False
     for die_at in (3, 8, 21, 40, 5, 1_000_000):
