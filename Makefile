@@ -73,7 +73,7 @@ unit: environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
-HALF := $(addprefix tests/unit/,encoding sink source kv/feed kv/operator kv/upkeep)
+HALF := $(addprefix tests/unit/,sink source)
 OTHERS := tests/unit $(HALF:%=--ignore=%)
 
 .PHONY: crash
@@ -91,13 +91,10 @@ KV_TESTS := $(addprefix kv/,feed operator upkeep $(addprefix test_,batches.py en
 	store_histories.py verify.py widened_stores.py))
 LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink $(KV_TESTS)) --ignore=tests/unit/source/files
 
-# Other ones in each run, and for each of the two.
-IN_PART := $(FEW) --share=0.5 -m "not slow and not contents"
-
 .PHONY: without
-without: environment ## half of the tests of the log and of the sink, hints deleted before every step; and half without ranges
-	@$(call both,$(call pytest,.venv,without-hints) $(IN_PART) --without=hints $(LOG_TESTS),\
-		$(call pytest,.venv,without-ranges) $(IN_PART) --without=ranges $(LOG_TESTS))
+without: environment ## the tests of the log and of the sink, hints deleted before every step, and then ranges
+	@$(call both,$(call pytest,.venv,without-hints) $(FEW) --without=hints -m "not slow and not contents" $(LOG_TESTS),\
+		$(call pytest,.venv,without-ranges) $(FEW) --without=ranges -m "not slow and not contents" $(LOG_TESTS))
 
 .PHONY: server-tests
 server-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## the next two at once, since servers are often waited for
