@@ -24,12 +24,21 @@ from ftfile.attempt.logs import forget_logs
 from ftfile.core.errors import Fenced, OutcomeUnknown, StorageError, Unavailable
 from ftfile.testing.micro_batch import StoreBatch
 from ftfile.testing.store_check import check_store
+from tests.crash.share import THOROUGH
+from tests.unit.sink.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
-__all__ = ("try_batches_and_upkeep", "try_calls_of_a_silent_server", "try_windows_of_a_killed_process")
+__all__ = (
+    "provider",
+    "ring",
+    "try_batches_and_upkeep",
+    "try_calls_of_a_silent_server",
+    "try_windows_of_a_killed_process",
+)
 
 COLUMNS = {"k": "string", "n": "long", "gone": "boolean"}
 OPTIONS = {"keyColumns": "k", "buckets": "2", "merge": "n:sum", "deleteColumn": "gone", "flushIntervalCount": "2"}
@@ -56,6 +65,13 @@ store.begin_window(6)
 store.merge("all", 100)
 os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+@pytest.fixture(params=["plain", "encrypted"] if THOROUGH else ["drawn"])
+def provider(request: pytest.FixtureRequest, seed: int, ring: Path) -> str | None:
+    """The keys of an encrypted store, None for one that is not: both in `make long`; else what is drawn."""
+    drawn = random.Random(f"{seed} {request.node.name}").choice(["plain", "encrypted"])
+    return f"file:{ring}" if (drawn if request.param == "drawn" else request.param) == "encrypted" else None
 
 
 def try_batches_and_upkeep(url: str, storage: Mapping[str, str], provider: str | None = None) -> None:
@@ -112,7 +128,7 @@ def try_batches_and_upkeep(url: str, storage: Mapping[str, str], provider: str |
 def try_windows_of_a_killed_process(url: str, storage: Mapping[str, str], provider: str | None = None) -> None:
     """Windows of a process that is killed come back in another one; one that is left open is fenced."""
     killed = [sys.executable, "-c", KILLED, url, json.dumps(dict(storage)), provider or ""]
-    done = subprocess.run(killed, env=os.environ, capture_output=True, check=False, timeout=120)
+    done = subprocess.run(killed, env=os.environ, capture_output=True, check=False, timeout=600)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     store = operator_of(url, storage, provider)
     assert (store.recorded_window, store.last_window) == (3, 5)

@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ("start",)
+__all__ = ("VARIABLE", "start")
 
 ROOT = Path(__file__).parents[1]
 # Has the name of the socket, which is no file.

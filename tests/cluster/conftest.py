@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import quick_spark
 from tests.archives import spark_options
 from tests.cluster.cluster import Cluster
 from tests.hdfs.minicluster import MiniCluster
@@ -23,10 +24,11 @@ ROOT = Path(__file__).parents[2]
 
 
 class OneCluster(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives all tests of this folder to one worker, and others by their class or module to any."""
+    """Gives all tests of the cluster to one worker, and others by their class or module to any."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "cluster" if nodeid.startswith("tests/cluster/") else super()._split_scope(nodeid)
+        needs_none = not nodeid.startswith("tests/cluster/") or nodeid.startswith("tests/cluster/test_connect.py")
+        return super()._split_scope(nodeid) if needs_none else "cluster"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneCluster:
@@ -42,11 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def plain_environment() -> dict[str, str]:
-    """Our environment without what points at a Spark or at Python packages; its JVMs start quickly on two cores."""
+    """Our environment without what points at Python packages; a driver starts quickly with it, on two cores."""
     foreign = {"PYSPARK_SUBMIT_ARGS", "PYTHONPATH", "SPARK_CONF_DIR", "SPARK_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
     more = {
-        "JAVA_TOOL_OPTIONS": spark_options(),
+        **quick_spark.environment(),
+        "JAVA_TOOL_OPTIONS": quick_spark.java_options(),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
@@ -63,7 +66,9 @@ def altered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, plain_environment: dict[str, str], altered: Path
 ) -> Iterator[Cluster]:
-    found = Cluster(tmp_path_factory.mktemp("cluster"), plain_environment)
+    # The classes of executors, and those of drivers, have an archive each.
+    of_executors = plain_environment | {"JAVA_TOOL_OPTIONS": spark_options()}
+    found = Cluster(tmp_path_factory.mktemp("cluster"), of_executors)
     try:
         found.wait()
         found.start_worker("a")

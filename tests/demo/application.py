@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from tests import quick_spark
+from tests import quick_python, quick_spark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def build_session(
     """Return a session on two cores, quick to start many times over.
 
     Args:
-        scratch: directory of its temporary files.
+        scratch: directory of its temporary files, which is there.
         settings: more of Spark's.
         memory: of the JVM.
         task_attempts: number of failures of one task after which its query fails.
@@ -50,6 +50,7 @@ def build_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    quick_python.start(Path(scratch))
     builder = SparkSession.builder.master(f"local[2,{task_attempts}]")
     for name, value in {**common, **settings}.items():
         builder = builder.config(name, value)

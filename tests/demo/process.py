@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests import quick_spark
+from tests import quick_python, quick_spark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ class SparkApp:
 
 def own_environment(home: Path) -> dict[str, str]:
     """Return our environment, with this interpreter's own Spark, this interpreter for its workers, and our modules."""
-    foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"}
+    foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", quick_python.VARIABLE}
     environment = {name: value for name, value in os.environ.items() if name not in foreign}
     environment |= quick_spark.environment()
     # The application runs in another directory: what was relative to ours must not be any more.

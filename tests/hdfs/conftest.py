@@ -12,7 +12,7 @@ from tests.hdfs.minicluster import MiniCluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest.register_assert_rewrite("ftfile.testing", "tests.spark.chain")
+pytest.register_assert_rewrite("ftfile.testing")
 
 
 @pytest.fixture(scope="session")

@@ -138,7 +138,7 @@ class Kdc:
         Raises:
             CannotStart: it failed.
         """
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode != 0:
             raise CannotStart(f"{command[0]} ended with {done.returncode}: {done.stderr}")
 

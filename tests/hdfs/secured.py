@@ -112,7 +112,7 @@ class SecuredCluster(MiniCluster):
         arguments = ["--webservice", f"http://localhost:{self._http_port}"] if web else []
         command = self._command(self.conf, FETCHER, *arguments, "--renewer", renewer, str(path))
         environment = {**os.environ, **self._kdc.variables(cache)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode != 0 or not path.exists():
             raise CannotStart(f"no token came: {done.stdout}{done.stderr}")
 

@@ -71,12 +71,14 @@ class HdfsContract(FileSystemContract, ABC):
 
 class TestWebHdfs(HdfsContract):
     # Who wins is for the NameNode to say, which the other protocol asks more often.
-    race_rounds = rename_rounds = 50 if THOROUGH else 10
+    race_rounds = rename_rounds = 50 if THOROUGH else 5
 
     def root_url(self) -> str:
         return self.cluster.web_url
 
 
 class TestNative(HdfsContract):
+    race_rounds = rename_rounds = 50 if THOROUGH else 20
+
     def root_url(self) -> str:
         return self.cluster.url

@@ -156,6 +156,7 @@ def test_a_datanode_killed_between_batches_is_waited_for(cluster: MiniCluster) -
     cluster.wait_until_ready()
 
 
+@pytest.mark.skipif(not THOROUGH, reason="starts servers of its own: in `make long`; the demonstration kills one, too")
 def test_one_of_two_datanodes_is_enough() -> None:
     with MiniCluster(datanodes=2) as cluster:
         urls = [f"{root}{new_directory()}" for root in (cluster.web_url, cluster.url)]

@@ -462,7 +462,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_lease_of_a_killed_writer_blocks_nobody(fs: FileSystem, url: str) -> None:
-    subprocess.run([sys.executable, "-c", KILLED_WRITER, url], env=os.environ, check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, url], env=os.environ, check=False, timeout=600)
     fs.delete("to-delete")
     fs.rename("to-rename", "renamed")
     fs.put("hint", b"whole")
@@ -498,7 +498,7 @@ def test_a_fork_of_who_is_connected_goes_on_and_ends(urls: list[str]) -> None:
     code = [sys.executable, "-W", "ignore", "-c", FORKED, *urls]
     with subprocess.Popen(code, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
         try:
-            told, _ = parent.communicate(timeout=60)
+            told, _ = parent.communicate(timeout=600)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(parent.pid, signal.SIGKILL)

@@ -106,7 +106,7 @@ def test_two_drivers_of_one_query_commit_each_batch_once(url: str) -> None:
         "for batch in range(6): query.run(batch, [[{'value': f'{batch}'}]])\n"
     )
     drivers = [subprocess.Popen([sys.executable, "-c", code, url], stderr=subprocess.PIPE) for _ in range(2)]
-    errors = [driver.communicate(timeout=90)[1].decode() for driver in drivers]
+    errors = [driver.communicate(timeout=600)[1].decode() for driver in drivers]
     assert [driver.returncode for driver in drivers] == [0, 0], errors
     checked(url, *map(str, range(6)))
 

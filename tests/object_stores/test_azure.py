@@ -76,7 +76,7 @@ def names(store: AzureStore, directory: str) -> set[str]:
 
 
 class TestContract(FileSystemContract):
-    rename_rounds = 50 if THOROUGH else 10
+    race_rounds = rename_rounds = 50 if THOROUGH else 5
     clock_slack_ms = 1_500  # it tells whole seconds
 
     @pytest.fixture

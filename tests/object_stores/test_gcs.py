@@ -52,7 +52,7 @@ def fs(store: GcsStore, directory: str) -> FileSystem:
 
 
 class TestContract(FileSystemContract):
-    rename_rounds = 50 if THOROUGH else 10
+    race_rounds = rename_rounds = 50 if THOROUGH else 5
     clock_slack_ms = 1_500  # the driver tells whole seconds
     # The emulator makes a file by way of one with a longer name.
     odd_names = tuple(name for name in ODD_NAMES if len(name.encode()) < NAME_BYTES_MAX)

@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.keyed_stores import try_batches_and_upkeep, try_calls_of_a_silent_server, try_windows_of_a_killed_process
+from tests.keyed_stores import (
+    provider,
+    ring,
+    try_batches_and_upkeep,
+    try_calls_of_a_silent_server,
+    try_windows_of_a_killed_process,
+)
 from tests.object_stores import azure, gcs
 from tests.object_stores.proxy import Proxy
-from tests.unit.sink.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.object_stores.servers import Store
 
-__all__ = ("ring",)
+__all__ = ("provider", "ring")
 
 # Of adlfs and gcsfs by aiohttp: that takes time.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
@@ -50,12 +54,12 @@ def each(request: pytest.FixtureRequest) -> Store:
     return found
 
 
-def test_batches_and_upkeep(each: Store) -> None:
-    try_batches_and_upkeep(f"{each.url}/{next(_directories)}", each.settings)
+def test_batches_and_upkeep(each: Store, provider: str | None) -> None:
+    try_batches_and_upkeep(f"{each.url}/{next(_directories)}", each.settings, provider)
 
 
-def test_windows_of_a_killed_process(each: Store) -> None:
-    try_windows_of_a_killed_process(f"{each.url}/{next(_directories)}", each.settings)
+def test_windows_of_a_killed_process(each: Store, provider: str | None) -> None:
+    try_windows_of_a_killed_process(f"{each.url}/{next(_directories)}", each.settings, provider)
 
 
 def test_calls_of_a_silent_server(store: Store) -> None:
@@ -70,9 +74,4 @@ def test_calls_of_a_silent_server(store: Store) -> None:
                 proxy.rate = 0.0
 
         storage = store.settings_at(f"http://{proxy.address}") | {"timeout": "2", "patience": "2"}
-        try_calls_of_a_silent_server(f"{store.url}/{next(_directories)}", storage, silence, 20.0)
-
-
-def test_an_encrypted_store(store: Store, ring: Path) -> None:
-    try_batches_and_upkeep(f"{store.url}/{next(_directories)}", store.settings, f"file:{ring}")
-    try_windows_of_a_killed_process(f"{store.url}/{next(_directories)}", store.settings, f"file:{ring}")
+        try_calls_of_a_silent_server(f"{store.url}/{next(_directories)}", storage, silence, 120.0)

@@ -127,8 +127,14 @@ class Chain:
     def advance(self) -> None:
         """Let the first query read some more files, and wait until a part of them is in the last directory."""
         self._release()
-        aim = self._version(self.end) + self._rng.choice((1, 2))
-        self._wait(lambda: self._version(self.end) >= aim or self._rows() >= self.released, f"version {aim}")
+        before, aim = self._rows(), self._version(self.end) + self._rng.choice((1, 2))
+
+        def has_advanced() -> bool:
+            rows = self._rows()
+            # The first batch has none if it comes before the first one of the other query.
+            return rows >= self.released or (rows > before and self._version(self.end) >= aim)
+
+        self._wait(has_advanced, f"more than {before} rows, and version {aim}")
         time.sleep(self._rng.uniform(0, 0.5))
 
     def drain(self) -> None:

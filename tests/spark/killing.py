@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.demo.process import SparkApp, own_environment, session_members
+from tests.demo.process import SparkApp, list_processes, own_environment, session_members
 from tests.spark import deadly_files, killed_job
 from tests.spark.deadly_files import Death
 from tests.spark.waiting import wait_until
@@ -55,21 +55,18 @@ def run_until_killed(
 
 
 def kill_driver(app: SparkApp) -> None:
-    """SIGKILL the driver, which is the script and its JVM, and nothing else."""
-    _kill(each for each in session_members(app.session) if _is_of_driver(app, each))
+    """SIGKILL the driver, which is the script, its JVM and what forks its Pythons, and nothing else."""
+    _kill(_driver_of(app))
 
 
 def kill_workers(app: SparkApp) -> None:
-    """SIGKILL the Python processes that the driver's JVM has started: daemon, workers, planners, and nothing else."""
-    _kill(each for each in session_members(app.session) if not _is_of_driver(app, each))
+    """SIGKILL the Python processes that the driver's JVM has asked for: daemon, workers, planners, and nothing else."""
+    _kill({*session_members(app.session)} - _driver_of(app))
 
 
-def _is_of_driver(app: SparkApp, process: int) -> bool:
-    try:
-        command = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return process == app.session or command[0].endswith(b"java")
+def _driver_of(app: SparkApp) -> set[int]:
+    """Return the script, and what it has started itself."""
+    return {app.session, *(each.number for each in list_processes() if each.parent == app.session)}
 
 
 def _kill(processes: Iterable[int]) -> None:

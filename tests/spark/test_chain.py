@@ -1,9 +1,16 @@
-"""A chain of two queries, killed again and again: on a disk, and on an object store. On HDFS: `tests/hdfs`."""
+"""A chain of two queries, killed again and again: on a disk, on an object store, or on HDFS."""
 
 from __future__ import annotations
 
+import contextlib
+import random
 from typing import TYPE_CHECKING
 
+import pytest
+
+from tests.crash.share import THOROUGH
+from tests.demo.hdfs_path import HdfsPath
+from tests.hdfs.minicluster import MiniCluster
 from tests.object_stores import servers
 from tests.spark.chain import Places, lines_in, run_chain
 
@@ -11,24 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import pytest
+
+@contextlib.contextmanager
+def on_a_disk(home: Path) -> Iterator[Places]:
+    root = home / "chain"
+    yield Places(root.as_uri(), root.as_uri(), lambda: lines_in(root / "end"))
 
 
-def test_every_row_is_in_the_last_directory_once(tmp_path: Path, seed: int) -> None:
-    root = tmp_path / "chain"
-    places = Places(root.as_uri(), root.as_uri(), lambda: lines_in(root / "end"))
-    print(run_chain(tmp_path, places, seed))
-
-
-def test_on_an_object_store(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextlib.contextmanager
+def on_an_object_store(home: Path) -> Iterator[Places]:
     environment = servers.CREDENTIALS | servers.NO_FILES
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    with servers.versity() if servers.VERSITY.exists() else servers.moto() as store:
-        checkpoints = (tmp_path / "checkpoints").as_uri()
-        root = f"{store.url}/chain"
-        places = Places(root, checkpoints, lambda: objects_of(store), store.settings, environment)
-        print(run_chain(tmp_path, places, seed))
+    with (
+        servers.versity() if servers.VERSITY.exists() else servers.moto() as store,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        checkpoints = (home / "checkpoints").as_uri()
+        yield Places(f"{store.url}/chain", checkpoints, lambda: objects_of(store), store.settings, environment)
 
 
 def objects_of(store: servers.Store) -> Iterator[str]:
@@ -38,3 +45,31 @@ def objects_of(store: servers.Store) -> Iterator[str]:
         for each in page.get("Contents", ()):
             if "/_ftfile/" not in each["Key"]:
                 yield from asked.get_object(Bucket=servers.BUCKET, Key=each["Key"])["Body"].read().decode().splitlines()
+
+
+@contextlib.contextmanager
+def on_hdfs(home: Path) -> Iterator[Places]:
+    """Checkpoints, too."""
+    with MiniCluster() as cluster:
+
+        def lines() -> Iterator[str]:
+            HdfsPath(cluster.pages, cluster.url, "/chain/end").download(home / "copy", ".json")
+            return lines_in(home / "copy")
+
+        root = f"{cluster.url}/chain"
+        yield Places(root, root, lines)
+
+
+STORES = {"disk": on_a_disk, "object store": on_an_object_store, "HDFS": on_hdfs}
+
+
+@pytest.fixture(params=STORES if THOROUGH else ["drawn"])
+def places(request: pytest.FixtureRequest, seed: int, tmp_path: Path) -> Iterator[Places]:
+    """Each in `make long`; else the one that is drawn."""
+    name = random.Random(f"{seed} {request.node.name}").choice([*STORES]) if request.param == "drawn" else request.param
+    with STORES[name](tmp_path) as found:
+        yield found
+
+
+def test_every_row_is_in_the_last_directory_once(tmp_path: Path, places: Places, seed: int) -> None:
+    print(run_chain(tmp_path, places, seed))

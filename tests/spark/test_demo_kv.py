@@ -15,7 +15,7 @@ def test_quick_demo_has_every_word_as_often_as_it_occurs(seed: int, tmp_path: Pa
     output = run_demo("tests.demo_kv", f"--seed={seed}", directory=tmp_path)
     assert count_kills(output) == 2
     assert output.count("every word as often as it occurs") == 2
-    assert re.search(r"killed in windows \d+(, \d+){3}$", output, flags=re.MULTILINE), output
+    assert re.search(r"killed in windows \d+, \d+$", output, flags=re.MULTILINE), output
     looked = re.search(r"looked at (\d+) versions: ([\d,]+) lookups of \d+ us, 0 of them wrong", output)
     assert looked, output
     assert int(looked[1]) > 2

@@ -39,50 +39,31 @@ def test_a_last_line_without_an_end_counts_when_the_file_is_left_alone(query: Fi
     assert query.values() == ["one", "two"]
 
 
-# ------------------------------------------------------------------------------- what is killed
+# ------------------------------------------------------------------------------- a driver that stops
 
 
-def test_a_killed_application_goes_on_where_it_was(query: FileQuery) -> None:
-    """SIGKILL of the driver and its workers, twice, in the middle of batches."""
+def test_another_driver_goes_on_and_the_late_one_ends(query: FileQuery) -> None:
+    """Scenario 3: a driver is stopped in mid-batch, another takes over, as after a death; the first one wakes up."""
     log = RotatingLog(query.source / "app.log")
     log.write(lines(0, 400))
-    for kill in range(2):
-        seen = len(query.values())
-        app = started_app(query, f"home{kill}", maxBytesPerTrigger="1k")
-        try:
-            wait_until(lambda: len(query.values()) > seen + 20 or app.exit_code is not None, "a few batches")  # noqa: B023
-            assert app.exit_code is None, app.last_words()
-        finally:
-            app.kill()
-        log.rotate()
-        log.write(lines(400 + 10 * kill, 10))
-    assert len(query.values()) < 400
-    query.run_all(maxBytesPerTrigger="1g")
-    assert query.values() == lines(0, 420)
-    check_directory(open_filesystem(query.out), rows_of=lambda _: ())
-    log.close()
-
-
-def test_of_two_drivers_the_late_one_ends(query: FileQuery) -> None:
-    """Scenario 3: a driver stands still, another one takes over its checkpoint, and the first one wakes up."""
-    log = RotatingLog(query.source / "app.log")
-    log.write(lines(0, 100))
     app = started_app(query, "home", maxBytesPerTrigger="1k")
     try:
-        wait_until(lambda: len(query.values()) > 10 or app.exit_code is not None, "a few batches")
+        wait_until(lambda: len(query.values()) > 20 or app.exit_code is not None, "a few batches")
+        assert app.exit_code is None, app.last_words()
         app.freeze()
-        query.run(maxBytesPerTrigger="1g")
-        log.write(lines(100, 5))
-        query.run(maxBytesPerTrigger="1g")
-        assert query.values() == lines(0, 105)
+        log.rotate()
+        log.write(lines(400, 10))
+        query.run_all(maxBytesPerTrigger="1g")
+        assert query.values() == lines(0, 410)
+        # Else one that had nothing left to read would go on in peace.
+        log.write(lines(410, 5))
         app.thaw()
         wait_until(lambda: app.exit_code is not None, "the end of the late driver")
         assert app.exit_code != 0
     finally:
         app.kill()
-    log.write(lines(105, 5))
     query.run()
-    assert query.values() == lines(0, 110)
+    assert query.values() == lines(0, 415)
     check_directory(open_filesystem(query.out), rows_of=lambda _: ())
     log.close()
 
@@ -90,7 +71,7 @@ def test_of_two_drivers_the_late_one_ends(query: FileQuery) -> None:
 def started_app(query: FileQuery, name: str, **options: str) -> SparkApp:
     """Start the query in an application of its own."""
     home = query.home / name
-    home.mkdir()
+    (home / "scratch").mkdir(parents=True)
     where = {"source": str(query.source), "out": query.out, "checkpoint": str(query.checkpoint), "home": str(home)}
     reader = {"fileFormat": "text", "checkpointLocation": str(query.checkpoint), **AT_ONCE, **options}
     (home / "job.json").write_text(json.dumps({**where, "reader": reader, "writer": {}}))

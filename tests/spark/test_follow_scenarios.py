@@ -85,22 +85,16 @@ def test_the_first_batch_comes_again_as_it_was_pinned(spark: SparkSession, paths
     assert ids(second["out"]) == list(range(4, 8))
 
 
-def test_a_killed_query_goes_on_and_a_second_driver_ends(
+def test_another_driver_goes_on_and_the_late_one_ends(
     spark: SparkSession, paths: Paths, second: Paths, tmp_path: Path
 ) -> None:
-    """SIGKILL of a driver and its workers in the middle of batches; another is stopped while a third goes on."""
+    """A driver is stopped in mid-batch, another takes over, as after a death; the first one wakes up."""
     write(paths["out"], range(20), maxBatchesPerFile="4")
-    app = start_application(tmp_path / "first", paths, second)
-    try:
-        wait_for_rows(app, second, 4)
-    finally:
-        app.kill()
-    ftfile.flush(paths["out"])
     app = start_application(tmp_path / "late", paths, second)
     try:
-        wait_for_rows(app, second, rows_in(second["out"]) + 4)
+        wait_for_rows(app, second, 4)
         app.freeze()
-        assert rows_in(second["out"]) < 40
+        ftfile.flush(paths["out"])
         write(paths["out"], range(20, 21), maxBatchesPerFile="4")
         drain(follow(spark, paths["out"], second))
         write(paths["out"], range(21, 22), maxBatchesPerFile="4")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # `make kills` asks for more.
-KILLS = int(os.environ.get("FTFILE_KILLS", "4"))
+KILLS = int(os.environ.get("FTFILE_KILLS", "2"))
 QUERIES = ("a", "b")
 BATCHES_PER_KILL = 5
 ROWS_PER_FILE = 30
@@ -177,10 +177,11 @@ def rows_in_files(output: Path) -> Iterator[tuple[str, str]]:
 
 
 def plan(rng: random.Random, kills: int) -> list[Death]:
-    """Draw deaths: one of each query between its record and Spark's, and as many at any moment."""
-    hunted = [Death(QUERIES[number % 2], 0, 0.0, orphans=False) for number in range(kills // 2)]
+    """Draw deaths: half of them of a query between its record and Spark's, and the others at any moment."""
+    first = rng.randrange(2)
+    hunted = [Death(QUERIES[(first + number) % 2], 0, 0.0, orphans=False) for number in range(kills // 2)]
     drawn = [
-        Death(None, rng.randint(2, 2 * BATCHES_PER_KILL - 2), rng.random(), orphans=number % 2 == 0)
+        Death(None, rng.randint(2, 2 * BATCHES_PER_KILL - 2), rng.random(), orphans=(first + number) % 2 == 0)
         for number in range(kills - len(hunted))
     ]
     deaths = [*hunted, *drawn]

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import quick_spark
+
 ROOT = Path(__file__).parents[2]
 SECTIONS = ("Quick start", "Compressed and encrypted")
 
@@ -23,12 +25,17 @@ def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:
         for language, block in quick_start + more
     ).replace("/tmp/ftfile-quickstart", str(tmp_path / "quickstart"))
     assert str(tmp_path) in script
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT / "src"),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONUNBUFFERED": "1",
-    }
+    environment = (
+        os.environ
+        | quick_spark.environment()
+        | {
+            "JAVA_TOOL_OPTIONS": quick_spark.java_options(),
+            "PYTHONPATH": str(ROOT / "src"),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONUNBUFFERED": "1",
+        }
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )

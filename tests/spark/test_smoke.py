@@ -1,48 +1,22 @@
-"""The main path on whichever Spark is installed: no registration, stream, replay, batch, read back."""
+"""The main path, on older Sparks: no registration, stream, replay, batch, read back."""
 
 from __future__ import annotations
 
-import os
-import time
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 
 import ftfile
 import ftfile.spark
-from tests import quick_python, quick_spark
+from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 SCHEMA = "id long, t timestamp, d decimal(10,2), s string, a array<int>"
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    home = tmp_path_factory.mktemp("spark")
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(home / "warehouse"))
-        .config("spark.local.dir", str(home / "local"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
-        .config("spark.driver.memory", "1g")
-    )
-    quick_python.start(home)
-    with mock.patch.dict(os.environ, quick_spark.environment()):
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("FATAL")
-    yield session
-    session.stop()
 
 
 def write_input(spark: SparkSession, directory: str, first: int) -> None:
@@ -53,7 +27,6 @@ def write_input(spark: SparkSession, directory: str, first: int) -> None:
     rows.selectExpr("id", "t", "cast(d as decimal(10,2)) as d", "s", "a").write.mode("append").parquet(directory)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("file_format", ["parquet", "json"])
 def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, file_format: str) -> None:
     source, out, checkpoint = (str(tmp_path / name) for name in ("in", "out", "checkpoint"))
@@ -80,7 +53,6 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
     assert ftfile.open(out).to_arrow().num_rows == 40
 
 
-@pytest.mark.spark
 def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> None:
     out = str(tmp_path / "o [t]%20")
     frame = spark.sql("select id, date'2024-07-01' + int(id) as day, decimal(id) / 4 as d from range(4)")
@@ -99,24 +71,19 @@ def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> No
     assert [row.id for row in chosen.select("id", "_metadata.file_size").collect()] == [1]
 
 
-@pytest.mark.spark
-def test_files_over_batches_are_finished_when_the_stream_ends(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_over_batches_are_finished_when_the_stream_ends(attached: SparkSession, tmp_path: Path) -> None:
+    spark = attached
     source, out, checkpoint = (str(tmp_path / name) for name in ("in", "out", "checkpoint"))
-    ftfile.spark.attach(spark)
     for first in (0, 10):
         write_input(spark, source, first)
         writer = spark.readStream.schema(SCHEMA).parquet(source).writeStream.format("ftfile").option("path", out)
         writer = writer.option("checkpointLocation", checkpoint).option("rolloverInterval", "1h")
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-    deadline_s = time.monotonic() + 60
-    while sum(file.rows for file in ftfile.open(out).files()) < 20:
-        assert time.monotonic() < deadline_s, "the files are still open"
-        time.sleep(0.1)
+    wait_until(lambda: sum(file.rows for file in ftfile.open(out).files()) == 20, "the files to be finished")
     assert spark.read.schema(SCHEMA).parquet(out).count() == 20
 
 
-@pytest.mark.spark
 def test_who_reads_compressed_lines(spark: SparkSession, tmp_path: Path) -> None:
     """As docs/compression.md has it: zstd from Spark 4.1 on."""
     is_old = spark.version.startswith("4.0.")
@@ -134,7 +101,6 @@ def test_who_reads_compressed_lines(spark: SparkSession, tmp_path: Path) -> None
             )
 
 
-@pytest.mark.spark
 def test_a_directory_is_followed_with_limits_over_restarts_and_replays(spark: SparkSession, tmp_path: Path) -> None:
     source, middle, out, checkpoint = (str(tmp_path / name) for name in ("in", "middle", "out", "checkpoint"))
 
@@ -165,7 +131,6 @@ def test_a_directory_is_followed_with_limits_over_restarts_and_replays(spark: Sp
     assert sorted(ids) == list(range(10, 30))
 
 
-@pytest.mark.spark
 def test_files_of_others_are_read_through_rotations_restarts_and_replays(spark: SparkSession, tmp_path: Path) -> None:
     from ftfile.testing.rotating import RotatingLog
 
@@ -193,7 +158,6 @@ def test_files_of_others_are_read_through_rotations_restarts_and_replays(spark: 
     log.close()
 
 
-@pytest.mark.spark
 def test_a_store_counts_words_over_restarts_and_replays(spark: SparkSession, tmp_path: Path) -> None:
     source, out, checkpoint = (str(tmp_path / name) for name in ("in", "store", "checkpoint"))
 
@@ -221,4 +185,7 @@ def test_a_store_counts_words_over_restarts_and_replays(spark: SparkSession, tmp
             pushing.load(out).collect()
         return
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    assert [tuple(row) for row in pushing.load(out).where("word = 'w1'").collect()] == [("w1", 6)]
+    try:
+        assert [tuple(row) for row in pushing.load(out).where("word = 'w1'").collect()] == [("w1", 6)]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
