@@ -73,7 +73,7 @@ unit: environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
-HALF := $(addprefix tests/unit/,sink source)
+HALF := $(addprefix tests/unit/,encoding sink source kv/feed kv/operator kv/upkeep)
 OTHERS := tests/unit $(HALF:%=--ignore=%)
 
 .PHONY: crash
