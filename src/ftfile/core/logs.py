@@ -38,7 +38,7 @@ class _LastResort(logging.Handler):
             logger = logger.parent if logger.propagate else None
         try:
             sys.stderr.write(f"{self.format(record)}\n")
-        except Exception:  # noqa: BLE001 - as all handlers do
+        except Exception:  # as all handlers do
             self.handleError(record)
 
 

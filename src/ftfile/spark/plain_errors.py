@@ -38,7 +38,7 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
         raise plain
 
     @functools.wraps(method)
-    def iterated(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    def iterated(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401 - as the method has it
         try:
             yield from method(*args, **kwargs)
         except (FtfileError, ImportError) as error:
