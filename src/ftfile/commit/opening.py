@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import open_with_keys
-from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.errors import ConfigError, NotADirectory, NotFound
 from ftfile.core.logs import log_context
 from ftfile.fs.registry import normalise
 
@@ -37,11 +37,13 @@ def open_log(
         ConfigError: it has no log, or its keys are not known.
     """
     url = normalise(os.fspath(path))
-    log = CommitLog(open_with_keys(url, context, key_provider, (storage or {}).items()))
     try:
+        log = CommitLog(open_with_keys(url, context, key_provider, (storage or {}).items()))
         log.check_layout()
     except NotFound as error:
         raise ConfigError(f"{url!r} is {otherwise}") from error
+    except NotADirectory as error:
+        raise ConfigError(f"{url!r} is a file, or within one: give the directory that has _ftfile") from error
     return log
 
 

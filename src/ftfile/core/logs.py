@@ -1,10 +1,15 @@
-"""The logger `ftfile`: every line says which query and batch it speaks of."""
+"""The logger `ftfile`: every line names the query and batch that it is about, where they are known.
+
+In a process that has configured no logging, as Spark's Python workers, warnings go to stderr with time, level and
+logger.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,12 +17,38 @@ if TYPE_CHECKING:
 
 __all__ = ("get_logger", "log_context")
 
-_CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("ftfile_log_context", default="-")
+_CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("ftfile_log_context", default="")
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _ContextAdapter(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic only from Python 3.11
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401 - as in logging
-        return f"[{_CONTEXT.get()}] {msg}", kwargs
+        context = _CONTEXT.get()
+        return f"[{context}] {msg}" if context else msg, kwargs
+
+
+class _LastResort(logging.Handler):
+    """Writes what no other handler gets, as Python's own last resort does, but not the message alone."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return
+            logger = logger.parent if logger.propagate else None
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+        except Exception:  # as all handlers do
+            self.handleError(record)
+
+
+def _last_resort() -> logging.Handler:
+    handler = _LastResort(logging.WARNING)
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    return handler
+
+
+logging.getLogger("ftfile").addHandler(_last_resort())
 
 
 def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  # generic only from Python 3.11
@@ -27,9 +58,9 @@ def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  #
 
 @contextlib.contextmanager
 def log_context(*, query: str | None = None, batch: int | None = None, job: str | None = None) -> Iterator[None]:
-    """Name the query and batch, or the batch write, in all lines logged inside the block."""
-    who = f"job {job}" if job is not None else f"query {query or '?'}"
-    token = _CONTEXT.set(who if batch is None else f"{who} batch {batch}")
+    """Name the query and batch, or the batch write, in all lines logged inside the block; only those that are known."""
+    known = {"job": job, "query": query, "batch": batch}
+    token = _CONTEXT.set(" ".join(f"{kind} {name}" for kind, name in known.items() if name is not None))
     try:
         yield
     finally:

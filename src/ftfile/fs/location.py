@@ -90,6 +90,7 @@ def parse(url: str) -> Url:
             raise ConfigError(f"the path {url!r} is relative; give an absolute path or a URL")
         return Url("file", "", _canonical(url))
     scheme, path = match[1].lower(), url[match.end() :]
+    _refuse_drive(url, scheme)
     authority = ""
     if path.startswith("//"):
         authority, slash, path = path[2:].partition("/")
@@ -111,6 +112,14 @@ def parse(url: str) -> Url:
             raise ConfigError(f"{url!r} has no path; write file:///path")
         authority = ""
     return Url(scheme, authority, _canonical(path))
+
+
+def _refuse_drive(url: str, scheme: str) -> None:
+    if len(scheme) == 1:
+        raise ConfigError(
+            f"{url!r} looks like a path with a drive of Windows, which ftfile does not run on: in its subsystem for "
+            f"Linux, write /mnt/{scheme}/…"
+        )
 
 
 def _canonical(path: str) -> str:

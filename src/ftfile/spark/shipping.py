@@ -8,6 +8,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.version import __version__
+from ftfile.spark.plain_errors import with_plain_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,11 +16,28 @@ if TYPE_CHECKING:
 __all__ = ("Shipped",)
 
 
+# The methods that Spark calls, all but `read`.
+_CALLED = frozenset(
+    {
+        *("schema", "reader", "streamReader", "writer", "streamWriter"),
+        *("partitions", "pushFilters", "write", "commit", "abort"),
+        *("initialOffset", "latestOffset", "reportLatestOffset", "prepareForTriggerAvailableNow"),
+    }
+)
+
+
 class Shipped:
     """Pickles with a check of the executor's ftfile, so that only the same one unpickles it.
 
-    The check travels as code and not by name: it is the driver's own, whatever is installed there.
+    The check travels as code and not by name: it is the driver's own, whatever is installed there. Errors of the
+    methods that Spark calls are plain.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, method in [*vars(cls).items()]:
+            if name in _CALLED or name == "read":
+                setattr(cls, name, with_plain_errors(method, yields=name == "read"))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         file = io.BytesIO()

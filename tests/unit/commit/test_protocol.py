@@ -31,6 +31,7 @@ from ftfile.core.errors import (
     AlreadyExists,
     BatchGap,
     CommitOutcomeUnknown,
+    ConfigError,
     CorruptData,
     InvalidMessages,
     MissingPart,
@@ -96,6 +97,12 @@ class TestFirstCommit:
     def test_a_directory_of_a_later_layout_is_refused(self, driver: Driver) -> None:
         driver.fs.make_directories(layout.META)
         driver.fs.create_exclusive(layout.FORMAT_FILE, b"ftfile directory, layout 2\n")
+        with pytest.raises(ConfigError, match=r"has layout 2, .* install the version that wrote it, or a later one"):
+            driver.commit(0)
+
+    def test_a_directory_of_no_layout_is_corrupt(self, driver: Driver) -> None:
+        driver.fs.make_directories(layout.META)
+        driver.fs.create_exclusive(layout.FORMAT_FILE, b"ftfile directory, layout x\n")
         with pytest.raises(CorruptData, match="Use the version of ftfile that wrote it"):
             driver.commit(0)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import subprocess
+import sys
+
+import pytest
 
 from ftfile.core.logs import get_logger, log_context
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
@@ -16,9 +17,41 @@ def test_lines_carry_query_and_batch(caplog: pytest.LogCaptureFixture) -> None:
         log.warning("inside %d", 1)
     with log_context(job="j"):
         log.warning("a job")
+    with log_context(batch=3):
+        log.warning("of a batch")
+    with log_context():
+        log.warning("of nobody known")
     log.warning("outside")
     assert [record.getMessage() for record in caplog.records] == [
         "[query q1 batch 7] inside 1",
         "[job j] a job",
-        "[-] outside",
+        "[batch 3] of a batch",
+        "of nobody known",
+        "outside",
     ]
+
+
+PROGRAM = """
+import logging, sys
+from ftfile.core.logs import get_logger
+log = get_logger("ftfile.test")
+if sys.argv[1] == "root":
+    logging.basicConfig(format="root: %(message)s")
+elif sys.argv[1] == "own":
+    logging.getLogger("ftfile").addHandler(logging.StreamHandler())
+log.info("nobody asked")
+log.warning("hear %d", 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("configured", "line"),
+    [
+        ("not", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING ftfile\.test: hear 1\n"),
+        ("root", r"root: hear 1\n"),
+        ("own", r"hear 1\n"),
+    ],
+)
+def test_lines_have_time_level_and_logger_where_logging_is_not_configured(configured: str, line: str) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, configured], capture_output=True, text=True, check=True)
+    assert re.fullmatch(line, done.stderr)

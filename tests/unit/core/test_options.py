@@ -57,11 +57,39 @@ def test_sparks_own_keys_are_known() -> None:
         ("versionAsOf", "1", "is for reading, not for writing"),
         ("timestampAsOf", "2024-07-01", "is for reading, not for writing"),
         ("txnVersion", "-1", "a whole number of 0 or more"),
+        ("maxFilesPerTrigger", "1", "not for writing; set it where the stream is read"),
+        ("encoding", "UTF-16", "not for writing; text is written in UTF-8"),
+        ("parquet.block.size", "1", "there is no option 'parquet.block.size': groups of rows have the size"),
+        ("mergeSchema", "true", "taken with onSchemaChange=widen"),
+        ("overwriteSchema", "true", "mode('overwrite') takes any schema; leave it out"),
+        ("optimizeWrite", "true", "small files are merged by ftfile.compact(path)"),
+        ("blokSize", "1", "did you mean blockSize?"),
+        ("sep", "ab", r"it takes a single character, or `\t`"),
     ],
 )
 def test_mistakes_say_what_to_write_instead(key: str, value: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
         parse_options({key: value}, "write")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "meant"),
+    [
+        ("compression", "UNCOMPRESSED", "none"),
+        ("sep", r"\t", "\t"),
+        ("sep", "\t", "\t"),
+        ("escape", r"\\", "\\"),
+        ("escape", "\\", "\\"),
+        ("quote", r"\"", '"'),
+    ],
+)
+def test_values_as_spark_takes_them(key: str, value: str, meant: str) -> None:
+    assert parse_options({key: value}, "write")[key] == meant
+
+
+def test_several_paths_are_answered() -> None:
+    with pytest.raises(ConfigError, match="a reader takes one directory"):
+        parse_options({"paths": '["/a", "/b"]'}, "read")
 
 
 def test_options_of_another_format_are_named() -> None:

@@ -74,6 +74,13 @@ def test_a_file(out: Path) -> None:
             query.plan()
 
 
+def test_a_file_to_read(out: Path) -> None:
+    MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
+    (part,) = out.glob("*.parquet")
+    with pytest.raises(ConfigError, match="is a file, or within one: give the directory that has _ftfile"):
+        ftfile.open(str(part))
+
+
 def test_a_directory_in_which_nothing_can_be_made() -> None:
     if not Path("/proc/self").exists():
         pytest.skip("there is no /proc here")

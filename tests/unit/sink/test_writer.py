@@ -384,7 +384,7 @@ class TestSchema:
     def test_another_partition_by_is_refused(self, query: MicroBatch) -> None:
         query.run(0, [ROWS])
         query.options = {**query.options, "partitionBy": "word"}
-        with pytest.raises(ConfigError, match="was written with no columns"):
+        with pytest.raises(ConfigError, match="was written without partitionBy"):
             query.plan()
 
 

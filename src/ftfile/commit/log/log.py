@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ("DIRECTORIES_KEPT", "LAYOUT_VERSION", "PLANS_LAYOUT", "CommitLog", "KnownPaths", "RecentRecords")
 
+_LAYOUT = re.compile(rb"ftfile (?:directory|plans), layout (\d{1,9})\n")
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
 # Of the log of a source of files.
 PLANS_LAYOUT = b"ftfile plans, layout 1\n"
@@ -113,6 +115,11 @@ class CommitLog(Records):
             raise ConfigError(_HAS_PLANS)
         if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
             raise ConfigError(IS_SEALED)
+        if (newer := _LAYOUT.fullmatch(found)) and int(newer[1]) > 1:
+            raise ConfigError(
+                f"this directory has layout {int(newer[1])}, which this version of ftfile does not know: install the "
+                "version that wrote it, or a later one"
+            )
         if found != self._layout_line:
             advice = "Use the version of ftfile that wrote it"
             raise CorruptData(layout.FORMAT_FILE, repr(self._layout_line), repr(found[:80]), advice)

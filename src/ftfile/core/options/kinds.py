@@ -71,9 +71,10 @@ def _checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool])
     return checked
 
 
-def one_of(*names: str) -> Kind:
-    """Return the kind of an option with a few named values; upper and lower case are the same."""
-    return Kind("one of " + ", ".join(f"`{name}`" for name in names), _named({name.lower(): name for name in names}))
+def one_of(*names: str, **also: str) -> Kind:
+    """Return the kind of an option with a few named values, some `also` by other names; in any case of letters."""
+    values = {name.lower(): name for name in names} | also
+    return Kind("one of " + ", ".join(f"`{name}`" for name in names), _named(values))
 
 
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
@@ -135,6 +136,14 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _character(text: str) -> str:
+    # As in Spark, whose options have these where a shell or a file leaves the backslash.
+    character = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\"": '"', r"\'": "'", r"\\": "\\"}.get(text, text)
+    if len(character) != 1:
+        raise ValueError(text)
+    return character
+
+
 def _permission(text: str) -> int:
     if not _PERMISSION.fullmatch(text.strip()):
         raise ValueError(text)
@@ -166,5 +175,5 @@ TIME = Kind(
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, none twice", _names)
 NAMES = Kind("names separated by commas, none twice", _names)
-CHARACTER = Kind("a single character", _checked(str, lambda text: len(text) == 1))
+CHARACTER = Kind(r"a single character, or `\t`", _character)
 BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _bytes)

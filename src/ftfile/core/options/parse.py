@@ -30,6 +30,10 @@ _USES: dict[str, str] = {
 }
 
 
+# How alike names are that are proposed for one another: others mislead, as blockSize for parquet.block.size.
+_NEAR = 0.75
+
+
 def _by_key() -> dict[str, list[Option]]:
     """Return the options by name in lower case; one of files and one of stores may have the same."""
     found: dict[str, list[Option]] = {}
@@ -143,7 +147,7 @@ def _unknown(key: str, uses: tuple[Use, ...]) -> str:
     if lower in elsewhere:
         return f"there is no option {key!r}: {elsewhere[lower]}"
     names = {option.name.lower(): option.name for option in OPTIONS if not option.used_by.isdisjoint(uses)}
-    near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=0.6)]
+    near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=_NEAR)]
     if near:
         return f"there is no option {key!r}: did you mean {' or '.join(near)}?"
     return f"there is no option {key!r}; the options are {', '.join(sorted(names.values(), key=str.lower))}"

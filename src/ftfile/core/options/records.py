@@ -13,7 +13,20 @@ CODEC, AVRO_CODEC = "zstd", "deflate"
 RECORDS: tuple[Option, ...] = (
     Option(
         "compression",
-        one_of("none", "gzip", "zstd", "lz4", "lz4frame", "snappy", "bzip2", "xz", "brotli", "deflate", "zlib"),
+        one_of(
+            "none",
+            "gzip",
+            "zstd",
+            "lz4",
+            "lz4frame",
+            "snappy",
+            "bzip2",
+            "xz",
+            "brotli",
+            "deflate",
+            "zlib",
+            uncompressed="none",
+        ),
         "The codec: of lines and binary records, that of the whole file (see [compression](compression.md)); of other "
         "formats, that within the file (see [formats](formats/README.md#compression)).",
         formats=FORMATS,

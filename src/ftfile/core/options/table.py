@@ -233,5 +233,19 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("avro.codec", "codec", "compression.codec"), "the codec is compression"),
     **FOLLOWING_ELSEWHERE,
     **dict.fromkeys(INLINE_KEYS, NEVER_INLINE),
-    "mergeschema": "changes of the schema are governed by onSchemaChange",
+    "mergeschema": "new columns and wider types are taken with onSchemaChange=widen",
+    "overwriteschema": "mode('overwrite') takes any schema; leave it out",
+    **dict.fromkeys(
+        ("optimizewrite", "autocompact", "delta.autooptimize.optimizewrite", "delta.autooptimize.autocompact"),
+        "small files are merged by ftfile.compact(path), and avoided by rolling=policy, which keeps them open over "
+        "batches",
+    ),
+    "usermetadata": "what a batch write is called in the log is txnAppId",
+    "paths": "a reader takes one directory; load each by itself, and unite them by DataFrame.unionByName",
+    **dict.fromkeys(("encoding", "charset"), "text is written in UTF-8"),
+    **dict.fromkeys(
+        ("parquet.block.size", "parquet.page.size", "orc.stripe.size"),
+        "groups of rows have the size that readers scan fast; that of files is maxBytesPerFile",
+    ),
+    **dict.fromkeys(("maxfilespertrigger", "maxbytespertrigger"), "set it where the stream is read, on readStream"),
 }

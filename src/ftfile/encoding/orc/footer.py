@@ -86,14 +86,14 @@ def _text(field: int, value: bytes) -> bytes:
 def _plain(data: bytes, codec: int) -> bytes:
     if not codec:
         return data
-    found, position = b"", 0
+    found, position = [], 0
     while position < len(data):
         head = int.from_bytes(data[position : position + _CHUNK_HEAD_BYTES], "little")
         position += _CHUNK_HEAD_BYTES
         chunk = data[position : position + (head >> 1)]
         position += len(chunk)
-        found += chunk if head & 1 else _decompressed(chunk, codec)
-    return found
+        found.append(chunk if head & 1 else _decompressed(chunk, codec))
+    return b"".join(found)
 
 
 def _decompressed(chunk: bytes, codec: int) -> bytes:

@@ -114,10 +114,13 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
     recorded, found = encoding["partitionBy"], list(config.bucketing.partition_by)
     if recorded != found:
         raise ConfigError(
-            f"partitionBy={','.join(found) or 'no columns'}, but the directory was written with "
-            f"{','.join(recorded) or 'no columns'}: readers could not tell which columns are in the paths. Use a new "
-            "directory, or overwrite this one"
+            f"this write is {_partition_by(found)}, but the directory was written {_partition_by(recorded)}: "
+            "readers could not tell which columns are in the paths. Use a new directory, or overwrite this one"
         )
+
+
+def _partition_by(columns: Sequence[str]) -> str:
+    return f"with partitionBy={','.join(columns)}" if columns else "without partitionBy"
 
 
 def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapshot]) -> None:

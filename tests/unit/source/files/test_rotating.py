@@ -259,7 +259,7 @@ def test_21_a_file_that_vanished_with_unread_bytes_is_named(caplog: pytest.LogCa
         tailing.drain()
     unread = len(lines(0, 9)) - tailing.plans[0].ranges[0].end
     assert [record.getMessage() for record in caplog.records] == [
-        f"[-] 1 files, such as 'in/a.log', are gone, or were cut off, with {unread} bytes that were not read"
+        f"1 files, such as 'in/a.log', are gone, or were cut off, with {unread} bytes that were not read"
     ]
 
 

@@ -1,0 +1,86 @@
+"""Errors as a user of Spark reads them: Spark shows the text of the traceback before the message."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from ftfile.core.errors import CorruptData, FtfileError, UserCodeError
+from ftfile.spark.datasource import FtFileDataSource
+from ftfile.spark.plain_errors import with_plain_errors
+from ftfile.spark.shipping import Shipped
+from ftfile.testing.micro_batch import MicroBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SCHEMA = StructType().add("id", LongType())
+
+
+def frames(call: Callable[[], Any]) -> tuple[FtfileError, list[str]]:
+    """The error of a call, and the frames that its traceback shows below this one."""
+    with pytest.raises(FtfileError) as caught:
+        call()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "The above exception" not in shown
+    assert "During handling" not in shown
+    found = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    return caught.value, found[found.index("<lambda>") + 1 :]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    out = str(tmp_path / "out")
+    MicroBatch(out, {"id": "long"}).run(0, [[{"id": 2**40}]])
+    return out
+
+
+def test_those_of_the_driver(path: str) -> None:
+    source = FtFileDataSource({"path": f"{path}-none"})
+    assert frames(lambda: [source.schema()])[1] == ["called"]
+    assert frames(lambda: FtFileDataSource({"paht": path}).writer(SCHEMA, overwrite=False))[1] == ["called"]
+    assert frames(lambda: source.reader(SCHEMA))[1] == ["called"]
+
+
+def test_those_of_tasks(path: str) -> None:
+    reader: Any = FtFileDataSource({"path": path}).reader(StructType().add("id", IntegerType()))
+    (share,) = reader.partitions()
+    error, found = frames(lambda: list(reader.read(share)))
+    assert isinstance(error, CorruptData)
+    assert found == ["iterated"]
+    other: Any = FtFileDataSource({"path": path}).reader(StructType().add("id", StringType()))
+    assert frames(lambda: [*other.read(share)])[1] == ["iterated"]
+
+
+def test_of_users_code_all_is_shown() -> None:
+    class Mine(Shipped):
+        def commit(self) -> None:
+            try:
+                int("of the user")
+            except ValueError as error:
+                raise UserCodeError("a hook failed") from error
+
+    with pytest.raises(UserCodeError) as caught:
+        Mine().commit()
+    assert "ValueError: invalid literal" in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_python_without_what_is_needed_is_named() -> None:
+    def call() -> None:
+        raise ModuleNotFoundError("No module named 'isal'", name="isal")
+
+    with pytest.raises(ImportError, match=r"the Python that Spark has started, .*'isal'.* PYSPARK_PYTHON") as caught:
+        with_plain_errors(call)()
+    assert caught.value.name == "isal"
+
+
+def test_other_errors_pass() -> None:
+    def call() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        with_plain_errors(call)()
