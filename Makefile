@@ -123,7 +123,6 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_chain.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
-	$(MAKE) WHOLE="$(OLDER_SPARKS)" smoke-spark
 	$(MAKE) ALIKE= $(patsubst %,unit-%,$(OTHER_PYTHONS) $(NEWER_PYTHONS))
 	$(MAKE) mutants
 	$(MAKE) mutation MODULES=$(DRAWN)
@@ -137,20 +136,20 @@ spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment 
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark --ignore=$(SMOKE)
 
 SMOKE := tests/spark/test_smoke.py
-# `make spark` runs them in the newest Spark, `make smoke-spark` in an older one that is drawn, or in those of WHOLE.
+# `make spark` runs them in the newest Spark, `make smoke-spark` in each older one.
 EVERY_SPARK := $(addprefix tests/spark/test_,follow_scenarios.py files_scenarios.py files_source.py)
 OLDER_SPARKS := 40 41 42
 
 .PHONY: smoke-spark
-smoke-spark: java ## the main path in each older Spark, all at once; in one, what may befall a query that follows or reads files
-	@mkdir -p .reports; runs=(); older=($(OLDER_SPARKS)); whole="$(or $(WHOLE),$${older[RANDOM % $${#older[@]}]})"; \
-	for spark in $${older[@]}; do $(MAKE) --no-print-directory smoke-$$spark WHOLE="$$whole" >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
+smoke-spark: java ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
+	@mkdir -p .reports; runs=(); \
+	for spark in $(OLDER_SPARKS); do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
 	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-4*.log; exit "$${failed:-0}"
 
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
 	@.venv-spark$*/bin/python -m tests.quick_spark
-	$(call pytest,.venv-spark$*,smoke-$*) $(SMOKE) $(if $(filter $*,$(or $(WHOLE),$*)),$(EVERY_SPARK))
+	$(call pytest,.venv-spark$*,smoke-$*) $(SMOKE) $(EVERY_SPARK)
 
 .PHONY: unit-pythons
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
