@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
 from ftfile.filters.registry import CODECS
-from tests import quick_spark
 from tests.crash.share import THOROUGH
 from tests.object_stores import azure
 
@@ -46,8 +44,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory, drawn: list[str]) -> Tables
     figures = directory / "figures.json"
     options = ["--smoke", "--directory", str(directory), "--json", str(figures)]
     command = [sys.executable, "-m", "benchmarks", *([] if THOROUGH else drawn), *options]
-    environment = os.environ | quick_spark.environment()
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-5000:]
     report = json.loads(figures.read_text())
     assert report["machine"]["cores"] >= 1
