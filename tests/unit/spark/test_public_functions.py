@@ -12,7 +12,9 @@ import pytest
 import ftfile
 from ftfile.core.arguments import kind_of
 
-CHECKED_ELSEWHERE = frozenset({"context", "df", "end", "how", "options", "prefix", "spark", "start", "to", "where"})
+CHECKED_ELSEWHERE = frozenset(
+    {"context", "df", "end", "how", "options", "prefix", "progress", "spark", "start", "to", "where"}
+)
 PACKAGES = (ftfile, ftfile.kv, ftfile.spark)
 
 
