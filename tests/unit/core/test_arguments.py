@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
-import pickle
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ftfile
-from ftfile.core.arguments import absolute_path, checked, kind_of
+from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.errors import ConfigError
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 
 if TYPE_CHECKING:
     import os
 
-CHECKED_ELSEWHERE = frozenset({"context", "df", "end", "how", "options", "prefix", "spark", "start", "to", "where"})
 ANY: Any = ftfile  # so that it can be given arguments of any type
-PACKAGES = (ftfile, ftfile.kv, ftfile.spark)
 
 
 @pytest.fixture(scope="module")
@@ -37,29 +32,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     out = str(tmp_path_factory.mktemp("store"))
     StoreBatch(out, {"k": "long", "n": "long"}, {"keyColumns": "k"}).run(0, [[{"k": 1, "n": 1}]])
     return out
-
-
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_packages_list_their_names(package: Any) -> None:
-    assert dir(package) == sorted(package.__all__)
-    for name in dir(package):
-        assert getattr(package, name) is getattr(package, name)
-    with pytest.raises(AttributeError, match="has no attribute 'what'"):
-        _ = package.what
-
-
-def test_functions_for_users_are_pickled_by_their_names() -> None:
-    for function in (ftfile.vacuum, ftfile.kv.open, ftfile.spark.lookup):
-        assert pickle.loads(pickle.dumps(function)) is function
-
-
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_every_argument_of_every_function_is_checked(package: Any) -> None:
-    functions = [each for each in (getattr(package, name) for name in dir(package)) if isinstance(each, FunctionType)]
-    assert len(functions) >= 4
-    for function in functions:
-        for parameter in inspect.signature(function).parameters.values():
-            assert kind_of(parameter.annotation) or parameter.name in CHECKED_ELSEWHERE, f"{function}: {parameter}"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +60,6 @@ def test_every_argument_of_every_function_is_checked(package: Any) -> None:
         (lambda out: ANY.kv.rebucket(out, "16"), "buckets='16': it takes an int"),
         (lambda _: ANY.kv.KeyValueStore(3, writer="a"), "path=3: it takes a path"),
         (lambda out: ANY.kv.KeyValueStore(out, writer=None), "writer=None: it takes a text"),
-        (lambda _: ANY.spark.lookup(None, 1, "k"), "path=1: it takes a path"),
-        (lambda out: ANY.spark.compact(None, out, full="yes"), "full='yes': it takes True or False"),
         (lambda _: ANY.vacuum(), "missing 1 required positional argument: 'path'"),
         (lambda out: ANY.vacuum(out, since="7d"), "unexpected keyword argument 'since'"),
     ],

@@ -114,6 +114,19 @@ def test_relative_paths_become_absolute(path: str, monkeypatch: pytest.MonkeyPat
     assert found == {"Path": absolute, "checkpointLocation": absolute, "fileFormat": "json"}
 
 
+def test_paths_of_ftfile_know_the_home_directory_and_those_of_spark_do_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", "/home-of-the-driver")
+    monkeypatch.chdir(tmp_path)
+    found = absolute_options({"path": "~/out", "stateLocation": "~/state", "checkpointLocation": "~/checkpoint"})
+    assert found == {
+        "path": "/home-of-the-driver/out",
+        "stateLocation": "/home-of-the-driver/state",
+        "checkpointLocation": f"{tmp_path}/~/checkpoint",
+    }
+
+
 @pytest.mark.parametrize("path", ["/x", "file:/x", "hdfs://nn/x"])
 def test_absolute_paths_stay(path: str) -> None:
     assert absolute_options({"path": path}) == {"path": path}

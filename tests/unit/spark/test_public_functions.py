@@ -1,0 +1,49 @@
+"""Functions for users: they are listed, checked, and pickled by their names."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+import ftfile
+from ftfile.core.arguments import kind_of
+
+CHECKED_ELSEWHERE = frozenset(
+    {"context", "df", "end", "how", "options", "prefix", "progress", "spark", "start", "to", "where"}
+)
+PACKAGES = (ftfile, ftfile.kv, ftfile.spark)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_packages_list_their_names(package: Any) -> None:
+    assert dir(package) == sorted(package.__all__)
+    for name in dir(package):
+        assert getattr(package, name) is getattr(package, name)
+    with pytest.raises(AttributeError, match="has no attribute 'what'"):
+        _ = package.what
+
+
+def test_functions_for_users_are_pickled_by_their_names() -> None:
+    for function in (ftfile.vacuum, ftfile.kv.open, ftfile.spark.lookup):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_every_argument_of_every_function_is_checked(package: Any) -> None:
+    functions = [each for each in (getattr(package, name) for name in dir(package)) if isinstance(each, FunctionType)]
+    assert len(functions) >= 4
+    for function in functions:
+        for parameter in inspect.signature(function).parameters.values():
+            assert kind_of(parameter.annotation) or parameter.name in CHECKED_ELSEWHERE, f"{function}: {parameter}"
+
+
+def test_arguments_of_functions_of_spark_are_checked() -> None:
+    spark: Any = ftfile.spark
+    with pytest.raises(TypeError, match="path=1: it takes a path"):
+        spark.lookup(None, 1, "k")
+    with pytest.raises(TypeError, match="full='yes': it takes True or False"):
+        spark.compact(None, "/x", full="yes")
