@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from benchmarks.settings import Settings
 
-__all__ = ("run",)
+__all__ = ("PYTHON", "delta_settings", "run")
 
 LOGGER = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,22 +83,28 @@ def run(settings: Settings) -> list[Table]:
 
 
 def _contestants() -> tuple[Contestant, ...]:
-    store = Contestant("store", "ftkv", {})
-    jars = sorted(map(str, JARS.glob("*.jar")))
-    if not (PYTHON.exists() and jars):
-        LOGGER.warning("kvstream: there is no Delta to compare with: make delta")
+    store, delta = Contestant("store", "ftkv", {}), delta_settings()
+    if delta is None:
         return (store,)
-    delta = {
-        "spark.jars": ",".join(jars),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    }
     few = {"spark.databricks.delta.snapshotPartitions": "2"}
     return (
         store,
         Contestant("Delta MERGE", "delta", delta),
         Contestant("Delta MERGE, snapshotPartitions 2", "delta", delta | few),
     )
+
+
+def delta_settings() -> dict[str, str] | None:
+    """Return a session's settings for Delta; None without its jars, or its Spark."""
+    jars = sorted(map(str, JARS.glob("*.jar")))
+    if not (PYTHON.exists() and jars):
+        LOGGER.warning("there is no Delta to compare with: make delta")
+        return None
+    return {
+        "spark.jars": ",".join(jars),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
 
 
 def _write_input(directory: Path, batches: int) -> None:

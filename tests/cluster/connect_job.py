@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import ftfile
 from ftfile.core.errors import ConfigError
+from ftfile.kv.upkeep.compact import CompactReport
 from ftfile.spark import attach, compact
 
 __all__ = ()
@@ -50,7 +51,9 @@ def main() -> None:
         compact(spark, home / "store")
     except ConfigError as error:
         result["compact"] = str(error)
-    result["merged"] = compact(spark, home / "store", full=True, tasks=2).runs_written
+    merged = compact(spark, home / "store", full=True, tasks=2)
+    assert isinstance(merged, CompactReport)
+    result["merged"] = merged.runs_written
     (home / "result.json").write_text(json.dumps(result))
     spark.stop()
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.spark import compact
+from ftfile.kv.upkeep.compact import CompactReport
+from ftfile.maintenance.compact import CompactReport as FilesReport
+from ftfile.spark import compact, verify
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.store_check import check_store
 from tests.crash.share import THOROUGH
@@ -150,7 +152,9 @@ def test_a_store_is_compacted_by_all_executors(spark: SparkSession, home: Path, 
         for batch in range(3):
             query.run(batch, [[{"k": f"k{number}", "n": 1} for number in range(50)]])
     before = {*out.rglob("*.spool")}
-    assert compact(spark, out, full=True, key_provider=provider).runs_written == 8
+    merged = compact(spark, out, full=True, key_provider=provider)
+    assert isinstance(merged, CompactReport)
+    assert merged.runs_written == 8
     assert {path.name.partition("-")[0] for path in {*out.rglob("*.spool")} - before} == {"00000", "00001"}
     assert check_store(file_system(str(out), provider)).rows == {(f"k{number}",): (3,) for number in range(50)}
     text = error_of(lambda: compact(spark, f"{Path(EACH_ITS_OWN).parent}/store", full=True))
@@ -171,3 +175,15 @@ def test_keys_that_only_the_driver_has_are_missed_and_nothing_is_lost(spark: Spa
     write_ring(ring, first=FIRST)
     encrypted(f"file:{ring}")
     assert sorted(ftfile.open(out, key_provider=f"file:{ring}").to_arrow()["value"].to_pylist()) == [*range(8)]
+
+
+def test_files_are_merged_and_verified_by_all_executors(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "files")
+    query = MicroBatch(out, {"id": "long", "k": "string"}, {"fileFormat": "parquet", "partitionBy": "k"})
+    for batch in range(3):
+        query.run(batch, [[{"id": batch, "k": letter} for letter in "abcd"]])
+    report = compact(spark, out, commit_every=2)
+    assert isinstance(report, FilesReport)
+    assert (report.records, report.parts_replaced, report.parts_written) == (2, 12, 4)
+    assert verify(spark, out).ok
+    assert sorted(ftfile.open(out).to_arrow()["id"].to_pylist()) == [0] * 4 + [1] * 4 + [2] * 4

@@ -20,6 +20,13 @@ REPLACING = Scenario(
     (Batch("ab"), Batch("", "compact", "upkeep"), Batch("", "overwrite", batch_id=1)),
     settled=1,
 )
+# A compaction of two records.
+COMPACTING = Scenario(
+    "compacting",
+    (Batch("ab"), Batch("ba", batch_id=1), Batch("", "compact", "upkeep")),
+    settled=2,
+    partitioned=True,
+)
 # A batch write that is repeated, what it brings is dropped in part, and what is left is repeated over.
 REPEATING = Scenario(
     "repeating",

@@ -27,6 +27,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState
 from tests.crash.alike import Alike
 from tests.crash.scenarios import (
     BATCHES,
+    COMPACTING,
     COMPRESSED,
     DIRECT,
     ENCRYPTED,
@@ -54,6 +55,7 @@ pytestmark = pytest.mark.slow
 # How many different states there are at least, if all are tried: with fewer, the exploration has lost its way.
 STATES_MIN = {
     BATCHES: 8_000,
+    COMPACTING: 1_000,
     COMPRESSED: 4_000,
     NAMED: 5_000,
     PARTITIONED: 4_000,

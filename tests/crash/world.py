@@ -239,7 +239,7 @@ class Scenario:
 
     def maintain(self, batch: Batch, path: str) -> None:
         where: Any = {"letter": list(batch.letters)} if batch.letters else "all"
-        ftfile.compact(path, context=current()) if batch.change == "compact" else ftfile.drop(
+        ftfile.compact(path, commit_every=1, context=current()) if batch.change == "compact" else ftfile.drop(
             path, where, context=current()
         )
 

@@ -118,6 +118,12 @@ def test_commit(tables: Tables) -> None:
     assert all(0 < row["p50 ms"] <= row["p99 ms"] for row in rows)
 
 
+def test_compaction(tables: Tables) -> None:
+    (rows,) = tables["compaction"]
+    assert [row["merged by"] for row in rows] == ["one thread", "a thread for each core", "tasks of Spark"]
+    assert all((row["files before"], row["files after"]) == (4, 1) and row["MB/s"] > 0 for row in rows)
+
+
 def test_imports(tables: Tables) -> None:
     (rows,) = tables["imports"]
     by_step = {row["step"]: row["p50 ms"] for row in rows}

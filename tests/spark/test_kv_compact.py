@@ -13,6 +13,7 @@ import ftfile.kv
 from ftfile.commit.protocol import commit
 from ftfile.fs.registry import register, unregister
 from ftfile.kv.upkeep import due
+from ftfile.kv.upkeep.compact import CompactReport
 from ftfile.spark import compact
 from ftfile.testing.store_check import check_store
 from tests.spark import dying_files
@@ -65,6 +66,7 @@ def test_a_worker_that_dies_is_followed_by_another(spark: SparkSession, tmp_path
     deaths = Deaths(Path(out))
     deaths.order(0, 0)
     report = compact(spark, f"dying:{out}", key_provider=provider)
+    assert isinstance(report, CompactReport)
     assert deaths.file_of_the_dead() is not None
     assert (report.records, report.version) == (1, 4)
     assert runs(out, provider) == report.runs_written == 4
@@ -84,7 +86,9 @@ def test_when_spark_gives_up_nothing_is_lost(spark: SparkSession, tmp_path: Path
     assert not Path(out).with_suffix(".dies").exists()
     assert check_store(file_system(out)).rows == expected
     assert len(staged(out) - before) == 3
-    assert compact(spark, f"dying:{out}", full=True).runs_written == runs(out) == 1
+    report = compact(spark, f"dying:{out}", full=True)
+    assert isinstance(report, CompactReport)
+    assert report.runs_written == runs(out) == 1
     ftfile.vacuum(out, dry_run=False, retention="0s", force=True)
     assert len(staged(out)) == 1
     assert check_store(file_system(out)).rows == expected

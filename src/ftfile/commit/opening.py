@@ -16,9 +16,10 @@ from ftfile.fs.registry import normalise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
 
-__all__ = ("NO_STORE", "maintaining", "open_as_written", "open_log")
+__all__ = ("NO_STORE", "maintaining", "open_as_written", "open_log", "written_settings")
 
 _NO_DIRECTORY = "not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
 NO_STORE = "no store: nothing was ever committed there, or the path is wrong"
@@ -64,12 +65,17 @@ def open_as_written(
     """
     log = open_log(path, key_provider, storage, context, otherwise)
     if settings is None:
-        texts = (text for text in reversed(log.read_on().definitions.values()) if isinstance(text, dict))
-        settings = tuple(next((text["storage"] for text in texts if "storage" in text), {}).items())
+        settings = written_settings(log.read_on())
     if not settings:
         return log
     settings = (*(storage or {}).items(), *settings)
     return CommitLog(open_with_keys(normalise(os.fspath(path)), context, key_provider, settings))
+
+
+def written_settings(head: LogState) -> tuple[tuple[str, str], ...]:
+    """Return the settings of the file system by which the newest writer that had any writes, such as permissions."""
+    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
+    return tuple(next((text["storage"] for text in texts if "storage" in text), {}).items())
 
 
 @contextlib.contextmanager

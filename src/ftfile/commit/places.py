@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = (
     "Place",
     "Whereabouts",
+    "checksum_of",
     "clear_stage",
     "find_part",
     "has_content",
@@ -214,15 +215,20 @@ def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read
     if not read:
         return True
     require_known(recorded.checksum)
-    crc, offset = Crc32(), 0
     try:
         with fs.open(found.path) as file:
-            while piece := file.read_at(offset, PIECE_BYTES):
-                crc.update(piece)
-                offset += len(piece)
+            return checksum_of(file) == (recorded.length, recorded.checksum)
     except NotFound:
         return False
-    return offset == recorded.length and crc.text() == recorded.checksum
+
+
+def checksum_of(file: InputFile) -> tuple[int, str]:
+    """Return the length and the checksum of a file, of which a piece is in memory at a time."""
+    crc, offset = Crc32(), 0
+    while piece := file.read_at(offset, PIECE_BYTES):
+        crc.update(piece)
+        offset += len(piece)
+    return offset, crc.text()
 
 
 def _is_same_file(one: FileInfo, other: FileInfo | None) -> bool:

@@ -1,4 +1,4 @@
-"""A process's surroundings: a clock, a source of names, and the retry policy."""
+"""A process's surroundings: a clock, a source of names, the retry policy, and threads."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Context:
     clock: Clock
     ids: IdSource
     retry: RetryPolicy | None = None  # None for the default: one try where the driver repeats by itself
+    threads: int | None = None  # of maintenance; None for one for each core
 
 
 # The machine's own.

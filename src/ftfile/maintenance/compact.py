@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
-from ftfile.commit.opening import maintaining
+from ftfile.commit.opening import maintaining, written_settings
 from ftfile.commit.protocol import Committed, catch_up, commit
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger
-from ftfile.maintenance.merger import Merger
+from ftfile.maintenance.merger import Merged, Merging, merges_of
 from ftfile.maintenance.partition_filter import select
+from ftfile.maintenance.workers import Threads, Tracker, removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
+    from ftfile.maintenance.workers import OnProgress, Workers
 
-__all__ = ("TARGET_BYTES", "CompactReport", "compact", "plan_merges")
+__all__ = ("TARGET_BYTES", "CompactReport", "compact", "compact_files", "plan_merges")
 
 TARGET_BYTES = 128 << 20
 # A part of this share of the target is left as it is: merging it again and again would only write.
@@ -41,20 +44,29 @@ _log = get_logger(__name__)
 class CompactReport:
     """The result of a compaction."""
 
-    version: int | None = None  # of its record; None when nothing was merged
+    version: int | None = None  # of its last record; None when nothing was merged
     parts_replaced: int = 0
     parts_written: int = 0
     rows: int = 0
     bytes_replaced: int = 0  # of the merged parts, on storage
     bytes_written: int = 0  # of the parts made of them
     parts_lost: int = 0  # others replaced or dropped them meanwhile; they were not touched
+    records: int = 0  # that it created
+
+    def plus(self, other: CompactReport) -> CompactReport:
+        """Return the result of both, the other one after this."""
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)[1:]}
+        return CompactReport(self.version if other.version is None else other.version, **sums)
 
 
-def compact(
+def compact(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     where: Mapping[str, object] | None = None,
     *,
     target_bytes: int = TARGET_BYTES,
+    commit_every: int | None = None,
+    threads: int | None = None,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -63,36 +75,80 @@ def compact(
 
     A second compaction with nothing new to merge creates no record. Safe beside running queries and readers. Replaced
     parts are hidden at once, and readers of older versions read them until a vacuum. The rows of a bucket keep their
-    order where all of its parts are small.
+    order where all of its parts are small. It may be interrupted or killed at any point: what is recorded stays.
 
-    `where` chooses buckets by values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default all.
-    Parts of three quarters of `target_bytes` on storage or more stay. For the other arguments see `ftfile.open`.
+    Args:
+        path: of the directory.
+        where: chooses buckets by values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default all.
+        target_bytes: parts of three quarters of it on storage or more stay.
+        commit_every: new parts after which a record is created; by default there is one record, at the end.
+        threads: that merge, each with memory for some row groups; by default one for each core.
+        progress: called in this thread with a `Progress` after each merge; what it raises ends the compaction.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        context: likewise.
 
     Raises:
         ConfigError: the path is no ftfile directory, or an argument is wrong.
         FtfileError: some parts could not be merged, such as one that is not what was recorded (`CorruptData`). They
             are as they were, and all others were merged.
-        StorageError: the store failed; nothing was changed.
+        StorageError: the store failed; nothing was changed since the last record.
         CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
     """
-    if target_bytes < 1:
-        raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
     with maintaining("compact", path, key_provider, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
-        head, problems = catch_up(log, author)
-        snapshot = snapshot_at(log, head)
-        chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
-        stuck = {add.id for problem in problems for add in problem.adds}
-        plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
-        merger = Merger(log.fs, author.job_id, snapshot)
-        rewrites = merger.merge_all(plan)
-        done, accepted = _commit(log, author, rewrites)
-        report = _report(done, accepted, rewrites)
-        _log.info("compacted: %s", report)
-        error = merger.error or next((refused.error for refused in accepted.refused), None)
-        if error is not None:
-            raise error
-        return report
+        workers = Threads.of(author.job_id, threads, context)
+        return compact_files(
+            log,
+            author,
+            workers,
+            where=where,
+            target_bytes=target_bytes,
+            commit_every=commit_every,
+            progress=progress,
+        )
+
+
+def compact_files(  # noqa: PLR0913 - all by name
+    log: CommitLog,
+    author: MaintenanceAuthor,
+    workers: Workers,
+    *,
+    where: Mapping[str, object] | None,
+    target_bytes: int,
+    commit_every: int | None,
+    progress: OnProgress | None,
+) -> CompactReport:
+    """Merge the parts of a directory of files by these workers; see `compact`."""
+    if target_bytes < 1:
+        raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
+    head, problems = catch_up(log, author)
+    snapshot = snapshot_at(log, head)
+    chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
+    stuck = {add.id for problem in problems for add in problem.adds}
+    plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
+    merges = merges_of(snapshot.adds.values(), plan)
+    encodings = {merge.inputs[0].encoding for merge in merges}
+    work = Merging(snapshot.version, {key: snapshot.definitions[key] for key in encodings})
+    tracker = Tracker("compact", log.clock, progress, sum(map(len, plan)), sum(map(work.size_of, merges)))
+    written = dict(written_settings(head))
+    report, errors = CompactReport(), list[FtfileError]()
+    with removing_unrecorded(log.fs, author.job_id) as named:
+        for some in rounds_of(merges, commit_every):
+            found: dict[int, Merged] = {}
+            for number, merged in workers.do(work, some, log.fs, written):
+                found[number] = merged
+                tracker.add(len(some[number].inputs), work.size_of(some[number]))
+            rewrites = [rewrite for _, merged in sorted(found.items()) for rewrite in merged.rewrites]
+            errors += [error for _, merged in sorted(found.items()) for error in merged.errors]
+            named |= {add.path for rewrite in rewrites for add in rewrite.adds}
+            done, accepted = _commit(log, author, rewrites)
+            errors += [refused.error for refused in accepted.refused]
+            report = report.plus(_report(done, accepted, rewrites))
+    _log.info("compacted: %s", report)
+    if errors:
+        raise errors[0]
+    return report
 
 
 def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
@@ -118,9 +174,9 @@ def _commit(
     """Record what was merged, without what others have replaced or dropped meanwhile."""
     accepted = Accepted()
 
-    def prepare(head: LogState, _: object) -> Body | None:
+    def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         nonlocal accepted
-        accepted = accept_rewrites(log, head, rewrites)
+        accepted = accept_rewrites(log, head, _still_known(head, snapshot, rewrites))
         if not accepted.rewrites:
             return None
         durability = durability_of("auto", log.fs.capabilities)
@@ -128,6 +184,21 @@ def _commit(
 
     done = commit(log, author, prepare) if rewrites else None
     return done, accepted
+
+
+def _still_known(head: LogState, snapshot: Callable[[], Snapshot], rewrites: Sequence[Rewrite]) -> Sequence[Rewrite]:
+    """Return rewrites of live parts, of a version from which the head can tell that they are live.
+
+    It remembers some thousands of removed parts, and records of this compaction may have removed more.
+    """
+    if all(rewrite.read_version >= head.removed_since - 1 for rewrite in rewrites):
+        return rewrites
+    live = snapshot().adds
+    return [
+        replace(rewrite, read_version=head.version)
+        for rewrite in rewrites
+        if all(add.id in live for add in rewrite.inputs)
+    ]
 
 
 def _report(done: Committed | None, accepted: Accepted, rewrites: Sequence[Rewrite]) -> CompactReport:
@@ -145,4 +216,5 @@ def _report(done: Committed | None, accepted: Accepted, rewrites: Sequence[Rewri
         bytes_replaced=sum(add.length for add in inputs),
         bytes_written=sum(add.length for add in done.record.adds),
         parts_lost=len(taken) - len(inputs),
+        records=1,
     )

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import refuse_store
-from ftfile.attempt.stage import Stage, durability_of
+from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.opening import maintaining, open_as_written
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import FtfileError, StaleFiles, StillOpen
+from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
-from ftfile.core.retry import is_away
 from ftfile.fs.registry import normalise
-from ftfile.sink.assembly.assembler import Assembler
+from ftfile.maintenance.assembling import Assembling, job_rounds
+from ftfile.maintenance.workers import Threads, Tracker, removing_unrecorded
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
 from ftfile.sink.publishing.settings import Publishing, default_publishing
@@ -38,8 +36,10 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
     from ftfile.fs.api import Durability
+    from ftfile.maintenance.assembling import Assembled
+    from ftfile.maintenance.workers import OnProgress, Workers
 
-__all__ = ("FlushReport", "flush")
+__all__ = ("Flush", "FlushReport", "files_each", "flush")
 
 # Parts after which a record is created: those are seen, and are not made again if the flush dies.
 PARTS_PER_RECORD = 64
@@ -58,11 +58,14 @@ class FlushReport:
     version: int  # the newest one after it
 
 
-def flush(
+def flush(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     *,
     due_only: bool = False,
     query_id: str | None = None,
+    commit_every: int | None = None,
+    threads: int | None = None,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -70,11 +73,22 @@ def flush(
     """Finish the files that are open over batches, so that every reader sees their rows; return how many.
 
     A second flush with nothing open creates no record. Safe beside running queries: of two that make files of the same
-    rows the later one gives way, and what queries write meanwhile stays open. With `due_only`, only files are finished
-    whose rule has fired; with `query_id`, only those of this query. For the other arguments see `ftfile.open`.
+    rows the later one gives way, and what queries write meanwhile stays open. It may be interrupted or killed at any
+    point: what is recorded stays, and the rest stays open.
+
+    Args:
+        path: of the directory.
+        due_only: finish only files whose rule has fired.
+        query_id: finish only files of this query.
+        commit_every: new files after which a record is created, at most 1000; by default 64.
+        threads: that make files; by default one for each core.
+        progress: called in this thread with a `Progress` after each job; what it raises ends the flush.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        context: likewise.
 
     Raises:
-        ConfigError: the path is no ftfile directory, or its keys are not known.
+        ConfigError: the path is no ftfile directory, its keys are not known, or an argument is wrong.
         FtfileError: some rows could not be made files, such as damaged ones (`CorruptData`); all others were.
             `StillOpen` where several errors kept rows open.
         StorageError: the store failed, or is away.
@@ -82,20 +96,25 @@ def flush(
     """
     with maintaining("flush", path, key_provider, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
+        workers = Threads.of(author.job_id, threads, context)
         reopen = partial(open_as_written, path, key_provider, storage, context)
-        return _Flush(normalise(os.fspath(path)), log, author, reopen, query_id, due_only).run()
+        url = normalise(os.fspath(path))
+        return Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress).run()
 
 
 @dataclass
-class _Flush:
+class Flush:
     """One flush: records until nothing is left to do, each with files of one query."""
 
     url: str
     log: CommitLog
     author: MaintenanceAuthor
     reopen: Callable[[tuple[tuple[str, str], ...]], CommitLog]
+    workers: Workers
     query_id: str | None
     due_only: bool
+    commit_every: int
+    progress: OnProgress | None
     last_batches: dict[str, int] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)  # by segments that stay open
     stale: set[str] = field(default_factory=set)
@@ -103,11 +122,18 @@ class _Flush:
     rows: int = 0
 
     def run(self) -> FlushReport:
+        """Finish files; see `flush`."""
         head = self.log.read_on(durable=True)
         # Of a running query, what is open now: it would never end otherwise.
         self.last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
-        while self._flush_some(head):
-            head = self.log.read_on(durable=True)
+        segments = [
+            each for query_id in self._queries(head) for job in self._jobs(head, query_id) for each in job.inputs
+        ]
+        size_bytes = sum(each.length for each in segments)
+        tracker = Tracker("flush", self.log.clock, self.progress, len(segments), size_bytes)
+        with removing_unrecorded(self.log.fs, self.author.job_id) as named:
+            while self._flush_some(head, tracker, named):
+                head = self.log.read_on(durable=True)
         # An earlier flush may have died between its record and its files.
         head, _ = catch_up(self.log, self.author)
         for query_id in untold_queries(head):
@@ -121,16 +147,24 @@ class _Flush:
             raise error
         return FlushReport(self.files, self.rows, self.log.read_on().version)
 
-    def _flush_some(self, head: LogState) -> bool:
-        """Create one record, if there is anything to do."""
+    def _queries(self, head: LogState) -> list[str]:
+        """Return the queries with open files that are to be finished."""
         queries = {segment.origin.query_id: None for segment in head.segments.values()}
-        for query_id in [query_id for query_id in queries if self.query_id in {None, query_id}]:
+        return [query_id for query_id in queries if self.query_id in {None, query_id}]
+
+    def _flush_some(self, head: LogState, tracker: Tracker, named: set[str]) -> bool:
+        """Create one record, if there is anything to do; add the paths of files that it may have."""
+        for query_id in self._queries(head):
             publishing = _publishing_of(head, query_id)
             storage = publishing.storage
             log = self.reopen(storage.written) if storage.written else self.log
             durability = durability_of(storage.durability, log.fs.capabilities)
-            rewrites = self._rewrites(log, head, query_id, durability)
-            if rewrites:
+            work = Assembling(head.definitions, head.version, durability, self.commit_every)
+            for jobs in job_rounds([*self._jobs(head, query_id)], self.commit_every):
+                rewrites = self._rewrites(work, jobs, log, dict(storage.written), tracker)
+                if not rewrites:
+                    continue
+                named |= {add.path for rewrite in rewrites for add in rewrite.adds}
                 self._commit(log, rewrites, publishing, query_id, durability)
                 return True
         return False
@@ -188,30 +222,26 @@ class _Flush:
             _log.error("%d records for %r in %s stay open: %s", segment.rows, segment.bucket, segment.path, error)
             self.errors[segment.id] = error
 
-    def _rewrites(self, log: CommitLog, head: LogState, query_id: str, durability: Durability) -> list[Rewrite]:
-        """Make parts for one record."""
-        stage = Stage(log.fs, TaskIdentity(JobIdentity(self.author.job_id), 0, 0), durability)
-        assembler = Assembler(log.fs, stage, head.definitions, head.version)
-        rewrites: list[Rewrite] = []
-        made = 0
-        for job in self._jobs(head, query_id):
-            room = PARTS_PER_RECORD - made
-            try:
-                done, damaged = assembler.assemble_readable(job, partial(operator.gt, room))
-            except FtfileError as error:
-                if is_away(error):
-                    raise
-                self._leave_open(job.inputs, error)
-                continue
-            for segment_id, reason in damaged.items():
-                self._leave_open([head.segments[segment_id]], reason)
-            if done is None:
-                continue
-            rewrites.append(done.rewrite)
-            made += sum(add.kind == "part" for add in done.rewrite.adds)
-            if made >= PARTS_PER_RECORD:
-                break
-        return rewrites
+    def _rewrites(
+        self,
+        work: Assembling,
+        jobs: Sequence[AssemblyJob],
+        log: CommitLog,
+        written: Mapping[str, str],
+        tracker: Tracker,
+    ) -> list[Rewrite]:
+        """Make files for one record."""
+        found: dict[int, Assembled] = {}
+        for number, done in self.workers.do(work, jobs, log.fs, written):
+            found[number] = done
+            used = done.rewrite.inputs if done.rewrite is not None else ()
+            failed = [segment for segment in jobs[number].inputs if segment.id in done.errors]
+            tracker.add(len(used) + len(failed), sum(segment.length for segment in (*used, *failed)))
+        for number, done in sorted(found.items()):
+            for segment in jobs[number].inputs:
+                if segment.id in done.errors:
+                    self._leave_open([segment], done.errors[segment.id])
+        return [done.rewrite for _, done in sorted(found.items()) if done.rewrite is not None]
 
     def _jobs(self, head: LogState, query_id: str) -> Iterator[AssemblyJob]:
         """Yield the jobs for segments that were open at the start and have not failed."""
@@ -232,6 +262,14 @@ class _Flush:
         for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
             if inputs := tuple(segment for segment in job.inputs if segment.id in wanted):
                 yield replace(job, inputs=inputs)
+
+
+def files_each(commit_every: int | None) -> int:
+    """Return the number of new files after which a record is created; ConfigError for one that cannot be."""
+    wanted = PARTS_PER_RECORD if commit_every is None else commit_every
+    if not 1 <= wanted <= NUMBERS_PER_VERSION:
+        raise ConfigError(f"commit_every={commit_every}: it takes 1 to {NUMBERS_PER_VERSION} new files")
+    return wanted
 
 
 def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState) -> Namer:

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.fingerprint import FingerprintAccumulator
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.message import add_of
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.layout import parent, unique_part
 from ftfile.commit.format.model import Origin
-from ftfile.commit.places import open_add
 from ftfile.commit.rewrites import Rewrite
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Retry
 from ftfile.core.logs import get_logger
 from ftfile.encoding.registry import format_from_definition
 from ftfile.fs.paths import join
+from ftfile.maintenance.workers import Work
 from ftfile.parts.filtered_file import chain_of, extension_of
 from ftfile.parts.reader import read_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from ftfile.attempt.identity import TaskIdentity
     from ftfile.commit.format.model import Add
-    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.encoding.api import Format
     from ftfile.fs.api import Capabilities, FileSystem
 
-__all__ = ("Merger", "merged_path")
+__all__ = ("Merge", "Merged", "Merging", "merged_path", "merges_of")
 
 _log = get_logger(__name__)
 
@@ -42,91 +41,132 @@ class _UnreadableInput(Exception):
     """`args` are the number of a part that cannot be read, from 0, and what was found."""
 
 
-class Merger:
-    """Makes the parts of one compaction; `error` is the first of what could not be merged: all else was."""
+class Merge(NamedTuple):
+    """Parts that become one.
 
-    def __init__(self, fs: FileSystem, job_id: str, snapshot: Snapshot) -> None:
-        self._fs = fs
-        self._identity = TaskIdentity(JobIdentity(job_id), 0, 0)
-        self._snapshot = snapshot
-        self._count = 0
-        self.error: FtfileError | None = None
+    Attributes:
+        inputs: in the order of their rows, of one bucket and encoding.
+        place: number of the first of them among all that are merged.
+        least_name: the first name among those of the parts of the bucket that stay; None without any.
+    """
 
-    def merge_all(self, plan: Sequence[Sequence[Add]]) -> list[Rewrite]:
-        """Make one part of each list of parts; of a list with one that cannot be read, of those before and after it.
+    inputs: tuple[Add, ...]
+    place: int
+    least_name: str | None
+
+
+class Merged(NamedTuple):
+    """The result of a merge; of one with a part that cannot be read, those of the parts before and after it.
+
+    Attributes:
+        rewrites: each has one new part.
+        errors: of what stays as it is.
+    """
+
+    rewrites: tuple[Rewrite, ...]
+    errors: tuple[FtfileError, ...]
+
+
+def merges_of(adds: Iterable[Add], plan: Iterable[Sequence[Add]]) -> list[Merge]:
+    """Return the merges of a plan, given all live adds."""
+    lists = [tuple(inputs) for inputs in plan]
+    merged = {add.id for inputs in lists for add in inputs}
+    buckets = {inputs[0].bucket for inputs in lists}
+    least: dict[str, str] = {}
+    for add in adds:
+        if add.final_path is not None and add.bucket in buckets and add.id not in merged:
+            name = _name(add.final_path)
+            least[add.bucket] = min(name, least.get(add.bucket, name))
+    places = accumulate(map(len, lists), initial=0)
+    return [Merge(inputs, place, least.get(inputs[0].bucket)) for inputs, place in zip(lists, places, strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Merging(Work[Merge, Merged]):
+    """Merges parts that were live at a version; takes memory for some row groups."""
+
+    read_version: int
+    definitions: Mapping[str, Any]  # of the encodings of the parts, by key
+
+    def size_of(self, piece: Merge) -> int:
+        """Return the bytes of the parts."""
+        return sum(add.length for add in piece.inputs)
+
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[Merge]) -> Iterator[Merged]:
+        """Yield the result of each merge.
 
         Raises:
-            StorageError: the store failed; what was written is removed.
+            StorageError: the store failed; files of other merges stay, for the caller or a vacuum to delete.
         """
-        names = _names_left_alone(self._snapshot.adds.values(), plan)
-        stages: list[Stage] = []
-        rewrites: list[Rewrite] = []
-        waiting = [list(inputs) for inputs in reversed(plan)]
-        try:
-            while waiting:
-                inputs = waiting.pop()
-                stages.append(Stage(self._fs, self._identity))
-                try:
-                    merged = self._merge(stages[-1], inputs, names[inputs[0].bucket])
-                except _UnreadableInput as found:
-                    number, cause = found.args
-                    stages.pop().discard()
-                    self._note(cause, f"{inputs[number].final_path!r} is not merged")
-                    waiting += [piece for piece in (inputs[number + 1 :], inputs[:number]) if len(piece) > 1]
-                except (ConfigError, CorruptData) as error:
-                    stages.pop().discard()
-                    self._note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not merged")
-                else:
-                    rewrites.append(Rewrite(tuple(inputs), (merged,), self._snapshot.version))
-        except BaseException:
-            for stage in stages:
+        for merge in pieces:
+            yield self._merged(fs, task, merge)
+
+    def _merged(self, fs: FileSystem, task: TaskIdentity, merge: Merge) -> Merged:
+        rewrites, errors, waiting = [], list[FtfileError](), [merge]
+
+        def note(error: FtfileError, what: str) -> None:
+            _log.error("%s: %s", what, error)
+            errors.append(error)
+
+        while waiting:
+            inputs, place, least_name = piece = waiting.pop()
+            stage = Stage(fs, task)
+            try:
+                merged = self._merge(fs, stage, piece, task.origin())
+            except _UnreadableInput as found:
+                number, cause = found.args
                 stage.discard()
-            raise
-        return rewrites
+                note(cause, f"{inputs[number].final_path!r} is not merged")
+                after = Merge(inputs[number + 1 :], place + number + 1, least_name)
+                waiting += [rest for rest in (after, Merge(inputs[:number], place, least_name)) if len(rest.inputs) > 1]
+            except (ConfigError, CorruptData) as error:
+                stage.discard()
+                note(error, f"{len(inputs)} parts from {inputs[0].final_path!r} on are not merged")
+            except BaseException:
+                stage.discard()
+                raise
+            else:
+                rewrites.append(Rewrite(inputs, (merged,), self.read_version))
+        return Merged(tuple(rewrites), tuple(errors))
 
-    def _note(self, error: FtfileError, what: str) -> None:
-        _log.error("%s: %s", what, error)
-        self.error = self.error or error
-
-    def _merge(self, stage: Stage, inputs: Sequence[Add], names: Sequence[str]) -> Add:
+    def _merge(self, fs: FileSystem, stage: Stage, merge: Merge, mixed: Origin) -> Add:
         """Write the rows of some parts to one, and check that all are in it before anybody relies on that."""
-        first, fs = inputs[0], self._fs
-        encoding = self._snapshot.definitions[first.encoding]
-        file_format = format_from_definition(encoding["format"], keys_of(fs))
+        first, keys = merge.inputs[0], keys_of(fs)
+        encoding = self.definitions[first.encoding]
+        file_format = format_from_definition(encoding["format"], keys)
         schema = arrow_schema(encoding["schema"])
-        part = stage.open(first.bucket, file_format, schema, chain_of(encoding, keys_of(fs)))
+        part = stage.open(first.bucket, file_format, schema, chain_of(encoding, keys))
         before, after = FingerprintAccumulator("strong"), FingerprintAccumulator("strong")
-        for batch in _rows_of_all(fs, inputs, file_format, schema):
+        for batch in _rows_of_all(fs, merge.inputs, file_format, schema):
             before.update(batch)
             part.write(batch, None)
         stage.finish(part)
         stage.settle()
-        staged = stage.finished[-1]
-        merged = add_of(staged, first.encoding, _origin(inputs, self._identity.origin()))
-        self._count += 1
-        place = f"{self._snapshot.version:010d}{self._count:05d}"
-        path = merged_path(first, names, staged.id, extension_of(encoding), place, fs.capabilities)
-        merged = replace(merged, final_path=path)
-        for batch in read_part(fs.read(merged.path), merged, file_format, schema, keys_of(fs)):
+        merged = add_of(stage.finished[-1], first.encoding, _origin(merge.inputs, mixed))
+        for batch in read_part(fs, merged, file_format, schema, keys):
             after.update(batch)
         if before.digest() != after.digest():
             advice = "Nothing was replaced by it"
             raise CorruptData(merged.path, "the rows of the parts it is made of", "other rows", advice)
-        return merged
+        place = f"{self.read_version:010d}{merge.place:07d}"
+        path = merged_path(first, merge.least_name, merged.id, extension_of(encoding), place, fs.capabilities)
+        return replace(merged, final_path=path)
 
 
-def merged_path(first: Add, names: Iterable[str], part_id: str, extension: str, place: str, store: Capabilities) -> str:
+def merged_path(
+    first: Add, least_name: str | None, part_id: str, extension: str, place: str, store: Capabilities
+) -> str:
     """Return the name of the first of the merged parts with another unique piece: sorted names keep the order of rows.
 
     Where that is too long for the store, it is cut, and sorts before all other names of the bucket that begin so, or,
-    if one of them comes before the first part, after them; among names that are cut, `place` decides.
+    if the `least_name` of them comes before the first part, after them; among names that are cut, `place` decides.
 
     Raises:
         ConfigError: there is no name that the store keeps.
     """
     assert first.final_path is not None, f"{first.id} is no part"
     directory = parent(first.final_path)
-    name = first.final_path.rpartition("/")[2]
+    name = _name(first.final_path)
     unique = unique_part(part_id)
     if unique_part(first.id) in name:
         return join(directory, name.replace(unique_part(first.id), unique))
@@ -135,7 +175,7 @@ def merged_path(first: Add, names: Iterable[str], part_id: str, extension: str, 
     fault = store.fault_of(path)
     if fault is None:
         return path
-    separator = "~" if any(other < name for other in names) else "-"
+    separator = "~" if least_name is not None and least_name < name else "-"
     for length in range(len(stem) - 1, 0, -1):
         path = join(directory, f"{stem[:length]}{separator}{place}-{unique}{extension}")
         if store.fault_of(path) is None:
@@ -145,15 +185,8 @@ def merged_path(first: Add, names: Iterable[str], part_id: str, extension: str, 
     )
 
 
-def _names_left_alone(adds: Iterable[Add], plan: Sequence[Sequence[Add]]) -> dict[str, list[str]]:
-    """Return, by bucket, the names of the parts that are not merged, for the buckets in which others are."""
-    merged = {add.id for inputs in plan for add in inputs}
-    buckets = {inputs[0].bucket for inputs in plan}
-    names: dict[str, list[str]] = defaultdict(list)
-    for add in adds:
-        if add.final_path is not None and add.bucket in buckets and add.id not in merged:
-            names[add.bucket].append(add.final_path.rpartition("/")[2])
-    return names
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _rows_of_all(
@@ -162,7 +195,7 @@ def _rows_of_all(
     """Yield the rows of parts one after the other; raise `_UnreadableInput` for one that nobody can read."""
     for number, add in enumerate(inputs):
         try:
-            yield from read_part(open_add(add, fs.read), add, file_format, schema, keys_of(fs))
+            yield from read_part(fs, add, file_format, schema, keys_of(fs))
         except FtfileError as error:
             if error.retry is not Retry.NEVER:
                 raise

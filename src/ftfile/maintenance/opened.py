@@ -8,6 +8,7 @@ from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.run import verify
+from ftfile.maintenance.workers import Threads
 from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.maintenance.status import DirectoryStatus
     from ftfile.maintenance.verify.findings import VerifyReport
+    from ftfile.maintenance.workers import OnProgress
 
 __all__ = ("OpenedDirectory", "open_directory")
 
@@ -36,18 +38,26 @@ class OpenedDirectory(Directory):
         return directory_status(self._log)
 
     @checked
-    def verify(self, *, full: bool = False) -> VerifyReport:
+    def verify(
+        self, *, full: bool = False, threads: int | None = None, progress: OnProgress | None = None
+    ) -> VerifyReport:
         """Return the differences between storage and the log, worst first. Writes nothing; safe beside running queries.
 
         It compares the records that are kept with bases, ranges and hints, looks for each committed file where it
         belongs, with the length recorded, and for files that no record knows. It takes some 10 s and 90 MB for 100,000
         records. With `full`, it also reads every file, compares its checksum, and counts its rows.
 
+        Args:
+            full: read the content, too.
+            threads: that read it, each with memory for some row groups; by default one for each core.
+            progress: called in this thread with a `Progress` after each file that is read; what it raises ends it.
+
         Raises:
-            ConfigError: a key of an encrypted directory is not known.
+            ConfigError: a key of an encrypted directory is not known, or `threads` is below 1.
             StorageError: the store failed.
         """
-        return verify(self.file_system, full=full)
+        workers = Threads.of("verify", threads, self.file_system.context)
+        return verify(self.file_system, full=full, workers=workers, progress=progress)
 
 
 def open_directory(

@@ -10,9 +10,9 @@ import pyarrow as pa
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.widening import misfits
 from ftfile.commit.format.layout import bucket_directory, bucket_stem, storage_identity
-from ftfile.commit.places import open_add
+from ftfile.commit.places import checksum_of, open_add
 from ftfile.commit.sealed.filesystem import keys_of
-from ftfile.core.checksum import checksum, matches
+from ftfile.core.checksum import checksum, matches, require_known
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.encoding.api import LineFormat
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.keys.keys import Keys
 
-__all__ = ("plain_segment", "read_add", "read_part", "recorded_names")
+__all__ = ("WHOLE_BYTES", "plain_segment", "read_add", "read_part", "recorded_names")
+
+# A part up to this length is verified and decoded in memory, by one call of the store.
+WHOLE_BYTES = 8 << 20
 
 
 def read_add(
@@ -65,12 +68,25 @@ def read_add(
 
 
 def read_part(
-    content: bytes, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
+    fs: FileSystem, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part, with the columns in the file alone, once all of its bytes are verified."""
+    """Yield the rows of a part, with the columns in the file alone, once all of its bytes are verified.
+
+    A large one takes memory for some row groups: it is read twice, first for its checksum. Of lines, that is compared
+    as they are read, and the last batch comes before it is known.
+    """
+    if add.length > WHOLE_BYTES:
+        with open_add(add, fs.open) as opened:
+            if not isinstance(file_format, LineFormat):
+                require_known(add.checksum)
+                found = checksum_of(opened)
+                if found != (add.length, add.checksum):
+                    raise _other(add, _recorded(add), f"{found[0]} bytes with {found[1]}")
+            yield from _part_rows(as_file(opened), add, file_format, schema, keys)
+        return
+    content = open_add(add, fs.read)
     if len(content) != add.length or not matches(content, add.checksum):
-        expected = f"{add.length} bytes with {add.checksum}"
-        raise _other(add, expected, f"{len(content)} bytes with {checksum(content)}")
+        raise _other(add, _recorded(add), f"{len(content)} bytes with {checksum(content)}")
     file = io.BytesIO(content)
     file.name = add.final_path or add.path  # what errors call it
     yield from _part_rows(file, add, file_format, schema, keys)
@@ -165,6 +181,10 @@ def recorded_names(recorded: Sequence[str], requested: Sequence[str]) -> tuple[s
 
 
 _ADVICE = "Another program changed it: restore it from a copy"
+
+
+def _recorded(add: Add) -> str:
+    return f"{add.length} bytes with {add.checksum}"
 
 
 def _other(add: Add, expected: str, found: str) -> CorruptData:

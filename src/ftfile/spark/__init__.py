@@ -8,18 +8,28 @@ from ftfile.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ftfile.spark.listener import attach, detach
+    from ftfile.spark.maintenance.calls import compact, flush, verify
     from ftfile.spark.native.load import load, load_plan
-    from ftfile.spark.store_compact import compact
     from ftfile.spark.store_lookup import lookup
 
-__all__ = ("attach", "compact", "detach", "load", "load_plan", "lookup")
+__all__ = ("attach", "compact", "detach", "flush", "load", "load_plan", "lookup", "verify")
 
 # Workers import this package and never need what is here.
 _LISTENER = "ftfile.spark.listener"
 _LOAD = "ftfile.spark.native.load"
-_HOMES = {"compact": "ftfile.spark.store_compact", "lookup": "ftfile.spark.store_lookup"}
+_MAINTENANCE = "ftfile.spark.maintenance.calls"
 __getattr__ = lazy_names(
-    __name__, {"attach": _LISTENER, "detach": _LISTENER, "load": _LOAD, "load_plan": _LOAD, **_HOMES}
+    __name__,
+    {
+        "attach": _LISTENER,
+        "compact": _MAINTENANCE,
+        "detach": _LISTENER,
+        "flush": _MAINTENANCE,
+        "load": _LOAD,
+        "load_plan": _LOAD,
+        "lookup": "ftfile.spark.store_lookup",
+        "verify": _MAINTENANCE,
+    },
 )
 
 

@@ -32,13 +32,14 @@ def current() -> Context:
 def repeatable(clock: Clock | None = None, ids: IdSource | None = None) -> Iterator[Context]:
     """Within the block, what the kit runs has this clock and these ids, so that runs repeat to the byte.
 
-    Nobody waits: sleeping moves the clock. Blocks may be nested; the innermost one counts.
+    Nobody waits: sleeping moves the clock; maintenance has one thread. Blocks may be nested; the innermost one counts.
 
     Args:
         clock: a `ManualClock` by default.
         ids: `SeededIds` of seed 0 by default.
     """
-    _contexts.append(Context(ManualClock() if clock is None else clock, SeededIds() if ids is None else ids))
+    clock, ids = ManualClock() if clock is None else clock, SeededIds() if ids is None else ids
+    _contexts.append(Context(clock, ids, threads=1))
     try:
         yield current()
     finally:

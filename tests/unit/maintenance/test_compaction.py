@@ -76,7 +76,13 @@ class TestParts:
         (part,) = parts(out)
         assert part.read_bytes() == before
         assert report == CompactReport(
-            version=3, parts_replaced=3, parts_written=1, rows=6, bytes_replaced=len(before), bytes_written=len(before)
+            version=3,
+            parts_replaced=3,
+            parts_written=1,
+            rows=6,
+            bytes_replaced=len(before),
+            bytes_written=len(before),
+            records=1,
         )
         check(out)
 

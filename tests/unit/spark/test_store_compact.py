@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
 
 import ftfile
 import ftfile.kv
@@ -20,58 +17,21 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.fs.registry import open_filesystem
 from ftfile.kv.key_values import encode_key
+from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.task.jobs import Merger
-from ftfile.spark import store_compact
-from ftfile.spark.store_compact import compact
-from ftfile.testing.micro_batch import MicroBatch
+from ftfile.kv.upkeep.compact import CompactReport
+from ftfile.spark.maintenance import store_rounds
+from ftfile.spark.maintenance.calls import compact
 from ftfile.testing.store_check import check_store
 from tests.unit.kv.stores import counting, file_system, rows_of
 from tests.unit.sink.encrypted import ring
+from tests.unit.spark.fake_session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ftfile.kv.upkeep.compact import CompactReport
+    from ftfile.kv.upkeep.maintained import HowWritten
     from ftfile.testing.micro_batch import StoreBatch
 
 __all__ = ("ring",)
-
-
-@dataclass
-class Session:
-    """What `compact` uses of a session; a task that dies is run again."""
-
-    deaths: list[int] = field(default_factory=list)  # numbers of tasks, over all rounds, that die when they are done
-    fails_in: int | None = None  # a round
-    rounds: list[int] = field(default_factory=list)  # tasks of each
-    shipped: list[bytes] = field(default_factory=list)
-    after_tasks: Callable[[], object] = lambda: None
-
-    def range(self, start: int, end: int, step: int, partitions: int) -> Session:
-        assert (start, end, step) == (0, partitions, 1)
-        if self.fails_in == len(self.rounds):
-            raise RuntimeError("a task failed as often as it may")
-        self.rounds.append(partitions)
-        return self
-
-    def mapInArrow(self, function: Any, schema: str) -> Session:  # noqa: N802
-        assert schema == "result binary"
-        self.shipped.append(cloudpickle.dumps(function))  # type: ignore[no-untyped-call] # it has no types
-        return self
-
-    def collect(self) -> list[tuple[bytearray]]:
-        found = []
-        for number in range(self.rounds[-1]):
-            if sum(self.rounds[:-1]) + number in self.deaths:
-                self._run(number)
-            found += self._run(number)
-        self.after_tasks()
-        return found
-
-    def _run(self, number: int) -> list[tuple[bytearray]]:
-        function = pickle.loads(self.shipped[-1])
-        batches = function(iter([pa.RecordBatch.from_pydict({"id": [number]})]))
-        return [(bytearray(result),) for batch in batches for result in batch.column("result").to_pylist()]
 
 
 @pytest.fixture
@@ -91,7 +51,14 @@ def write(query: StoreBatch, batches: range, keys: int = 60) -> dict[str, int]:
 
 
 def run(session: Session, out: str, tasks: int = 3, **more: Any) -> CompactReport:
-    return compact(session, out, tasks=tasks, **more)  # type: ignore[arg-type] # it has what is called
+    report = compact(session, out, tasks=tasks, **more)  # type: ignore[arg-type] # it has what is called
+    assert isinstance(report, CompactReport)
+    return report
+
+
+def how_with(job_bytes: int) -> HowWritten:
+    """What shares depend on of how a store is written."""
+    return cast("HowWritten", SimpleNamespace(plan=PlanSettings(job_bytes=job_bytes)))
 
 
 def staged_by_jobs(out: str) -> int:
@@ -150,7 +117,8 @@ class TestRounds:
             )
             for place, size in enumerate(sizes)
         ]
-        found = store_compact._shares_of(jobs, 10, 2)  # noqa: SLF001
+        work = store_rounds._StoreMerging(how_with(10), 0)  # noqa: SLF001
+        found = store_rounds._shares_of(work, jobs, 2)  # noqa: SLF001
         assert [[int(job.id) for job in own] for own in found] == shares
 
 
@@ -240,7 +208,7 @@ class TestWhatTravels:
         assert run(session, out, key_provider=secret["keyProvider"]).records == 1
         assert rows_of(out, secret["keyProvider"]) == expected
         assert recorded
-        assert not any(key in shipped for shipped in session.shipped for key in recorded)
+        assert not any(key in travelled for travelled in session.shipped + session.results for key in recorded)
         assert all(b"confidential" not in path.read_bytes() for path in ring.parent.rglob("*") if path.is_file())
         check_store(file_system(out, secret["keyProvider"]))
 
@@ -259,16 +227,20 @@ class TestWhatTravels:
 
 
 class TestRefusals:
-    def test_what_is_no_store(self, out: str, tmp_path: Path) -> None:
-        files = str(tmp_path / "files")
-        MicroBatch(files, {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
-        with pytest.raises(ConfigError, match=r"is a directory of files, .*ftfile\.compact"):
-            run(Session(), files)
-        with pytest.raises(ConfigError, match="nothing was ever committed there"):
+    def test_where_nothing_was_committed(self, out: str) -> None:
+        with pytest.raises(ConfigError, match="Nothing was ever committed there"):
             run(Session(), out)
         query_at("memory://spark-compact/store").run(0, [[{"k": "a", "n": 1}]])
         with pytest.raises(ConfigError, match="lives inside one process"):
             run(Session(), "memory://spark-compact/store")
+
+    @pytest.mark.parametrize(
+        "argument", [{"where": {"k": "a"}}, {"target_bytes": 1}, {"commit_every": 1}, {"progress": print}], ids=str
+    )
+    def test_arguments_of_directories_of_files(self, out: str, argument: dict[str, Any]) -> None:
+        write(query_at(out), range(1))
+        with pytest.raises(ConfigError, match=f"{next(iter(argument))}: .* is a store, and only a directory of files"):
+            run(Session(), out, **argument)
 
     def test_the_number_of_tasks(self, out: str) -> None:
         with pytest.raises(ConfigError, match="tasks=0"):

@@ -25,6 +25,7 @@ __all__ = ("ParquetFormat",)
 
 _READ_BATCH_ROWS = 65_536
 _SAMPLE_ROWS = 10_000
+_SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together
 _DISTINCT_MAX = 0.2  # of a sample's values: with more, a dictionary costs time and saves nothing
 
 # A footer has a part for each column, and one for each column of each row group.
@@ -134,8 +135,22 @@ def _errors_of(file: BinaryIO) -> Iterator[None]:
 def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     present = set(parquet.schema_arrow.names)
     names = [name for name in schema.names if name in present]
-    for batch in parquet.iter_batches(_READ_BATCH_ROWS, groups, names, use_threads=False) if groups else ():
-        yield batch_as(batch, schema)
+    for some in _spans(parquet.metadata, groups):
+        for batch in parquet.iter_batches(_READ_BATCH_ROWS, some, names, use_threads=False):
+            yield batch_as(batch, schema)
+
+
+def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield row groups that are read together: pyarrow takes memory for all that it is asked for at once."""
+    start = size_bytes = 0
+    for number, group in enumerate(groups):
+        own_bytes = metadata.row_group(group).total_byte_size
+        if number > start and size_bytes + own_bytes > _SPAN_BYTES:
+            yield groups[start:number]
+            start, size_bytes = number, 0
+        size_bytes += own_bytes
+    if groups:
+        yield groups[start:]
 
 
 def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.places import has_content, open_add
 from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
-from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.planning.runs import is_run
-from ftfile.kv.reading.verify import check_bytes
+from ftfile.core.errors import CorruptData
+from ftfile.maintenance.verify.content import Comparing
 from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
 from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost
 from ftfile.maintenance.verify.history import WHOLE, read_history
 from ftfile.maintenance.verify.log_scan import scan_log
-from ftfile.parts.reader import read_add
+from ftfile.maintenance.workers import Threads, Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    import pyarrow as pa
-
-    from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
+    from ftfile.maintenance.verify.content import Fault
     from ftfile.maintenance.verify.log_scan import LogScan
+    from ftfile.maintenance.workers import OnProgress, Workers
 
 __all__ = ("verify",)
 
@@ -37,14 +32,20 @@ __all__ = ("verify",)
 TRIES = 5
 
 
-def verify(fs: FileSystem, *, full: bool = False) -> VerifyReport:
-    """Return the differences between storage and the log; see `OpenedDirectory.verify`."""
+def verify(
+    fs: FileSystem, *, full: bool = False, workers: Workers | None = None, progress: OnProgress | None = None
+) -> VerifyReport:
+    """Return the differences between storage and the log; see `OpenedDirectory.verify`.
+
+    The workers read the content; by default, the threads of this process.
+    """
+    workers = Threads.of("verify", None, fs.context) if workers is None else workers
     for _ in range(TRIES - 1):
-        report = _verify(fs, full=full)
+        report = _verify(fs, workers, progress, full=full)
         # A vacuum beside this deletes records that were listed.
         if report.ok or report.oldest_version == _oldest_version(fs, report):
             return report
-    return _verify(fs, full=full)
+    return _verify(fs, workers, progress, full=full)
 
 
 def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
@@ -54,7 +55,7 @@ def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
         return report.oldest_version
 
 
-def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
+def _verify(fs: FileSystem, workers: Workers, progress: OnProgress | None, *, full: bool) -> VerifyReport:
     scan = scan_log(fs)
     if scan.broken is not None:
         return _report(scan, scan.findings, 0, None, full=full)
@@ -75,7 +76,8 @@ def _verify(fs: FileSystem, *, full: bool) -> VerifyReport:
     tell_of_others(files, history, scan.published)
     findings += files.findings
     if full:
-        findings += _compare_content(fs, snapshot, {finding.path for finding in files.findings})
+        lost_paths = {finding.path for finding in files.findings}
+        findings += _compare_content(fs, snapshot, lost_paths, workers, progress)
     return _report(scan, findings, history.records, files, full=full)
 
 
@@ -117,38 +119,22 @@ def _wrong_ranges(scan: LogScan, path: str, expected: str, found: str) -> Findin
     return finding.without_repair("The records are not kept: restore the ranges from a copy of the directory")
 
 
-def _compare_content(fs: FileSystem, snapshot: Snapshot, known: Container[str]) -> Iterator[Finding]:
+def _compare_content(
+    fs: FileSystem, snapshot: Snapshot, known: Container[str], workers: Workers, progress: OnProgress | None
+) -> Iterator[Finding]:
     """Read every live add but the `known` lost ones, and yield those that are not what was recorded."""
-    schema = None if snapshot.schema is None else arrow_schema(snapshot.definitions[snapshot.schema])
-    for add in snapshot.adds.values():
-        if (add.final_path or add.path) in known:
-            continue
-        fault = _fault(fs, add, snapshot.definitions.get(add.encoding), schema)
+    adds = [add for add in snapshot.adds.values() if (add.final_path or add.path) not in known]
+    encodings = {add.encoding for add in adds}
+    definitions = {key: text for key, text in snapshot.definitions.items() if key in encodings}
+    schema = None if snapshot.schema is None else snapshot.definitions[snapshot.schema]
+    work = Comparing(definitions, schema)
+    tracker = Tracker("verify", fs.context.clock, progress, len(adds), sum(map(work.size_of, adds)))
+    faults: dict[int, Fault] = {}
+    for number, fault in workers.do(work, adds, fs, {}):
+        tracker.add(1, work.size_of(adds[number]))
         if fault is not None:
-            path, found = fault
-            expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
-            yield lost(add, f"damaged-{add.kind}", expected, found, path if add.kind == "part" else "")
-
-
-def _fault(
-    fs: FileSystem, add: Add, encoding: dict[str, Any] | None, schema: pa.Schema | None
-) -> tuple[str, str] | None:
-    """Return where an add lies and how its content differs, or None."""
-    try:
-        path = open_add(add, fs.stat).path
-        if add.kind == "part" and not has_content(fs, path, add):
-            return (path, "other bytes") if fs.exists(path) else None
-        if is_run(add):
-            check_bytes(add, OpenFiles(fs))
-        elif schema is not None and isinstance(encoding, dict):
-            for _ in read_add(fs, add, encoding, schema):
-                pass
-    except ConfigError:
-        raise
-    except CorruptData as error:
-        return error.path, error.found
-    except NotFound:
-        return None  # it moves at this moment
-    except FtfileError as error:
-        return add.path, str(error)
-    return None
+            faults[number] = fault
+    for number, (path, found) in sorted(faults.items()):
+        add = adds[number]
+        expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
+        yield lost(add, f"damaged-{add.kind}", expected, found, path if add.kind == "part" else "")

@@ -253,8 +253,10 @@ class Replay:
     def _sync(self, directory: str) -> None:
         durable, waiting = [], []
         needed = {directory}
+        # A directory that was removed and made again is there before what is in it.
+        removed = {change.operation.path for change in self._pending if change.operation.kind == "rmdir"}
         for change in reversed(self._pending):
-            if needed.isdisjoint(change.ordered):
+            if needed.isdisjoint(change.ordered) and change.enables not in needed & removed:
                 waiting.append(change)
             else:
                 durable.append(change)

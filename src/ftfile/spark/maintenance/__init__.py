@@ -1,0 +1,1 @@
+"""Maintenance whose work is done by the tasks of a cluster."""

@@ -1,0 +1,202 @@
+"""`ftfile.spark.compact` and the like: maintenance of a large directory, done by the tasks of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ftfile.attempt.directory_marker import read_marker, write_marker
+from ftfile.attempt.kind_of_directory import refuse_store, store_of
+from ftfile.commit.opening import maintaining, open_as_written
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.fs.registry import normalise, settings_for_others
+from ftfile.maintenance.compact import TARGET_BYTES, compact_files
+from ftfile.maintenance.flush import Flush, files_each
+from ftfile.maintenance.verify.run import verify as verify_directory
+from ftfile.spark.maintenance.spark_tasks import Place, SparkTasks
+from ftfile.spark.maintenance.store_rounds import compact_store
+from ftfile.spark.settings import absolute_options, require_shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from ftfile.commit.format.model import MaintenanceAuthor
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.kv.upkeep.compact import CompactReport as StoreCompactReport
+    from ftfile.maintenance.compact import CompactReport
+    from ftfile.maintenance.flush import FlushReport
+    from ftfile.maintenance.verify.findings import VerifyReport
+    from ftfile.maintenance.workers import OnProgress
+
+__all__ = ("compact", "flush", "verify")
+
+
+def compact(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    where: Mapping[str, object] | None = None,
+    *,
+    target_bytes: int | None = None,
+    commit_every: int | None = None,
+    progress: OnProgress | None = None,
+    full: bool = False,
+    tasks: int | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> CompactReport | StoreCompactReport:
+    """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`; return how many.
+
+    Tasks of Spark merge, and this process records. Spark repeats a task that dies; when it gives up, its error is
+    raised. Then, or when this process dies, what is recorded stays, another call goes on behind it, and a vacuum
+    deletes what tasks left. Of a store, each round of jobs is a record: up to `jobBytes` for each task. Safe beside
+    writers and readers, also beside another compaction; a second one with nothing new to merge creates no record.
+
+    Args:
+        spark: a session whose executors have this version of ftfile, and see the path.
+        path: of the directory of files, or of the store.
+        where: see `ftfile.compact`; of files alone, as are the next three.
+        target_bytes: likewise.
+        commit_every: new parts after which a record is created, each by a Spark job of its own.
+        progress: called with a `Progress` for each merge, once the tasks of its record have ended.
+        full: make one sorted run of each bucket; of stores alone.
+        tasks: that run at once; the default is `spark.sparkContext.defaultParallelism`.
+        key_provider: see `ftfile.vacuum`.
+        storage: likewise.
+
+    Raises:
+        ConfigError: nothing was committed there, its keys are not known, an argument is of the other kind of directory,
+            or executors see another directory there.
+        FtfileError: some could not be merged, such as damaged ones (`CorruptData`); all others were.
+        CommitError: as for a batch write.
+        Py4JJavaError, PySparkException: a task failed as often as Spark allows.
+    """
+    of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every, "progress": progress}
+    with _maintaining("compact", spark, path, tasks, key_provider, storage) as (log, author, workers):
+        is_store = store_of(log.read_on()) is not None
+        _refuse_others(workers.place.path, of_files if is_store else {"full": full or None}, is_store=is_store)
+        if is_store:
+            return compact_store(log, author, workers, full=full)
+        target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
+        return compact_files(
+            log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress
+        )
+
+
+def flush(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    due_only: bool = False,
+    query_id: str | None = None,
+    commit_every: int | None = None,
+    progress: OnProgress | None = None,
+    tasks: int | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> FlushReport:
+    """Finish open files as `ftfile.flush` does; tasks of Spark make them, and this process records; return how many.
+
+    Repeatable and safe as `ftfile.flush`. When Spark gives up on a task, its error is raised: what is recorded stays,
+    the rest stays open, and a vacuum deletes what tasks left.
+
+    Args:
+        spark: see `compact`.
+        path: of the directory.
+        due_only: see `ftfile.flush`.
+        query_id: likewise.
+        commit_every: likewise; each record has a Spark job of its own.
+        progress: called with a `Progress` for each job, once the tasks of its record have ended.
+        tasks: see `compact`.
+        key_provider: likewise.
+        storage: likewise.
+
+    Raises:
+        ConfigError: it is no directory of files, its keys are not known, or executors see another directory there.
+        FtfileError: as `ftfile.flush`.
+        Py4JJavaError, PySparkException: a task failed as often as Spark allows.
+    """
+    with _maintaining("flush", spark, path, tasks, key_provider, storage) as (log, author, workers):
+        url = workers.place.path
+        refuse_store(log.read_on(), url)
+        reopen = partial(open_as_written, url, key_provider, storage, SYSTEM)
+        return Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress).run()
+
+
+def verify(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    full: bool = True,
+    progress: OnProgress | None = None,
+    tasks: int | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> VerifyReport:
+    """Compare a directory of files with its log as `ftfile.open(path).verify()` does; tasks of Spark read the content.
+
+    Writes nothing; safe beside running queries. This process lists the files, and reads the log.
+
+    Args:
+        spark: see `compact`.
+        path: of the directory.
+        full: read the content; without it, no task has anything to do.
+        progress: called with a `Progress` for each file, once the tasks have ended.
+        tasks: see `compact`.
+        key_provider: likewise.
+        storage: likewise.
+
+    Raises:
+        ConfigError: it is no directory of files, its keys are not known, or executors see another directory there.
+        StorageError: the store failed.
+        Py4JJavaError, PySparkException: a task failed as often as Spark allows.
+    """
+    with _maintaining("verify", spark, path, tasks, key_provider, storage) as (log, _, workers):
+        refuse_store(log.read_on(), workers.place.path)
+        return verify_directory(log.fs, full=full, workers=workers, progress=progress)
+
+
+@contextlib.contextmanager
+def _maintaining(
+    operation: str,
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    tasks: int | None,
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+) -> Iterator[tuple[CommitLog, MaintenanceAuthor, SparkTasks]]:
+    """Give the log of a directory, the author of what one operation records, and the tasks that do its work.
+
+    Raises:
+        ConfigError: there is no log or no task, or other processes cannot see the path.
+    """
+    at_once = _tasks_of(spark, tasks)
+    url = normalise(absolute_options({"path": os.fspath(path)})["path"])
+    with maintaining(operation, url, key_provider, storage, SYSTEM) as (log, author):
+        require_shared(log.fs, url)
+        others = tuple(settings_for_others(url, storage or {}).items())
+        marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)
+        yield log, author, SparkTasks(spark, author.job_id, at_once, Place(url, key_provider, others, marker))
+
+
+def _refuse_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:
+    """Raise a ConfigError for arguments of the other kind of directory."""
+    kind, other = ("a store", "a directory of files")[:: 1 if is_store else -1]
+    for name, value in arguments.items():
+        if value is not None:
+            raise ConfigError(f"{name}: {path!r} is {kind}, and only {other} takes it")
+
+
+def _tasks_of(spark: SparkSession, tasks: int | None) -> int:
+    """Return the number of tasks that the cluster does at once."""
+    if tasks is not None:
+        if tasks < 1:
+            raise ConfigError(f"tasks={tasks}: there must be at least one")
+        return tasks
+    if not hasattr(spark, "_jsparkSession"):
+        raise ConfigError("a session of Spark Connect does not know the cores of its cluster: give a number of `tasks`")
+    return spark.sparkContext.defaultParallelism

@@ -1,0 +1,87 @@
+"""`ftfile.spark.compact`, `flush` and `verify` of an encrypted directory: tasks whose processes die, and give up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.fs.registry import register, unregister
+from ftfile.maintenance.compact import CompactReport
+from ftfile.spark import compact, flush, verify
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
+from ftfile.testing.micro_batch import MicroBatch
+from tests.spark import dying_files
+from tests.spark.dying_files import Deaths
+from tests.unit.sink.encrypted import FIRST, write_ring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def dying() -> Iterator[None]:
+    """The driver of `dying:` in this process; workers have it installed."""
+    register("dying", dying_files.open_location)
+    yield
+    unregister("dying")
+
+
+def written(out: str, batches: range, **options: str) -> None:
+    """Write one small part of each of four buckets in each batch."""
+    query = MicroBatch(out, {"id": "long", "k": "string"}, {"fileFormat": "json", "partitionBy": "k"} | options)
+    for batch in batches:
+        query.run(batch, [[{"id": batch, "k": letter} for letter in "abcd"]])
+
+
+def parts(out: str) -> int:
+    return sum("_ftfile" not in path.parts for path in Path(out).rglob("part-*"))
+
+
+def staged(out: str) -> int:
+    return len([*Path(out, "_ftfile/staged").rglob("*.staged")])
+
+
+@pytest.mark.usefixtures("dying")
+def test_tasks_that_die_are_followed_by_others(spark: SparkSession, tmp_path: Path) -> None:
+    out, ring = str(tmp_path / "out"), tmp_path / "keys"
+    write_ring(ring, first=FIRST)
+    provider, deaths = f"file:{ring}", Deaths(Path(out))
+    written(out, range(2), encryption="aes-gcm", keyProvider=provider, rolling="policy")
+    deaths.order(0, 0)
+    assert flush(spark, f"dying:{out}", key_provider=provider).files == 4
+    assert deaths.file_of_the_dead() is not None
+    written(out, range(2, 4), encryption="aes-gcm", keyProvider=provider)
+    deaths.order(0, 0)
+    report = compact(spark, f"dying:{out}", key_provider=provider, commit_every=2)
+    assert isinstance(report, CompactReport)
+    assert not Path(out).with_suffix(".dies").exists()
+    assert (report.records, report.parts_replaced, report.parts_written) == (2, 12, 4)
+    assert verify(spark, f"dying:{out}", key_provider=provider).ok
+    rows = ftfile.open(out, key_provider=provider).to_arrow().to_pylist()
+    assert sorted((row["id"], row["k"]) for row in rows) == [(batch, letter) for batch in range(4) for letter in "abcd"]
+    assert not any(b"id" in path.read_bytes() for path in Path(out).rglob("part-*"))
+
+
+@pytest.mark.usefixtures("dying")
+def test_when_spark_gives_up_the_records_before_stay(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    written(out, range(2))
+
+    def die(_: object) -> None:
+        Deaths(Path(out)).order(0, 0, times=3)
+
+    with pytest.raises(Exception, match="Python worker exited unexpectedly"):
+        compact(spark, f"dying:{out}", commit_every=3, progress=die, tasks=1)
+    assert parts(out) == 3 + 2
+    assert staged(out) == 0
+    check_directory(open_filesystem(out))
+    report = compact(spark, f"dying:{out}")
+    assert isinstance(report, CompactReport)
+    assert (parts(out), report.parts_written) == (4, 1)
+    check_directory(open_filesystem(out))
