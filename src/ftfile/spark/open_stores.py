@@ -10,6 +10,7 @@ from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.kv.reading.open_store import open_store
+from ftfile.kv.reading.reader import CACHE
 from ftfile.spark.settings import require_shared
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def reader_here(place: StorePlace) -> Reader:
     Raises:
         ConfigError: this host sees another directory there than the driver.
     """
+    if place.cache_bytes is not None:
+        CACHE.resize(place.cache_bytes)
     reader = _readers.pop(place, None)
     if reader is not None and place.version is None:
         reader.refresh()
@@ -78,7 +81,6 @@ def reader_here(place: StorePlace) -> Reader:
             version=place.version,
             key_provider=place.key_provider,
             storage=dict(place.storage),
-            cache_bytes=place.cache_bytes,
         )
     _keep(place, reader)
     return reader

@@ -7,6 +7,7 @@
 - **K5** deletes and purges leave a bucket only when no older row can come back.
 - **K6** maintenance changes the rows of no version; a batch changes those that it wrote.
 - **K7** a store has one definition: what its first record says of keys, buckets and merges stays.
+- **K8** epochs of an operator rise; that its windows are recorded once, and in their order, is I2.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ftfile.kv.hashing.rows import buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
 from ftfile.kv.key_values import key_at
 from ftfile.kv.marks import open_marks
+from ftfile.kv.operator.epochs import TABLE
 from ftfile.kv.planning.runs import apart, position_of, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.testing.checker import DirectoryReport, check_directory
@@ -71,7 +73,7 @@ class StoreReport:
 
 
 def check_store(fs: FileSystem, *, earlier: StoreReport | None = None) -> StoreReport:
-    """Check K1 to K7, and I1 to I9 of its directory, and return the rows of a store. Changes nothing.
+    """Check K1 to K8, and I1 to I9 of its directory, and return the rows of a store. Changes nothing.
 
     Rows of a version are compared with those of the version before, with the new runs on top; so all versions that the
     log keeps are checked whose files a vacuum has not taken.
@@ -85,6 +87,7 @@ def check_store(fs: FileSystem, *, earlier: StoreReport | None = None) -> StoreR
     """
     directory = check_directory(fs, earlier=earlier.directory if earlier else None, rows_of=lambda _: ())
     check = _Check(fs, read_log(fs), earlier)
+    _check_epochs(check.log.records)
     newest = check.log.head
     for version in sorted(check.log.snapshots):
         if version >= 0 and (version == newest or version not in check.checked):
@@ -242,6 +245,15 @@ def _require_same(last: StoreDefinition, definition: StoreDefinition, record: Re
         pairs.append((last.buckets, definition.buckets))
     for old, new in pairs:
         require(old == new, "K7", f"version {record.version} changes {old} to {new}")
+
+
+def _check_epochs(records: Sequence[Record]) -> None:
+    epochs: dict[str, int] = {}
+    for record in sorted(records, key=lambda record: record.version):
+        for writer, epoch in record.tables.get(TABLE, {}).get("set", {}).items():
+            last = epochs.get(writer, 0)
+            require(epoch > last, "K8", f"version {record.version} begins epoch {epoch} of {writer} after {last}")
+            epochs[writer] = epoch
 
 
 def _operation(record: Record) -> str:

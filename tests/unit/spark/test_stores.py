@@ -14,6 +14,7 @@ import ftfile
 import ftfile.kv
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.definition import define
+from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.run.reader import RunReader
 from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 from ftfile.spark.open_stores import reader_here
@@ -233,3 +234,14 @@ class TestKinds:
             source(str(tmp_path)).streamReader(SCHEMA)
         with pytest.raises(ConfigError, match="inside one process"):
             source("memory://x").schema()
+
+
+def test_cache_bytes_bound_what_a_process_that_reads_keeps(store: Builder) -> None:
+    before = CACHE.capacity_bytes
+    try:
+        reader = source(store.path, cacheBytes="1k").reader(SCHEMA)
+        assert len(read(reader)) == len(ROWS)
+        assert CACHE.capacity_bytes == 1024
+        assert CACHE.size_bytes <= 1024
+    finally:
+        CACHE.resize(before)

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Transaction
     from ftfile.commit.log.state import LogState
 
-__all__ = ("check_writer_name", "epoch_of", "opening", "refuse_application", "refuse_operator", "require_epoch")
+__all__ = (
+    "TABLE",
+    "check_writer_name",
+    "epoch_of",
+    "opening",
+    "refuse_application",
+    "refuse_operator",
+    "require_epoch",
+)
 
 TABLE = "operators"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.follow.offsets import START
 from ftfile.attempt.follow.settings import FollowSettings, Limits
 from ftfile.attempt.follow.stream import FollowConfig
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
 from ftfile.kv.feed.differences import differ
@@ -244,6 +246,28 @@ def test_latest_and_the_end_of_available_now() -> None:
     end = follower.latest_offset(start)
     assert rows_between(follower, start, end) == [(1, "b", "insert", None, 1)]
     assert follower.latest_offset(end) == end
+
+
+def test_bytes_bound_a_batch() -> None:
+    query = store(buckets="1")
+    for batch in range(4):
+        query.run(batch, [rows(a=batch)])
+    sizes = {add.length for add in CommitLog(open_filesystem(PATH)).read_on().segments.values()}
+    for size, batches in ((1, 4), (max(sizes), 4), (2 * max(sizes), 2), (8 * max(sizes), 1)):
+        found = followed(starting_version=0, limits=Limits(size_bytes=size))
+        assert len(found) == batches
+        assert [change[0] for _, _, batch in found for change in batch] == [0, 1, 2, 3]
+
+
+def test_a_query_may_begin_at_a_time(clock: ManualClock) -> None:
+    query, times_ms = store(), []
+    for batch in range(3):
+        query.run(batch, [rows(a=batch)])
+        times_ms.append(clock.now_ms())
+        clock.advance(60_000)
+    for time_ms, versions in ((times_ms[0] - 30_000, [0, 1, 2]), (times_ms[0] + 30_000, [1, 2])):
+        found = followed(starting_time=datetime.fromtimestamp(time_ms / 1000, timezone.utc))
+        assert [change[0] for _, _, batch in found for change in batch] == versions
 
 
 def test_a_version_that_vacuum_has_deleted(clock: ManualClock) -> None:

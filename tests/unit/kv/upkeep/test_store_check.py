@@ -9,9 +9,11 @@ import pytest
 
 from ftfile import kv
 from ftfile.commit.format.definitions import definition_key
-from ftfile.commit.format.model import Body, MaintenanceAuthor, Remove
+from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Remove, Transaction
+from ftfile.commit.log.fold import Fold
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.protocol import commit
+from ftfile.commit.protocol import commit, record_of
+from ftfile.kv.operator.epochs import opening
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import build_pages
 from ftfile.testing.checker import InvariantViolation
@@ -125,3 +127,22 @@ class TestBroken:
 
         record(other)
         assert broken() == "K7"
+
+    @pytest.mark.parametrize("epoch", [1, 0])
+    def test_k8_an_epoch_that_does_not_rise(self, epoch: int) -> None:
+        with kv.KeyValueStore(PATH, writer="w", maintenance="none", context=current()) as store:
+            store.merge("a", 1)
+            store.commit(3)
+        check_store(open_filesystem(PATH))
+        record(lambda _: Body(tables=opening("w", epoch)))
+        assert broken() == "K8"
+
+    def test_a_window_that_comes_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with kv.KeyValueStore(PATH, writer="w", maintenance="none", context=current()) as store:
+            store.merge("a", 1)
+            store.commit(3)
+            monkeypatch.setattr(Fold, "_check", lambda *_: None)
+            log = CommitLog(open_filesystem(PATH))
+            again = record_of(log, log.read_on(), Body(), JobAuthor("again", Transaction("w", 3)), log.ids.unique())
+            assert log.create(again) is not None
+        assert broken() == "I2"

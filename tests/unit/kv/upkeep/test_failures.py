@@ -1,0 +1,111 @@
+"""What lasts: a merge that fails again and again, a damaged run among small ones, deletes until their time is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile import kv
+from ftfile.commit.log.log import CommitLog
+from ftfile.core.errors import CorruptData
+from ftfile.kv.planning import plan
+from ftfile.kv.planning.runs import run_of
+from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.micro_batch import StoreBatch
+from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
+
+if TYPE_CHECKING:
+    from ftfile.commit.format.model import Add
+    from ftfile.testing.clock import ManualClock
+
+HOUR_MS = 3_600_000
+
+
+def oldest_run(bucket: str) -> Add:
+    adds = CommitLog(open_filesystem(PATH)).read_on().segments.values()
+    return min((add for add in adds if add.bucket == bucket), key=lambda add: run_of(add).marks.at)
+
+
+def jobs() -> tuple[int, int]:
+    with kv.open(PATH, context=current()) as reader:
+        stats = reader.stats()
+    return stats.due_jobs, stats.held_jobs
+
+
+def test_a_merge_that_fails_is_held_and_shown_and_done_when_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_VERSIONS_HELD", 3)
+    query = counts(buckets="1", flushIntervalCount="2")
+    words = ["a", "b"]
+    query.run(0, [[{"word": "a", "n": 1}]])
+    damaged = oldest_run("b=00000")
+    damage(PATH, damaged)
+    shown = []
+    for batch in range(1, 8):
+        query.run(batch, [[{"word": words[batch % 2], "n": 1}]])
+        shown.append(jobs())
+    assert [held for _, held in shown] == [0, 0, 0, 1, 1, 1, 0], "three failures, and three versions held"
+    assert all(due for due, _ in shown)
+    with pytest.raises(CorruptData):
+        rows_of(PATH)
+    damage(PATH, damaged)  # the same bit again
+    query.run(8, [[{"word": "a", "n": 1}]])
+    assert rows_of(PATH) == {"a": 5, "b": 4}
+    assert jobs()[1] == 0
+    kv.compact(PATH, full=True, context=current())
+    assert (jobs(), runs_of(PATH), rows_of(PATH)) == ((0, 0), 1, {"a": 5, "b": 4})
+
+
+def test_a_damaged_run_of_an_overlay() -> None:
+    """All keys of the overlay raise the path of the run; other buckets are read, and all is once it is mended."""
+    query = counts(buckets="2", flushIntervalCount="1000")
+    expected = dict.fromkeys((f"w{number}" for number in range(20)), 3)
+    for batch in range(3):
+        query.run(batch, [[{"word": word, "n": 1} for word in expected]])
+    damaged = oldest_run("b=00000")
+    damage(PATH, damaged)
+    with kv.open(PATH, context=current()) as reader:
+        assert [len(level.runs) for level in reader.view.buckets[0].levels] == [3]
+        bucket_of = {
+            word: reader.view.bucket_of(key := reader.view.keys.to_stored(word), reader.view.hash_key(key))
+            for word in expected
+        }
+        assert set(bucket_of.values()) == {0, 1}
+        for word, bucket in bucket_of.items():
+            if bucket == 1:
+                assert reader.get(word) == 3
+                continue
+            with pytest.raises(CorruptData) as caught:
+                reader.get(word)
+            assert caught.value.path == damaged.path
+        with pytest.raises(CorruptData):
+            reader.multi_get([*expected])
+    damage(PATH, damaged)  # the same bit again
+    with kv.open(PATH, context=current()) as reader:
+        assert reader.multi_get([*expected]) == [*expected.values()]
+
+
+def test_a_delete_holds_against_late_rows_until_its_time_is_over(clock: ManualClock) -> None:
+    options = {
+        "keyColumns": "word",
+        "sequenceColumn": "n",
+        "deleteColumn": "gone",
+        "buckets": "1",
+        "tombstoneTtl": "1h",
+    }
+    query = StoreBatch(PATH, {**COLUMNS, "gone": "boolean"}, options)
+
+    def write(batch: int, word: str, n: int, *, gone: bool = False) -> dict[str, int]:
+        query.run(batch, [[{"word": word, "n": n, "gone": gone}]])
+        kv.compact(PATH, full=True, context=current())
+        return rows_of(PATH)
+
+    assert write(0, "a", 5) == {"a": 5}
+    assert write(1, "a", 9, gone=True) == {}
+    assert write(2, "a", 7) == {}, "it was deleted later"
+    assert write(3, "b", 1) == {"b": 1}
+    clock.advance(2 * HOUR_MS)
+    assert write(4, "c", 1) == {"b": 1, "c": 1}
+    (add,) = CommitLog(open_filesystem(PATH)).read_on().segments.values()
+    assert add.rows == 2, "nothing is left of the delete"
+    assert write(5, "a", 7) == {"a": 7, "b": 1, "c": 1}
