@@ -302,3 +302,30 @@ def test_spark_connect_has_no_jvm_at_hand(spark: SparkSession, tmp_path: Path) -
     remote: Any = SimpleNamespace(read=spark.read)
     assert load_plan(remote, out).ftfile_files == {"Spark Connect": 2}
     assert sorted(load(remote, out, where={"id": [1, 3]}).collect()) == [(1,), (3,)]
+
+
+def test_the_format_prunes_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    """With `filterPushdown`, and Spark's setting; Spark keeps what the first filters left, hence a `load` for each."""
+    columns = {"month": ("integer", [7, 8, None]), "id": ("long", [1, 2, 3])}
+    out = written(str(tmp_path / "out"), columns, partitionBy="month")
+    reader = spark.read.format("ftfile").option("filterPushdown", "true")
+    with pytest.raises(Exception, match=r"filterPushdown\.enabled"):
+        reader.load(out).collect()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        for condition, expected in (
+            ("month = 7", [1]),
+            ("month IS NULL", [3]),
+            ("id > 1", [2, 3]),
+            ("true", [1, 2, 3]),
+        ):
+            frame = reader.load(out).where(condition)
+            assert sorted(row.id for row in frame.collect()) == expected
+        for file in ftfile.open(out).files():  # those that are left out may be gone
+            if "=7/" not in file.path:
+                Path(out, file.path).unlink()
+        assert reader.load(out).where("month in (7, 9) and id = 1").collect() == [(7, 1)]
+        with pytest.raises(Exception, match="neither staged nor published"):
+            reader.load(out).where("id = 1").collect()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")

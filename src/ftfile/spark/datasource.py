@@ -25,7 +25,7 @@ class _LazySource(Shipped, DataSource):
     """A source by the names of its classes, `module:class` below `ftfile.spark`; each is imported when it is used."""
 
     FORMAT: ClassVar[str]
-    READER: ClassVar[str]  # of one version
+    READER: ClassVar[str]  # of one version; with `filterPushdown=true`, one to which Spark gives filters
     STREAM_READER: ClassVar[str]
     WRITER: ClassVar[str]  # of a batch write
     STREAM_WRITER: ClassVar[str]  # of one micro-batch; Spark builds it for the tasks and again for the commit
@@ -63,7 +63,7 @@ class FtFileDataSource(_LazySource):
     """
 
     FORMAT = "ftfile"
-    READER = "reader:FtFileReader"
+    READER = "reader:make_reader"
     STREAM_READER = "stream_reader:FtFileStreamReader"
     WRITER = "writers:FtFileBatchWriter"
     STREAM_WRITER = "writers:FtFileStreamWriter"
@@ -83,7 +83,7 @@ class FtKvDataSource(_LazySource):
     """
 
     FORMAT = "ftkv"
-    READER = "store_reader:make_reader"  # with `filterPushdown=true`, one to which Spark gives filters
+    READER = "store_reader:make_reader"
     STREAM_READER = "store_changes:FtKvStreamReader"  # Spark cannot be told others by the columns alone
     WRITER = "store_writers:FtKvBatchWriter"
     STREAM_WRITER = "store_writers:FtKvStreamWriter"

@@ -12,24 +12,30 @@ from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import check_marker, read_marker
+from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
 from ftfile.source.shares import pack
+from ftfile.spark.pushdown import require_pushdown, rows_that_may_match
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import datasource
 
     from ftfile.commit.format.model import Add
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.options.parse import Use
 
-__all__ = ("FtFileReader", "committed_schema")
+__all__ = ("FtFileReader", "committed_schema", "make_reader")
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
@@ -42,6 +48,19 @@ def committed_schema(options: Mapping[str, str]) -> StructType:
         hint = "A stream may wait for the first commit with .schema(…), and reads files of others with fileFormat"
         raise ConfigError(f"{error}. {hint}") from error
     return StructType.fromJson(json.loads(directory.spark_schema(version)))
+
+
+def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
+    """Return the reader of a version; with `filterPushdown=true`, one to which Spark gives filters.
+
+    Raises:
+        ConfigError: an option is wrong, or there is no such version.
+    """
+    opened = _opened(options, "read")
+    pushes = opened[2]["filterPushdown"]
+    if pushes:
+        require_pushdown()
+    return (_PushingReader if pushes else FtFileReader)(*opened, schema)
 
 
 @dataclass
@@ -59,8 +78,7 @@ class _Files(InputPartition):
 class FtFileReader(Shipped, DataSourceReader):
     """Reads the columns of `schema` by name, case aside as in Spark; one that the files do not have is null."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        directory, version, parsed = _opened(options, "read")
+    def __init__(self, directory: Directory, version: int | None, parsed: ParsedOptions, schema: StructType) -> None:
         self._path = directory.path
         self._key_provider: str | None = parsed["keyProvider"]
         self._storage = settings_for_others(self._path, parsed.prefixed("storage"))
@@ -76,8 +94,12 @@ class FtFileReader(Shipped, DataSourceReader):
         columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
         return [
             _Files(adds, {add.encoding: snapshot.definitions[add.encoding] for add in adds}, columns)
-            for adds in pack(snapshot.adds.values())
+            for adds in pack(self._chosen(snapshot))
         ] or [_Files((), {})]
+
+    def _chosen(self, snapshot: Snapshot) -> Iterable[Add]:
+        """Return the adds to be read."""
+        return snapshot.adds.values()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
@@ -89,6 +111,42 @@ class FtFileReader(Shipped, DataSourceReader):
         for add in partition.adds:
             for batch in read_add(fs, add, partition.encodings[add.encoding], recorded, is_old=self._is_old):
                 yield batch.rename_columns(requested.names)
+
+
+class _PushingReader(FtFileReader):
+    """Leaves out the parts in whose partitions no row meets the filters; Spark applies all of them itself.
+
+    Spark asks for its own setting when a reader has this method.
+    """
+
+    _filters: tuple[datasource.Filter, ...] = ()
+
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:
+        """Return the filters that Spark must apply itself: all of them."""
+        self._filters = tuple(filters)
+        return filters
+
+    def _chosen(self, snapshot: Snapshot) -> Iterable[Add]:
+        if snapshot.schema is None or not self._filters:
+            return snapshot.adds.values()
+        recorded = arrow_schema(snapshot.definitions[snapshot.schema])
+        requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
+        known = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
+        found: dict[tuple[str, str], bool] = {}
+        for key in {add.encoding for add in snapshot.adds.values()}:
+            encoding = snapshot.definitions[key]
+            in_path = pa.schema([field for field in known if field.name in columns_in_path(encoding)])
+            buckets = list({add.bucket: None for add in snapshot.adds.values() if add.encoding == key})
+            values = [
+                bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), in_path) for bucket in buckets
+            ]
+            columns = {
+                field.name.lower(): pa.concat_arrays([pa.repeat(each[field.name], 1) for each in values])
+                for field in in_path
+            }
+            flags = rows_that_may_match(self._filters, columns, len(buckets)).to_pylist()
+            found.update(((key, bucket), flag) for bucket, flag in zip(buckets, flags, strict=True))
+        return [add for add in snapshot.adds.values() if found[add.encoding, add.bucket]]
 
 
 def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | None, ParsedOptions]:

@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.schema_change import check_requested
 from ftfile.core.errors import ConfigError
-from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.kv.pushdown.conditions import Comparison, Condition, condition_of
 from ftfile.kv.pushdown.selection import EVERYTHING, select
@@ -22,6 +21,7 @@ from ftfile.kv.pushdown.shares import BucketShare, shares_of
 from ftfile.kv.reading.reader import FOUND
 from ftfile.parts.reader import recorded_names
 from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
+from ftfile.spark.pushdown import require_pushdown
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.shipping import Shipped
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ("FtKvReader", "make_reader", "stored_schema")
 
 _ALL = (((), None),)
-
-_log = get_logger(__name__)
 
 
 @dataclass
@@ -64,7 +62,9 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
     """
     reader, place, pushes = _opened(options)
     check_requested(reader.definition.schema, arrow_schema(as_nullable(schema.json())))
-    return (_pushing_reader() if pushes else FtKvReader)(place, schema)
+    if pushes:
+        require_pushdown()
+    return (_PushingReader if pushes else FtKvReader)(place, schema)
 
 
 class FtKvReader(Shipped, DataSourceReader):
@@ -129,19 +129,6 @@ _COMPARISONS: dict[str, Comparison] = {
     "LessThan": "<",
     "LessThanOrEqual": "<=",
 }
-
-
-def _pushing_reader() -> type[FtKvReader]:
-    if not hasattr(DataSourceReader, "pushFilters"):
-        raise ConfigError(
-            "filterPushdown=true: Spark gives filters to Python sources from 4.1 on, with "
-            "spark.sql.python.filterPushdown.enabled=true. Leave the option out: Spark filters what is read"
-        )
-    _log.warning(
-        "filterPushdown=true: call load() for each query. Spark keeps what the filters of the first one left, and a "
-        "later query of the same DataFrame or view without such filters finds these rows only"
-    )
-    return _PushingReader
 
 
 class _PushingReader(FtKvReader):

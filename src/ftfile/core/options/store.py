@@ -141,15 +141,6 @@ STORE: tuple[Option, ...] = (
         default=256 << 20,
         used_by=kinds.STORE_READ,
     ),
-    Option(
-        "filterPushdown",
-        kinds.BOOLEAN,
-        "Use filters on key columns to read less: equality and `IN` on all of them become lookups, on `bucketBy` they "
-        "choose buckets, and ranges choose blocks. Call `load` for each query, see [keyed state]"
-        "(keyed-state.md#read-with-spark). It needs Spark 4.1 and `spark.sql.python.filterPushdown.enabled=true`.",
-        default=False,
-        used_by=kinds.STORE_READ,
-    ),
 )
 
 _KEYS = "the key columns are keyColumns; keys of encryption are never given in options"

@@ -1,0 +1,114 @@
+"""Partitions that filters leave, without a JVM."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import datasource as ds
+from pyspark.sql.types import LongType, StringType, StructType
+
+from ftfile.core.errors import ConfigError
+from ftfile.spark.datasource import FtFileDataSource
+from ftfile.spark.pushdown import rows_that_may_match
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.spark.pickled import pickled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+if not hasattr(ds, "Not"):
+    pytest.skip("Spark 4.0 gives no filters", allow_module_level=True)
+
+COLUMNS = {
+    "n": pa.array([1, 2, None]),
+    "name": pa.array(["a", "b%", None]),
+    "day": pa.array([dt.date(2024, 7, 1), dt.date(2024, 7, 2), None]),
+    "price": pa.array([Decimal("1.5"), Decimal(2), None], pa.decimal128(5, 1)),
+    "yes": pa.array([True, False, None]),
+    "x": pa.array([1.0, float("nan"), None]),
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "left"),
+    [
+        (ds.EqualTo(("n",), 1), [0]),
+        (ds.EqualTo(("N",), 1), [0]),
+        (ds.Not(ds.EqualTo(("n",), 1)), [1]),
+        (ds.EqualNullSafe(("n",), None), [2]),
+        (ds.Not(ds.EqualNullSafe(("n",), 1)), [1, 2]),
+        (ds.In(("n",), (2, 3, None)), [1]),
+        (ds.Not(ds.In(("n",), (1,))), [1, 2]),  # a null too many
+        (ds.GreaterThan(("n",), 1), [1]),
+        (ds.LessThanOrEqual(("n",), 1), [0]),
+        (ds.IsNull(("n",)), [2]),
+        (ds.IsNotNull(("n",)), [0, 1]),
+        (ds.Not(ds.IsNull(("n",))), [0, 1]),
+        (ds.StringStartsWith(("name",), "b"), [1]),
+        (ds.StringEndsWith(("name",), "%"), [1]),
+        (ds.Not(ds.StringContains(("name",), "%")), [0]),
+        (ds.GreaterThanOrEqual(("day",), dt.date(2024, 7, 2)), [1]),
+        (ds.LessThan(("price",), Decimal(2)), [0]),
+        (ds.LessThan(("price",), Decimal("1.55")), [0, 1, 2]),  # not of the column's type
+        (ds.EqualTo(("yes",), True), [0]),
+        (ds.EqualTo(("x",), float("nan")), [0, 1, 2]),
+        (ds.EqualTo(("other",), 1), [0, 1, 2]),
+        (ds.EqualTo(("n", "inner"), 1), [0, 1, 2]),
+        (ds.EqualTo(("n",), "1"), [0, 1, 2]),
+    ],
+)
+def test_rows_that_may_match(told: ds.Filter, left: list[int]) -> None:
+    flags = rows_that_may_match([told], COLUMNS, 3).to_pylist()
+    assert [number for number, flag in enumerate(flags) if flag] == left
+
+
+def test_all_filters_must_be_met() -> None:
+    filters = [ds.IsNotNull(("n",)), ds.GreaterThan(("n",), 1), ds.EqualTo(("other",), 1)]
+    assert rows_that_may_match(filters, COLUMNS, 3).to_pylist() == [False, True, False]
+    assert rows_that_may_match([], {}, 2).to_pylist() == [True, True]
+
+
+def test_a_reader_leaves_out_partitions(tmp_path: Path) -> None:
+    """Also of rows in open files, and of files by the clocks of another zone."""
+    out = str(tmp_path / "out")
+    rows = [{"a": n, "b": f"{n}", "c": n} for n in range(4)]
+    columns = {"a": "integer", "b": "string", "c": "long"}
+    for batch, more in enumerate(({}, {"timeZone": "Asia/Tokyo"}, {"maxBatchesPerFile": "3"})):
+        MicroBatch(out, columns, {"partitionBy": "b,a", **more}).run(batch, [rows])
+
+    def found(*filters: ds.Filter, schema: StructType | None = None) -> list[Any]:
+        source = FtFileDataSource({"path": out, "filterPushdown": "true"})
+        reader: Any = source.reader(schema or source.schema())
+        assert list(reader.pushFilters(list(filters))) == list(filters)
+        partitions = reader.partitions()
+        reader = pickle.loads(pickled(reader))
+        return sorted(row["c"] for part in partitions for batch in reader.read(part) for row in batch.to_pylist())
+
+    assert found() == [n for n in range(4) for _ in range(3)]
+    assert found(ds.EqualTo(("a",), 1)) == [1, 1, 1]
+    assert found(ds.In(("b",), ("1", "3")), ds.GreaterThan(("a",), 1)) == [3, 3, 3]
+    assert found(ds.EqualTo(("c",), 1)) == found()
+    assert found(ds.EqualTo(("a",), 7)) == []
+    wider = StructType().add("A", LongType()).add("c", LongType()).add("b", StringType())
+    assert found(ds.EqualTo(("A",), 1), schema=wider) == found()
+
+
+def test_filters_are_not_asked_for_without_the_option(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
+    source = FtFileDataSource({"path": out})
+    assert type(source.reader(source.schema())).pushFilters is ds.DataSourceReader.pushFilters
+
+
+def test_older_sparks_give_no_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = str(tmp_path / "out")
+    MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
+    source = FtFileDataSource({"path": out, "filterPushdown": "true"})
+    monkeypatch.delattr(ds.DataSourceReader, "pushFilters")
+    with pytest.raises(ConfigError, match=r"from 4\.1 on, with spark\.sql\.python\.filterPushdown"):
+        source.reader(source.schema())
