@@ -22,25 +22,32 @@ def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:
     # The commands, too, in the process that has the session.
     script = "import subprocess\n" + "\n".join(
         block if language == "python" else f"subprocess.run({block!r}, shell=True, check=True)"
-        for language, block in quick_start + more
+        for language, block in (quick_start + more) * 2  # as somebody who comes back pastes them
     ).replace("/tmp/ftfile-quickstart", str(tmp_path / "quickstart"))
     assert str(tmp_path) in script
+    # Spark takes this one by default, as where the environment of ftfile is not activated.
+    elsewhere = tmp_path / "bin"
+    elsewhere.mkdir()
+    (elsewhere / "python3").write_text("#!/bin/sh\nexit 7\n")
+    (elsewhere / "python3").chmod(0o755)
     environment = (
         os.environ
         | quick_spark.environment()
         | {
             "JAVA_TOOL_OPTIONS": quick_spark.java_options(),
             "PYTHONPATH": str(ROOT / "src"),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYTHONUNBUFFERED": "1",
+            "PATH": f"{elsewhere}{os.pathsep}{os.environ['PATH']}",
         }
     )
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        environment.pop(name, None)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("|value|") == 2
+    assert done.stdout.count("|value|") == 4
     assert "Version(version=" in done.stdout
     assert "operation='stream'" in done.stdout
     assert re.search(r'(\{"word":"word \d+"\}\n){3}1000\n', done.stdout)
+    assert re.search(r'(\{"word":"word \d+"\}\n){3}2000\n', done.stdout)

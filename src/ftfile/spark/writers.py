@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import sink_config
@@ -34,6 +35,8 @@ __all__ = (
     "stream_task",
     "unwrap",
 )
+
+_log = get_logger(__name__)
 
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
@@ -64,6 +67,18 @@ class _Writer(Shipped):
 
 class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Commit a batch exactly once, on the driver; before the first one, log that no offsets can be recorded."""
+        config = self._writer.config
+        if config.checkpoint is None and self._writer.planned.view.version < 0:
+            _log.warning(
+                "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
+                "repeated batch is known by its rows alone, all of which are hashed. Set the option on the writer, "
+                "also where the session has one",
+                config.path,
+            )
+        super().commit(messages, batchId)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""

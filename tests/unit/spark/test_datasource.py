@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from ftfile.commit.format.model import Transaction
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.quick_ack import acknowledge_at_once
@@ -173,3 +173,21 @@ def test_attach_is_not_for_clients_of_spark_connect() -> None:
     session: Any = Session()
     with pytest.raises(ConfigError, match=r"a Spark Connect session is only a client .* call ftfile.flush\(path\)"):
         attach(session)
+
+
+def test_a_stream_whose_checkpoint_is_not_known_is_warned_before_its_first_commit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = StructType().add("id", LongType())
+
+    def warned(out: str, **more: str) -> bool:
+        caplog.clear()
+        writer: Any = FtFileDataSource({"path": str(tmp_path / out), **more}).streamWriter(schema, overwrite=False)
+        with pytest.raises(FtfileError):
+            writer.commit([None], 0)
+        return "the writer has no option checkpointLocation" in caplog.text
+
+    assert warned("out")
+    assert not warned("out", checkpointLocation=str(tmp_path / "checkpoint"))
+    MicroBatch(str(tmp_path / "out"), {"id": "long"}).run(0, [[{"id": 1}]])
+    assert not warned("out")
