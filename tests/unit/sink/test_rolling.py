@@ -380,7 +380,7 @@ class TestChange:
 
     @pytest.mark.parametrize(
         "options",
-        [{"fileFormat": "json"}, {"lineSep": "\r\n"}, {"rolling": "batch"}],
+        [{"fileFormat": "json", "onFormatChange": "accept"}, {"lineSep": "\r\n"}, {"rolling": "batch"}],
         ids=["format", "lineSep", "batch"],
     )
     def test_another_encoding_ends_it(self, out: str, options: dict[str, str]) -> None:
