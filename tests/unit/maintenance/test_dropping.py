@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 
 import ftfile
@@ -57,11 +58,29 @@ def test_everything_goes_by_a_word_that_nobody_writes_by_accident(query: MicroBa
     assert ids(query.path) == [6]
 
 
-@pytest.mark.parametrize("where", [None, {}, "", "7", "month=7", "ALL"])
-def test_what_does_not_say_what_to_drop_drops_nothing(query: MicroBatch, where: Any) -> None:
-    with pytest.raises(ConfigError, match='or "all" for every row'):
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (None, 'or "all" for every row'),
+        ({}, 'or "all" for every row'),
+        ("", "says nothing"),
+        ("7", "a comparison is expected"),
+        ("month = 7", "month=7 is no value of the column's type string"),
+        ("id = 7", "'id' is none of the partition columns, which are month"),
+        ("ALL", "'ALL' is none of the partition columns"),
+        (7, "where=7 is no condition"),
+    ],
+)
+def test_what_does_not_say_what_to_drop_drops_nothing(query: MicroBatch, where: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         ftfile.drop(query.path, where)
     assert len(ids(query.path)) == 5
+
+
+@pytest.mark.parametrize("where", ["month > '6'", pc.field("month") > "6"])
+def test_a_condition_drops_the_buckets_that_match(query: MicroBatch, where: Any) -> None:
+    assert ftfile.drop(query.path, where).rows == 3
+    assert ids(query.path) == [6, 6]
 
 
 def test_nothing_to_drop_is_no_commit(query: MicroBatch) -> None:
