@@ -104,8 +104,8 @@ RACES = [
     ),
     Race(
         "open files and an overwrite of partitions",
-        (Batch("ab", batch_id=1), Batch("", batch_id=2)),
-        (Batch("bx", "replace", query="q"),),
+        (Batch("ba", batch_id=1), Batch("", batch_id=2)),
+        (Batch("cb", "replace", query="q"),),
         (*ROLLING, ("maxRecordsPerFile", "1")),
         partitioned=True,
     ),

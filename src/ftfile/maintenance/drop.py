@@ -47,6 +47,7 @@ def drop(
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression,
     *,
+    bucket_pattern: str | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -59,7 +60,9 @@ def drop(
     `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
     `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as
     `pc.field("day") < datetime.date.today() - datetime.timedelta(days=30)`. Or it is the word "all" for every row in
-    the directory. For the other arguments see `ftfile.open`.
+    the directory. With `bucket_pattern`, the value of the option `bucketPattern` by which directories were made, a
+    condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks. Directories of no such
+    time stay. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
@@ -76,7 +79,7 @@ def drop(
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         live = snapshot()
-        dropped[:] = live.adds.values() if everything else select(head, live, where)
+        dropped[:] = live.adds.values() if everything else select(head, live, where, bucket_pattern)
         return Body(removes=tuple(map(Remove.of, dropped))) if dropped else None
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):

@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.value_text import UTC
+from ftfile.commit.format.layout import bucket_directory
 from ftfile.encoding.partitions.choosing import chosen_places, partition_schema
+from ftfile.sink.buckets.pattern import BucketPattern
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow.compute as pc
 
@@ -19,13 +21,22 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
 
-__all__ = ("select",)
+__all__ = ("BUCKET_TIME", "select")
+
+BUCKET_TIME = pa.field("bucketTime", pa.timestamp("us"))
 
 
-def select(head: LogState, snapshot: Snapshot, where: Mapping[str, object] | str | pc.Expression) -> list[Add]:
+def select(
+    head: LogState,
+    snapshot: Snapshot,
+    where: Mapping[str, object] | str | pc.Expression,
+    bucket_pattern: str | None = None,
+) -> list[Add]:
     """Return the adds of the buckets that match a condition on partition columns, as readers see them.
 
-    See `arrays.predicates`. The snapshot knows how all adds are encoded, the state only how the last ones are.
+    See `arrays.predicates`. With `bucket_pattern`, as in the option `bucketPattern`, the condition may name
+    `BUCKET_TIME`, too: the begin of the time of a directory, without time zone; null for directories of no such time.
+    The snapshot knows how all adds are encoded, the state only how the last ones are.
 
     Raises:
         ConfigError: it is no condition, a column is no partition column, or a value none of its type.
@@ -36,5 +47,18 @@ def select(head: LogState, snapshot: Snapshot, where: Mapping[str, object] | str
     schema = arrow_schema(head.definitions[head.schema]) if head.schema is not None else pa.schema([])
     adds = list(snapshot.adds.values())
     places = [(add.bucket, snapshot.definitions[add.encoding]["timeZone"]) for add in adds]
-    chosen = chosen_places(where, partition_schema(schema, newest["partitionBy"]), places)
+    columns = newest["partitionBy"]
+    derived = None if bucket_pattern is None else (BUCKET_TIME, _times(bucket_pattern, len(columns)))
+    chosen = chosen_places(where, partition_schema(schema, columns), places, derived)
     return [add for add, place in zip(adds, places, strict=True) if place in chosen]
+
+
+def _times(bucket_pattern: str, above: int) -> Callable[[Sequence[str]], pa.Array]:
+    """Return the function that reads the times of buckets, below `above` directories of columns."""
+    pattern = BucketPattern.of_directories(bucket_pattern)
+    end = above + pattern.depth
+
+    def times(buckets: Sequence[str]) -> pa.Array:
+        return pattern.begins(["/".join(bucket_directory(bucket).split("/")[above:end]) for bucket in buckets])
+
+    return times

@@ -44,7 +44,7 @@ class TaskCommitMessage(WriterCommitMessage):
     """One task's result on its way through Spark."""
 
     task: TaskCommit
-    overwrite_mode: str | None = None  # of the session, which only tasks are told of
+    overwrite_mode: str | None = None  # of the session
 
 
 class _Writer(Shipped):

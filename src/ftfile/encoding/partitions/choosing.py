@@ -11,7 +11,7 @@ from ftfile.arrays.value_text import UTC
 from ftfile.encoding.partitions.paths import bucket_names, parse_bucket_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow.compute as pc
 
@@ -28,24 +28,30 @@ def partition_schema(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
 
 
 def chosen_places(
-    where: Mapping[str, object] | str | pc.Expression | None, schema: pa.Schema, places: Iterable[Place]
+    where: Mapping[str, object] | str | pc.Expression | None,
+    schema: pa.Schema,
+    places: Iterable[Place],
+    derived: tuple[pa.Field, Callable[[Sequence[str]], pa.Array]] | None = None,
 ) -> set[Place]:
     """Return the places whose values match a condition on the columns of `schema`; see `predicates.predicate`.
 
-    Timestamps without an offset are by the clocks that each place is written by.
+    Timestamps without an offset are by the clocks that each place is written by. `derived` is one more column, and the
+    function that makes its values of paths.
 
     Raises:
         ConfigError: as `predicate`, also when there are no places.
         CorruptData: a place has no values of these columns.
     """
-    predicate(where, schema, columns="partition columns")
+    known = schema if derived is None else schema.append(derived[0])
+    predicate(where, known, columns="partition columns")
     by_zone: dict[str, list[str]] = {}
     for path, time_zone in dict.fromkeys(places):
         by_zone.setdefault(time_zone, []).append(path)
     chosen: set[Place] = set()
     for time_zone, paths in by_zone.items():
-        condition = predicate(where, schema, time_zone=time_zone, columns="partition columns")
-        table = pa.table({_INDEX: range(len(paths)), **_values(paths, schema, time_zone)})
+        condition = predicate(where, known, time_zone=time_zone, columns="partition columns")
+        values = _values(paths, schema, time_zone) | ({} if derived is None else {derived[0].name: derived[1](paths)})
+        table = pa.table({_INDEX: range(len(paths)), **values})
         found = table if condition is None else table.filter(condition)
         chosen.update((paths[index], time_zone) for index in found[_INDEX].to_pylist())
     return chosen
