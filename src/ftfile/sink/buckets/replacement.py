@@ -34,7 +34,7 @@ class Replacement:
 
     @property
     def recorded(self) -> str:
-        """Return what the log says of it."""
+        """Return its text in the log."""
         return BY_ROWS if self.where is None else self.where
 
     def replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
