@@ -104,7 +104,7 @@ RACES = [
     ),
     Race(
         "open files and an overwrite of partitions",
-        (Batch("ba", batch_id=1), Batch("", batch_id=2)),
+        (Batch("b", batch_id=1), Batch("", batch_id=2)),
         (Batch("cb", "replace", query="q"),),
         (*ROLLING, ("maxRecordsPerFile", "1")),
         partitioned=True,
