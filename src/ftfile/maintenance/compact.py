@@ -116,7 +116,7 @@ def compact_files(  # noqa: PLR0913 - all by name
     author: MaintenanceAuthor,
     workers: Workers,
     *,
-    where: Mapping[str, object] | None,
+    where: Mapping[str, object] | str | pc.Expression | None,
     target_bytes: int,
     commit_every: int | None,
     progress: OnProgress | None,

@@ -131,7 +131,7 @@ class TestDynamic:
         assert len(found(out)) == 4
 
     def test_another_partition_column_is_refused(self, out: str) -> None:
-        with pytest.raises(ConfigError, match="partitionBy=id, but the directory was written with .*month"):
+        with pytest.raises(ConfigError, match=r"partitionBy=id, but the directory was written with .*month"):
             overwrite(out, DYNAMIC, partitionBy="id").run_job("job", [news(7)])
         assert len(found(out)) == 4
 
