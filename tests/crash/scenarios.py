@@ -27,6 +27,13 @@ COMPACTING = Scenario(
     settled=2,
     partitioned=True,
 )
+# One partition of two is replaced, and one is new.
+REPLACING_PARTITIONS = Scenario(
+    "replacing-partitions",
+    (Batch("ab"), Batch("bc", "replace", batch_id=1)),
+    settled=1,
+    partitioned=True,
+)
 # A batch write that is repeated, what it brings is dropped in part, and what is left is repeated over.
 REPEATING = Scenario(
     "repeating",

@@ -39,18 +39,22 @@ class Race:
         first: batches of the driver that begins; without any, it flushes what is open.
         second: those of the other, likewise.
         options: of both.
+        partitioned: rows go to partitions by their letters.
     """
 
     name: str
     first: tuple[Batch, ...]
     second: tuple[Batch, ...]
     options: tuple[tuple[str, str], ...] = ()
+    partitioned: bool = False
 
     def scenario(self) -> Scenario:
         batches = {batch.note: batch for batch in (Batch("ax"), *self.first, *self.second)}
         options = (*CONTINUE, *self.options)
         flushes = not (self.first and self.second) or ("rolling", "policy") in options
-        return Scenario(self.name, tuple(batches.values()), settled=1, options=options, flush=flushes)
+        return Scenario(
+            self.name, tuple(batches.values()), settled=1, partitioned=self.partitioned, options=options, flush=flushes
+        )
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,13 @@ RACES = [
         (Batch("b", batch_id=1), Batch("", batch_id=2)),
         (Batch("c", "overwrite", query="q"),),
         (*ROLLING, ("maxRecordsPerFile", "1")),
+    ),
+    Race(
+        "open files and an overwrite of partitions",
+        (Batch("b", batch_id=1), Batch("", batch_id=2)),
+        (Batch("cb", "replace", query="q"),),
+        (*ROLLING, ("maxRecordsPerFile", "1")),
+        partitioned=True,
     ),
     Race(
         "open files and compaction",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ftfile.testing.fs.crashing import CrashState
     from ftfile.testing.fs.volume import Store
 
-Change = Literal["append", "overwrite", "transaction", "compact", "drop", "purge", "rebucket", "window"]
+Change = Literal["append", "overwrite", "replace", "transaction", "compact", "drop", "purge", "rebucket", "window"]
 
 
 class WorldIds(threading.local):
@@ -66,8 +66,8 @@ class Batch:
 
     Attributes:
         letters: of a drop, what it drops; none for everything.
-        change: what is done. A `transaction` is a batch write, of the application `query` and the version `batch_id`; a
-            `window` is one of an operator, likewise.
+        change: what is done; `replace` overwrites the partitions of its rows. A `transaction` is a batch write, of the
+            application `query` and the version `batch_id`; a `window` is one of an operator, likewise.
         troubled: in its first run a speculative attempt loses, another fails, and both leave files.
     """
 
@@ -84,7 +84,7 @@ class Batch:
 
     @property
     def is_of_a_stream(self) -> bool:
-        return self.change in {"append", "overwrite"}
+        return self.change in {"append", "overwrite", "replace"}
 
     @property
     def is_upkeep(self) -> bool:
@@ -226,9 +226,10 @@ class Scenario:
             query.options = {**query.options, "txnAppId": batch.query, "txnVersion": str(batch.batch_id)}
             query.run_job(current().ids.unique(), tasks)
             return
-        query.overwrite = batch.change == "overwrite"
+        query.overwrite = batch.change in {"overwrite", "replace"}
         if query.overwrite:
-            query.options = {**query.options}
+            mode = {"partitionOverwriteMode": "dynamic"} if batch.change == "replace" else {}
+            query.options = {**query.options, **mode}
             query.options.pop("rolling", None)  # an overwrite leaves nothing open
         if batch.troubled and run == 1:
             planned, writer = query.plan(), query.identity(batch.batch_id)
@@ -254,7 +255,7 @@ class Scenario:
         for batch in batches:
             dropped = batch.change == "overwrite" or (batch.change == "drop" and not batch.letters)
             for row in list(rows):
-                if dropped or (batch.change == "drop" and row[:1].decode() in batch.letters):
+                if dropped or (batch.change in {"drop", "replace"} and row[:1].decode() in batch.letters):
                     del rows[row]
             if not batch.is_upkeep:
                 rows.update(row for row in batch.rows if not self.is_bad(row))

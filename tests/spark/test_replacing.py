@@ -97,6 +97,31 @@ class TestOverwrite:
         assert ids(out) == list(range(10))
 
 
+class TestPartitions:
+    def test_the_option_and_the_mode_of_the_session(self, spark: SparkSession, out: str) -> None:
+        def write(frame: DataFrame, **options: str) -> list[tuple[int, int]]:
+            writer = frame.write.format("ftfile").mode("overwrite").option("partitionBy", "month")
+            writer.options(**options).save(out)
+            assert spark.read.parquet(out).count() == spark.read.format("ftfile").load(out).count()
+            return [tuple(row) for row in spark.read.format("ftfile").load(out).orderBy("month", "n").collect()]
+
+        def of(*months: int, n: int) -> DataFrame:
+            return spark.createDataFrame([(n, month) for month in months], "n int, month int")
+
+        assert write(of(6, 7, 8, n=1)) == [(1, 6), (1, 7), (1, 8)]
+        assert write(of(7, n=2), partitionOverwriteMode="dynamic") == [(1, 6), (2, 7), (1, 8)]
+        spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+        try:
+            assert write(of(8, 9, n=3)) == [(1, 6), (2, 7), (3, 8), (3, 9)]
+            assert write(of(n=3)) == [(1, 6), (2, 7), (3, 8), (3, 9)]
+            assert write(of(7, n=4), replaceWhere="month BETWEEN 6 AND 7") == [(4, 7), (3, 8), (3, 9)]
+            error = error_of(lambda: write(of(6, 9, n=5), replaceWhere="month < 8"))
+            assert "do not match, such as 'month=9'" in error
+            assert write(of(1, n=6), partitionOverwriteMode="static") == [(6, 1)]
+        finally:
+            spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
 class TestCompleteMode:
     def counts(self, spark: SparkSession, paths: Paths) -> StreamingQuery:
         stream = spark.readStream.format("scripted").option("script", str(paths["script"])).load()

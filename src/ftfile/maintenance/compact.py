@@ -23,6 +23,8 @@ from ftfile.maintenance.workers import Threads, Tracker, removing_unrecorded, ro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import pyarrow.compute as pc
+
     from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -61,7 +63,7 @@ class CompactReport:
 
 def compact(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
-    where: Mapping[str, object] | None = None,
+    where: Mapping[str, object] | str | pc.Expression | None = None,
     *,
     target_bytes: int = TARGET_BYTES,
     commit_every: int | None = None,
@@ -79,7 +81,7 @@ def compact(  # noqa: PLR0913 - all by name
 
     Args:
         path: of the directory.
-        where: chooses buckets by values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; by default all.
+        where: chooses buckets by a condition on partition columns, as in `ftfile.drop`; by default all.
         target_bytes: parts of three quarters of it on storage or more stay.
         commit_every: new parts after which a record is created; by default there is one record, at the end.
         threads: that merge, each with memory for some row groups; by default one for each core.
@@ -114,7 +116,7 @@ def compact_files(  # noqa: PLR0913 - all by name
     author: MaintenanceAuthor,
     workers: Workers,
     *,
-    where: Mapping[str, object] | None,
+    where: Mapping[str, object] | str | pc.Expression | None,
     target_bytes: int,
     commit_every: int | None,
     progress: OnProgress | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ from ftfile.core.logs import get_logger
 from ftfile.maintenance.partition_filter import select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    import pyarrow.compute as pc
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
@@ -42,8 +45,9 @@ class DropReport:
 
 def drop(
     path: str | os.PathLike[str],
-    where: Mapping[str, object] | str,
+    where: Mapping[str, object] | str | pc.Expression,
     *,
+    bucket_pattern: str | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -53,23 +57,29 @@ def drop(
     A version has all of these rows, the next has none. A second drop with nothing there creates no record. Safe beside
     running queries: what they commit later stays. Older versions can be read until a vacuum.
 
-    `where` chooses buckets by values of partition columns: `{"month": "7"}`, `{"month": [7, 8]}`; or it is the word
-    "all" for every row in the directory. For the other arguments see `ftfile.open`.
+    `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
+    `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as
+    `pc.field("day") < datetime.date.today() - datetime.timedelta(days=30)`. Or it is the word "all" for every row in
+    the directory. With `bucket_pattern`, the value of the option `bucketPattern` by which directories were made, a
+    condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks. Directories of no such
+    time stay. For the other arguments see `ftfile.open`.
 
     Raises:
-        ConfigError: the path is no ftfile directory, or `where` names no column, or one that is no partition column.
+        ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
+            column, or compares it with no value of its type.
         CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
     """
-    if where != ALL and (isinstance(where, str) or not where):
+    everything = isinstance(where, str) and where == ALL
+    if where is None or (isinstance(where, Mapping) and not where):
         raise ConfigError(
-            f"where={where!r} does not say what to drop: it takes values of partition columns, such as "
-            f'{{"month": "7"}}, or "{ALL}" for every row in the directory'
+            f"where={where!r} does not say what to drop: it takes a condition on partition columns, such as "
+            f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
         )
     dropped: list[Add] = []
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         live = snapshot()
-        dropped[:] = live.adds.values() if isinstance(where, str) else select(head, live, where)
+        dropped[:] = live.adds.values() if everything else select(head, live, where, bucket_pattern)
         return Body(removes=tuple(map(Remove.of, dropped))) if dropped else None
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):

@@ -15,8 +15,10 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.encoding.api import Format, LineFormat
 from ftfile.encoding.base.time_formats import TimeFormats
+from ftfile.encoding.partitions.choosing import partition_schema
 from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
+from ftfile.sink.buckets.replacement import Replacement, replacement_from_options
 from ftfile.sink.buckets.settings import Bucketing
 from ftfile.sink.naming.path_rules import check_extension
 from ftfile.sink.naming.settings import PathCheck
@@ -45,6 +47,8 @@ class SinkConfig(WriteConfig):
     max_records_per_file: int | None
     on_format_change: Literal["fail", "accept"]
     rolling: RollingSettings | None  # None if every part ends with its batch
+    overwrite_mode: Literal["static", "dynamic"] | None  # as the option has it; None for that of the session
+    replacement: Replacement | None  # the partitions that an overwrite replaces; None for everything
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
@@ -67,6 +71,7 @@ class SinkConfig(WriteConfig):
         check_extension(extension, chain)
         publishing = Publishing.from_options(parsed, extension)
         bucketing = Bucketing.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
+        mode, replacement = replacement_from_options(parsed, schema, bucketing.partition_by, overwrite=overwrite)
         config = cls(
             path=directory_url(parsed["path"]),
             schema_json=as_nullable(schema_json),
@@ -79,6 +84,8 @@ class SinkConfig(WriteConfig):
             max_records_per_file=parsed["maxRecordsPerFile"],
             on_format_change=parsed["onFormatChange"],
             rolling=_rolling(parsed, schema, bucketing.leaving),
+            overwrite_mode=mode,
+            replacement=replacement,
             **common_settings(parsed),
             overwrite=overwrite,
             transaction=transaction_of(parsed),
@@ -92,6 +99,15 @@ class SinkConfig(WriteConfig):
     def for_store(self, store: Capabilities) -> SinkConfig:
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
         return replace(self, publishing=self.publishing.for_store(store))
+
+    def for_session(self, overwrite_mode: str | None) -> SinkConfig:
+        """Return the settings of a batch write in a session with this `partitionOverwriteMode`."""
+        columns = self.bucketing.partition_by
+        is_dynamic = (overwrite_mode or "").lower() == "dynamic" and self.overwrite_mode is None
+        if not (self.overwrite and is_dynamic and columns) or self.replacement is not None:
+            return self
+        found = Replacement(partition_schema(self.schema, columns), self.bucketing.time_zone, None)
+        return replace(self, replacement=found)
 
     @property
     def storage_options(self) -> Storage:

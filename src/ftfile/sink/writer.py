@@ -59,6 +59,10 @@ class SinkWriter(Writer[SinkConfig]):
 
     __slots__ = ()
 
+    def for_session(self, overwrite_mode: str | None) -> SinkWriter:
+        """Return the writer in a session with this `partitionOverwriteMode`."""
+        return SinkWriter(self.config.for_session(overwrite_mode), self.planned)
+
     @staticmethod
     def _look(config: SinkConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
         check_paths(config, log.fs.capabilities, log.clock.now_ms())

@@ -48,6 +48,11 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
     config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite)
     if stream:
         refuse_in_stream(config.transaction)
+        if config.replacement is not None:
+            raise ConfigError(
+                "partitionOverwriteMode=dynamic and replaceWhere are for batch writes, as in foreachBatch: each batch "
+                "of complete mode has all rows, and replaces everything"
+            )
     require_shared(config.log(SYSTEM).fs, config.path)
     return config
 

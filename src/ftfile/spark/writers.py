@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -38,6 +38,7 @@ __all__ = (
 
 _log = get_logger(__name__)
 
+_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
 
@@ -46,6 +47,7 @@ class TaskCommitMessage(WriterCommitMessage):
     """One task's result on its way through Spark."""
 
     task: TaskCommit
+    overwrite_mode: str | None = None  # of the session
 
 
 class _Writer(Shipped):
@@ -118,6 +120,21 @@ class FtFileBatchWriter(BatchWriter):
                 "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
             )
         super().__init__(SinkWriter.plan(config, SYSTEM))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one attempt of one task, and tell the driver of the session's overwrite mode."""
+        # Spark sends the session's settings to tasks, and to no other Python process of a source.
+        mode = _task_context().getLocalProperty(_OVERWRITE_MODE)
+        message = super().write(iterator)
+        assert isinstance(message, TaskCommitMessage)
+        return replace(message, overwrite_mode=mode)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Commit all of the write; in the session's dynamic mode, an overwrite replaces the partitions of its rows."""
+        modes = {each.overwrite_mode for each in messages if isinstance(each, TaskCommitMessage)}
+        assert isinstance(self._writer, SinkWriter)
+        self._writer = self._writer.for_session(next(iter(modes), None))
+        super().commit(messages, batchId)
 
 
 def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:

@@ -265,11 +265,18 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
         for remove in record.removes:
             if remove.final_path not in report.visible:
                 continue
-            heirs = list(record.adds)
+            heirs = _heirs(record, remove.final_path)
             for add in heirs:
                 shown = add.final_path in report.visible
                 require(not shown, "I9", f"{remove.final_path} and what replaced it, {add.final_path}, are visible")
-                heirs += replaced_by[add.id].adds if add.id in replaced_by else ()
+                heirs += _heirs(replaced_by[add.id], remove.final_path) if add.id in replaced_by else ()
+
+
+def _heirs(record: Record, path: str | None) -> list[Add]:
+    """Return the adds that replace the part of a path: of an overwrite of partitions, those in its own directory."""
+    # A power cut may leave some partitions old and others new, until the next commit publishes the record.
+    directory = layout.parent(path or "")
+    return [add for add in record.adds if record.replaces is None or layout.parent(add.final_path or "") == directory]
 
 
 def _sum_of(rows: Mapping[str, Counter[Hashable]], add_ids: Iterable[str]) -> Counter[Hashable]:

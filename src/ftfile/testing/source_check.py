@@ -68,6 +68,8 @@ def _check_named(log: CommitLog, log_start: int, position: Position) -> None:
 
 def _original(record: Record, spools: set[str]) -> set[str]:
     """Return the adds whose rows no earlier record has: made of no segments, and not the rest of one."""
-    if isinstance(record.author, MaintenanceAuthor) or (record.overwrite and record.removes):
+    if isinstance(record.author, MaintenanceAuthor) or (
+        (record.overwrite or record.replaces is not None) and record.removes
+    ):
         return set()
     return {add.id for add in record.adds if not add.ranges and add.path not in spools}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 
 import ftfile
@@ -57,11 +59,62 @@ def test_everything_goes_by_a_word_that_nobody_writes_by_accident(query: MicroBa
     assert ids(query.path) == [6]
 
 
-@pytest.mark.parametrize("where", [None, {}, "", "7", "month=7", "ALL"])
-def test_what_does_not_say_what_to_drop_drops_nothing(query: MicroBatch, where: Any) -> None:
-    with pytest.raises(ConfigError, match='or "all" for every row'):
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (None, 'or "all" for every row'),
+        ({}, 'or "all" for every row'),
+        ("", "says nothing"),
+        ("7", "a comparison is expected"),
+        ("month = 7", "month=7 is no value of the column's type string"),
+        ("id = 7", "'id' is none of the partition columns, which are month"),
+        ("ALL", "'ALL' is none of the partition columns"),
+        (7, "where=7 is no condition"),
+    ],
+)
+def test_what_does_not_say_what_to_drop_drops_nothing(query: MicroBatch, where: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         ftfile.drop(query.path, where)
     assert len(ids(query.path)) == 5
+
+
+@pytest.mark.parametrize("where", ["month > '6'", pc.field("month") > "6"])
+def test_a_condition_drops_the_buckets_that_match(query: MicroBatch, where: Any) -> None:
+    assert ftfile.drop(query.path, where).rows == 3
+    assert ids(query.path) == [6, 6]
+
+
+class TestBucketPattern:
+    @pytest.fixture
+    def hours(self, tmp_path: Path) -> str:
+        """A directory with a row in each of four hours, and one in a directory without a time."""
+        out, columns = str(tmp_path / "hours"), {"id": "long", "kind": "string", "ts": "timestamp_ntz"}
+        begin = datetime.datetime(2024, 6, 30, 22, 30)  # noqa: DTZ001 - a clock
+        rows = [{"id": n, "kind": "ab"[n % 2], "ts": begin + datetime.timedelta(hours=n)} for n in range(4)]
+        options = {"fileFormat": "json", "partitionBy": "kind", "bucketPattern": "ts:yyyy-MM-dd/HH"}
+        MicroBatch(out, columns, options).run(0, [rows])
+        MicroBatch(out, columns, options | {"bucketPattern": "'later'yyyy"}).run(1, [[rows[0] | {"id": 9}]])
+        return out
+
+    @pytest.mark.parametrize(
+        ("where", "left"),
+        [
+            ("bucketTime < TIMESTAMP '2024-07-01 00:00:00'", [2, 3, 9]),
+            ("buckettime >= DATE '2024-07-01' AND kind = 'a'", [0, 1, 3, 9]),
+            ("bucketTime IS NOT NULL", [9]),
+            ({"bucketTime": "2024-06-30 23:00:00"}, [0, 2, 3, 9]),
+            (pc.field("bucketTime") < datetime.datetime(2024, 7, 1, 0, 30), [3, 9]),  # noqa: DTZ001
+        ],
+    )
+    def test_directories_by_time_go_by_their_time(self, hours: str, where: Any, left: list[int]) -> None:
+        ftfile.drop(hours, where, bucket_pattern="ts:yyyy-MM-dd/HH")
+        assert ids(hours) == left
+
+    def test_the_pattern_is_needed_and_checked(self, hours: str) -> None:
+        with pytest.raises(ConfigError, match="'bucketTime' is none of the partition columns, which are kind"):
+            ftfile.drop(hours, "bucketTime IS NULL")
+        with pytest.raises(ConfigError, match="bucketPattern='yyyy-QQ'"):
+            ftfile.drop(hours, "bucketTime IS NULL", bucket_pattern="yyyy-QQ")
 
 
 def test_nothing_to_drop_is_no_commit(query: MicroBatch) -> None:

@@ -6,6 +6,7 @@ import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 
 import ftfile
@@ -17,7 +18,6 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 DAY = datetime.date(2024, 7, 1)
@@ -32,7 +32,7 @@ def written(path: Path, values: list[Any], kind: str, **options: str) -> str:
     return out
 
 
-def found(out: str, where: Mapping[str, object]) -> list[str]:
+def found(out: str, where: Any) -> list[str]:
     """Return the values after `key=` in the names of the directories that the filter names."""
     log = CommitLog(open_filesystem(out))
     return sorted(add.bucket.partition("=")[2] for add in select(log.read_on(), take_snapshot(log), where))
@@ -60,6 +60,7 @@ def found(out: str, where: Mapping[str, object]) -> list[str]:
         ("date", [DAY], DAY, ["2024-07-01"]),
         ("timestamp", [NOON], NOON, ["2024-07-01 12%3A00%3A00"]),
         ("timestamp", [NOON], "2024-07-01 12:00:00", ["2024-07-01 12%3A00%3A00"]),
+        ("string", ["a"], "x" * 300, []),
     ],
 )
 def test_values_are_compared_as_what_they_are(
@@ -81,7 +82,6 @@ def test_values_are_compared_as_what_they_are(
         ("date", "2024-7-1"),
         ("date", NOON),
         ("timestamp", datetime.datetime(2024, 7, 1, 12)),  # noqa: DTZ001 - that it has no zone is the point
-        ("string", "x" * 300),
     ],
 )
 def test_what_is_no_value_of_the_column_is_an_error(tmp_path: Path, kind: str, asked: object) -> None:
@@ -94,6 +94,24 @@ def test_a_timestamp_is_shown_by_the_clocks_that_the_directory_was_written_by(tm
     out = written(tmp_path, [NOON], "timestamp", timeZone="Europe/Berlin")
     assert found(out, {"key": "2024-07-01 14:00:00"}) == found(out, {"key": NOON}) == ["2024-07-01 14%3A00%3A00"]
     assert found(out, {"key": "2024-07-01 12:00:00"}) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "where", "directories"),
+    [
+        ("integer", [6, 7, 8, None], "key >= 7", ["7", "8"]),
+        ("integer", [6, 7, 8, None], "NOT key BETWEEN 7 AND 9 OR KEY IS NULL", ["6", "__HIVE_DEFAULT_PARTITION__"]),
+        ("string", ["7", "10", "a/b"], "key > '2' and key <> 'a/b'", ["7"]),
+        ("date", [DAY, datetime.date(2024, 7, 2)], "key < DATE '2024-07-02'", ["2024-07-01"]),
+        ("date", [DAY, datetime.date(2024, 7, 2)], pc.field("key") < DAY + datetime.timedelta(1), ["2024-07-01"]),
+        ("decimal(5,2)", [Decimal("7.50"), Decimal("10.05")], "key > 7.5", ["10.05"]),
+        ("double", [0.5, float("nan")], "key > 1", ["NaN"]),
+    ],
+)
+def test_conditions_are_true_of_typed_values(
+    tmp_path: Path, kind: str, values: list[Any], where: Any, directories: list[str]
+) -> None:
+    assert found(written(tmp_path, values, kind), where) == directories
 
 
 def test_every_column_named_must_match(tmp_path: Path) -> None:

@@ -142,6 +142,7 @@ HEADER = Fields(
     Field("previousNonce", "previous_nonce", TEXT),
     Field("taskCount", "tasks", NUMBER),
     Field("overwrite", "overwrite", FLAG),
+    Field("replaces", "replaces", TEXT),
     Field("lineageStartBatch", "lineage_start", NUMBER),
     Field("vacuumHorizonMs", "horizon_ms", NUMBER),
     Field("logStartVersion", "log_start", NUMBER),

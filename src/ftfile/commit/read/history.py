@@ -30,6 +30,8 @@ class Version:
         size_bytes: of the files added, or of the runs.
         files: number of files added; none in a store.
         overwrite: True if it replaced everything that was there.
+        replaces: the condition on the partitions that it replaced, or `partitions of the rows`; None if it is no
+            overwrite of partitions.
         bad_records: number that could not be written.
         durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
         offsets: Spark's offsets of the batch, one for each source, when the checkpoint was known.
@@ -46,6 +48,7 @@ class Version:
     files: int
     files_removed: int
     overwrite: bool
+    replaces: str | None
     bad_records: int
     durability: str | None
     offsets: list[Any] | None
@@ -74,6 +77,7 @@ def _version(record: Record, time_ms: int | None) -> Version:
         files=sum(add.kind == "part" for add in record.adds),
         files_removed=sum(remove.kind == "part" for remove in record.removes),
         overwrite=record.overwrite,
+        replaces=record.replaces,
         bad_records=record.metrics.get("badRecords", 0),
         durability=record.metrics.get("durability"),
         offsets=stream.offsets if stream else None,

@@ -50,6 +50,22 @@ SIZES: tuple[Option, ...] = (
     ),
 )
 
+OVERWRITES: tuple[Option, ...] = (
+    Option(
+        "partitionOverwriteMode",
+        one_of("static", "dynamic"),
+        "What `mode('overwrite')` replaces: `static` everything, `dynamic` only the partitions that the written rows "
+        "have; see [replacing partitions](buckets-and-names.md#replacing-partitions).",
+        default_text="that of the session, `spark.sql.sources.partitionOverwriteMode`",
+    ),
+    Option(
+        "replaceWhere",
+        kinds.TEXT,
+        "`mode('overwrite')` replaces the partitions that match this condition on the columns of `partitionBy`, such "
+        "as `month >= 7 AND city = 'a'`; rows of others are refused.",
+    ),
+)
+
 GUARANTEES: tuple[Option, ...] = (
     Option(
         "onNewQuery",
@@ -181,6 +197,7 @@ GROUPS = {
     "Files": SIZES,
     "Files that stay open over batches": ROLLING,
     "Publishing": PUBLISHING,
+    "Overwrites": OVERWRITES,
     "Formats": RECORDS,
     "Encryption": ENCRYPTION,
     "Guarantees": GUARANTEES,

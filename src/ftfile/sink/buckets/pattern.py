@@ -18,6 +18,8 @@ from ftfile.sink.buckets.bucketers import Assignment, Bucket, Bucketer, assign_b
 from ftfile.sink.naming.path_rules import path_fault
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 __all__ = ("BucketPattern",)
@@ -50,6 +52,21 @@ class BucketPattern:
             raise ConfigError(f"{_OPTION}={text!r} makes directories such as {example[0].as_py()!r}, which {fault}")
         return cls(column, pattern, time_zone)
 
+    @classmethod
+    def of_directories(cls, text: str, time_zone: str = "UTC") -> BucketPattern:
+        """Read a pattern for the times of directories, whichever time they were made of; a `column:` is passed over."""
+        return cls.parse(text.rpartition(":")[2], pa.schema([]), time_zone)
+
+    def begins(self, directories: Sequence[str]) -> pa.Array:
+        """Return the begin of the time of each, by its own clocks; null where it is of another pattern."""
+        return pa.array([self._begin(directory) for directory in directories], _CLOCK)
+
+    def _begin(self, directory: str) -> pa.Scalar | None:
+        try:
+            return self.pattern.read(pa.array([directory]), _CLOCK, "UTC")[0]
+        except ValueError:
+            return None
+
     @property
     def depth(self) -> int:
         """Return the number of directories that it makes."""
@@ -57,10 +74,10 @@ class BucketPattern:
 
     def end_ms(self, directories: str) -> int | None:
         """Return the end of the time that directories stand for, in ms since 1970 UTC; None if of another pattern."""
-        try:
-            clock = self.pattern.read(pa.array([directories]), _CLOCK, "UTC")[0].value
-        except ValueError:
+        begin = self._begin(directories)
+        if begin is None:
             return None
+        clock = begin.value
         unit = next(unit for letter, unit in _UNITS if any(piece[0] == letter for piece in self.pattern.pieces))
         # In whole numbers: numpy asks of which unit one more is, and takes no unit that is not spelled out.
         following = np.array([np.datetime64(clock, "us")]).astype(f"M8[{unit}]").astype(np.int64) + 1

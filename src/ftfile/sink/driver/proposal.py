@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import Author
+    from ftfile.commit.format.model import Add, Author
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
@@ -62,12 +62,13 @@ def make_proposal(
         named = namer.name(log, head, () if config.overwrite else rewrites, parts, definitions)
         accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
         adds = (*named.adds, *segments, *accepted.adds)
-        replaced = snapshot().adds.values() if config.overwrite else ()
+        replaced = _replaced(config, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
-            overwrite=config.overwrite,
+            overwrite=config.overwrite and config.replacement is None,
+            replaces=None if config.replacement is None else config.replacement.recorded,
             dead_letters=letters,
             tasks=len(messages),
             schema=schema,
@@ -93,7 +94,7 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
         ConfigError: `partitionBy` or `fileFormat` changed, or the directory is a store.
     """
     refuse_store(head, config.path)
-    if config.overwrite:
+    if config.overwrite and config.replacement is None:
         return  # nothing that was written before stays
     if head.schema is not None:
         recorded, new = head.definitions[head.schema], config.recorded_schema_json
@@ -137,6 +138,13 @@ def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapsh
     if found:
         live = {add.encoding for add in snapshot().adds.values()}
         refuse_misfits(sorted({clause for key in live & found.keys() for clause in found[key]}), " in older rows")
+
+
+def _replaced(config: SinkConfig, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:
+    live = list(snapshot.adds.values())
+    if config.replacement is None:
+        return live
+    return config.replacement.replaced(written, live, snapshot.definitions)
 
 
 def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:

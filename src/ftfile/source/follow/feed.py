@@ -34,7 +34,7 @@ def is_change(record: Record) -> bool:
     """Return True if the record ends rows that were live: an overwrite, a drop, a repair that gives rows up."""
     if isinstance(record.author, MaintenanceAuthor):
         return record.author.operation not in _REWRITES and len(record.removes) > len(record.adds)
-    return record.overwrite and bool(record.removes)
+    return (record.overwrite or record.replaces is not None) and bool(record.removes)
 
 
 def describe(record: Record) -> str:

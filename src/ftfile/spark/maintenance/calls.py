@@ -23,6 +23,7 @@ from ftfile.spark.settings import absolute_options, require_shared
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import pyarrow.compute as pc
     from pyspark.sql import SparkSession
 
     from ftfile.commit.format.model import MaintenanceAuthor
@@ -39,7 +40,7 @@ __all__ = ("compact", "flush", "verify")
 def compact(  # noqa: PLR0913 - all by name
     spark: SparkSession,
     path: str | os.PathLike[str],
-    where: Mapping[str, object] | None = None,
+    where: Mapping[str, object] | str | pc.Expression | None = None,
     *,
     target_bytes: int | None = None,
     commit_every: int | None = None,
