@@ -6,6 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from ftfile.commit.format import layout
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import open_with_keys
@@ -44,7 +45,8 @@ def open_log(
     except NotFound as error:
         raise ConfigError(f"{url!r} is {otherwise}") from error
     except NotADirectory as error:
-        raise ConfigError(f"{url!r} is a file, or within one: give the directory that has _ftfile") from error
+        text = f"{url!r} is no directory: {error.detail}. Give the directory that has {layout.META}"
+        raise ConfigError(text) from error
     return log
 
 

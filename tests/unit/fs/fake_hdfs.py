@@ -22,6 +22,9 @@ from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 if TYPE_CHECKING:
     import pytest
 
+# A wait of so long ends for hangs only.
+HANGS_S = 600
+
 
 @dataclass
 class Names:
@@ -142,13 +145,15 @@ class NativeClient:
     def get_content_summary(self, path: str) -> SimpleNamespace:
         self._names.ask("summary")
         with self._names.changed:
-            assert self._names.changed.wait_for(lambda: path in self._names.open_files, 10)
-            return SimpleNamespace(space_consumed=self._names.open_files[path] * self._names.replicas)
+            if self._names.slow:
+                assert self._names.changed.wait_for(lambda: path in self._names.open_files, HANGS_S)
+            size_bytes = self._names.open_files.get(path, len(self._names.files.get(path, b"")))
+            return SimpleNamespace(space_consumed=size_bytes * self._names.replicas)
 
     def recover_lease(self, path: str) -> bool:
         self._names.ask("recover")
         with self._names.changed:
-            del self._names.open_files[path]
+            self._names.open_files.pop(path, None)
             self._names.changed.notify_all()
         return True
 
@@ -183,7 +188,7 @@ class NativeWriter:
                 size_bytes = self._names.block_bytes if self._names.unreported else len(self._content)
                 self._names.open_files[self._path] = size_bytes
                 self._names.changed.notify_all()
-                assert self._names.changed.wait_for(lambda: self._path not in self._names.open_files, 10)
+                assert self._names.changed.wait_for(lambda: self._path not in self._names.open_files, HANGS_S)
             self._names.ask("closed")
 
 
