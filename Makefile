@@ -89,7 +89,7 @@ histories: environment ## random histories of a directory, 500 of 200 steps
 KV_TESTS := $(addprefix kv/,feed operator upkeep $(addprefix test_,batches.py encrypted_store.py exactly_once.py \
 	extremes.py limits.py merged_values.py reading.py reading_beside_writers.py side_by_side.py \
 	store_histories.py verify.py widened_stores.py))
-LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink $(KV_TESTS)) --ignore=tests/unit/source/files
+LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink exporting $(KV_TESTS)) --ignore=tests/unit/source/files
 
 .PHONY: without
 without: environment ## the tests of the log and of the sink, hints deleted before every step, and then ranges
@@ -154,8 +154,7 @@ smoke-%: FORCE
 .PHONY: unit-pythons
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
 
-# What neither a Python nor a dependency changes, beginnings of files. It is imported all the same. `make long` runs it,
-# and of the others all instead of a half.
+# What neither a Python nor a dependency changes, beginnings of files. It is imported all the same; `make long` runs it.
 ALIKE := commit maintenance source testing $(addprefix sink/test_,closing direct durability hooks limits live_names names \
 	offsets openings replacing rolling sealed_log store_limits tasks transactions)
 
@@ -166,7 +165,7 @@ unit-%: FORCE
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' || exit; \
 	$(call both,$(call pytest,$(venv),unit-$*-half) $(IN_OLD) $(HALF),$(call pytest,$(venv),unit-$*) $(IN_OLD) $(OTHERS)); fi
 
-IN_OLD := $(FEW) $(if $(ALIKE),--share=0.5) -m "packages or not slow" --ignore=tests/unit/spark $(ALIKE:%=--deselect=tests/unit/%)
+IN_OLD := $(FEW) -m "packages or not slow" --ignore=tests/unit/spark $(ALIKE:%=--deselect=tests/unit/%)
 
 .PHONY: trials
 trials: environment ## every known mistake in the protocol can be made, and what tries them works

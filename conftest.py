@@ -39,24 +39,17 @@ hypothesis.settings.load_profile("default")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="repeat the run that printed this seed")
     parser.addoption("--without", choices=("hints", "ranges"), help="delete such files before each step")
-    parser.addoption("--share", type=float, default=1.0, help="run this share of the tests, drawn by the seed")
 
 
-@pytest.hookimpl(trylast=True)  # of those that other options leave
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that are about what `--without` deletes and, with `--share`, others; count them as deselected."""
-    name, share, chosen = config.option.without, config.option.share, [*items]
-    if name is not None:
-        from tests.without import is_about
+    """Leave out tests that are about what `--without` deletes, and count them as deselected."""
+    if config.option.without is None:
+        return
+    from tests.without import is_about
 
-        chosen = [item for item in chosen if not is_about(name, item.nodeid)]
-    if share < 1:
-        from tests.crash.share import some
-
-        chosen = some(chosen, config.option.seed, share)
-    kept = set(chosen)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = chosen
+    about = [item for item in items if is_about(config.option.without, item.nodeid)]
+    config.hook.pytest_deselected(items=about)
+    items[:] = [item for item in items if item not in about]
 
 
 def pytest_collection_finish() -> None:

@@ -37,8 +37,8 @@ SCENARIO = Scenario(
     flush=True,
 )
 UPKEEP: dict[str, Callable[[str], object]] = {
-    "flush": ftfile.flush,
-    "compact": ftfile.compact,
+    "flush": lambda path: ftfile.flush(path, context=current()),
+    "compact": lambda path: ftfile.compact(path, context=current()),
     "vacuum": lambda path: ftfile.vacuum(path, dry_run=False, retention="0s", force=True, context=current()),
 }
 TRIES = 30

@@ -163,13 +163,14 @@ def test_every_row_is_there_once_whatever_becomes_of_the_active_namenode(
 ) -> None:
     chosen = random.Random(seed)
     faults = [*FAULTS, *chosen.choices(FAULTS, k=ROUNDS - len(FAULTS))] if THOROUGH else FAULTS
-    worst_s = 0.0
+    times_s = []
     for fault in faults:
         mend(ha)
-        worst_s = max(worst_s, streams.run_under(partial(fault, ha)))
-        assert worst_s < PROMISED_S
+        times_s.append(streams.run_under(partial(fault, ha)))
+        assert times_s[-1] < PROMISED_S
+    assert min(times_s) < 30.0, "none was as quick as each is on a machine of its own"
     counts = Counter(fault.__name__ for fault in faults)
-    print(f"{streams.check()}, {dict(counts)}, worst {worst_s:.1f} s")
+    print(f"{streams.check()}, {dict(counts)}, worst {max(times_s):.1f} s")
 
 
 @contextlib.contextmanager
@@ -217,7 +218,7 @@ def test_one_that_takes_no_connection_costs_a_process_little_and_once(
             assert fs.read(f"{number}") == b"data"
     assert times_s[0] < PROMISED_S
     # Of a machine that has others to serve, not each may be quick.
-    assert min(times_s[1:]) < 3.0, "it was asked again"
+    assert min(times_s[1:]) < nodes.CONNECT_TIMEOUT_S, "it was asked again"
 
 
 def test_a_single_one_that_takes_no_connection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_a_fault_that_takes_the_reply_away(port: int, fault: str, reaches: int |
     with Proxy(port, 1, 1.0, [fault]) as proxy:
         error: Exception | None = None
         try:
-            content = get(proxy, 0.5 if fault == "silence" else 300.0)
+            content = get(proxy, 10.0 if fault == "silence" else 300.0)
             # Of headers that are cut short Python makes no error.
             assert fault == "cut"
             assert content != BODY

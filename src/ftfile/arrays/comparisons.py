@@ -108,6 +108,8 @@ class Columns:
     def literal(self, field: pa.Field, value: object) -> pa.Scalar:
         """Return a value as one of the column's type."""
         kind = _value_type(field.type)
+        if pa.types.is_nested(kind):
+            raise ConfigError(f"where: column {field.name!r} is {kind}, which is compared with no value")
         try:
             return _typed(value, kind, self.time_zone)
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
@@ -144,6 +146,8 @@ def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many type
         return value.text
     if type(value) is datetime.date and pa.types.is_timestamp(kind):
         return value.isoformat()
+    if isinstance(value, datetime.datetime) and value.tzinfo is None and getattr(kind, "tz", None):
+        return value.isoformat(sep=" ")
     if isinstance(value, float) and pa.types.is_decimal(kind):
         return Decimal(repr(value))
     if isinstance(value, Decimal) and not pa.types.is_decimal(kind):

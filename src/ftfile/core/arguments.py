@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -31,6 +31,10 @@ def _is_int(value: object) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
+def _has_texts_in_order(value: Any) -> bool:  # noqa: ANN401 - of the user
+    return isinstance(value, Sequence) and _has_texts(value)
+
+
 def _has_texts(value: Any) -> bool:  # noqa: ANN401 - of the user
     # What can be read once only would be used up here.
     return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(each, str) for each in value)
@@ -51,7 +55,7 @@ _KINDS = {
     "str | Sequence[str]": _Kind(
         "a text, or a list of texts", lambda value: isinstance(value, str) or _has_texts(value)
     ),
-    "Sequence[str]": _TEXTS,
+    "Sequence[str]": _TEXTS._replace(has=_has_texts_in_order),
     "Collection[str]": _TEXTS,
     "Mapping[str, str]": _Kind("a dictionary of texts, such as {'name': 'text'}", _has_settings),
 }

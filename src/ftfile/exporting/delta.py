@@ -82,6 +82,7 @@ class Exported(NamedTuple):
         version: of the directory.
         nonce: of its record.
         schema: key of its columns in the log.
+        partition_by: its partition columns.
         table: the Delta table's id.
     """
 
@@ -89,6 +90,7 @@ class Exported(NamedTuple):
     version: int
     nonce: str
     schema: str
+    partition_by: list[str]
     table: str
 
 

@@ -121,7 +121,14 @@ class _Exporter:
             self._append_difference(newest, last)
             return 1
         for version in range(first, last + 1):
-            newest = self._append_version(newest, version)
+            try:
+                newest = self._append_version(newest, version)
+            except ConfigError as error:
+                if version == last:
+                    raise
+                self._append_difference(newest, last)
+                _log.warning("versions %d to %d are one commit, as not each can be exported: %s", version, last, error)
+                return version + 1 - first
         return last + 1 - first
 
     def _append_all(self, version: int) -> None:
@@ -145,7 +152,9 @@ class _Exporter:
         record = self._log.read_record(version)
         if record is None:
             raise CorruptData(LOG, f"the record of version {version}", "none", "Export again: it is no longer kept")
-        schema = record.schema or newest.schema
+        schema, partition_by = record.schema or newest.schema, newest.partition_by
+        if record.encoding is not None:
+            partition_by = self._head.definitions[record.encoding]["partitionBy"]
         time_ms, is_change = (
             self._time_ms(version),
             not isinstance(record.author, MaintenanceAuthor) or bool(record.overwrite or not record.adds),
@@ -154,14 +163,13 @@ class _Exporter:
         adds = [add for add in record.adds if add.kind == "part"]
         self._refuse(adds, schema, {newest.schema, schema})
         actions: list[dict[str, Any]] = []
-        if schema != newest.schema:
-            snapshot = take_snapshot(self._log, version)
-            self._refuse(snapshot.adds.values(), schema, {schema})
-            actions += self._table_actions(snapshot, newest.table)
+        if (schema, partition_by) != (newest.schema, newest.partition_by):
+            self._refuse(take_snapshot(self._log, version).adds.values(), schema, {schema})
+            actions += table_actions(self._head.definitions[schema], partition_by, newest.table, self._time_ms(0))
         actions += [files.remove(each, is_change=is_change) for each in record.removes if each.kind == "part"]
         # The rows of open files are new to readers when a maintenance operation finishes them.
         actions += [files.add(add, is_change=is_change or bool(add.ranges)) for add in adds]
-        exported = Exported(newest.commit + 1, version, record.nonce, schema, newest.table)
+        exported = Exported(newest.commit + 1, version, record.nonce, schema, partition_by, newest.table)
         self._table.append(exported, _operation(record.author), time_ms, actions)
         if exported.commit % CHECKPOINT_EVERY == 0:
             self._write_checkpoint(exported, time_ms)
@@ -179,10 +187,12 @@ class _Exporter:
         if snapshot.version != self._head.version:
             record = self._log.read_record(snapshot.version)
             nonce = "" if record is None else record.nonce
-        return Exported(commit, snapshot.version, nonce, snapshot.schema, table)
+        return Exported(commit, snapshot.version, nonce, snapshot.schema, self._partition_by(snapshot), table)
 
     def _require_own(self, newest: Exported) -> None:
         """Refuse to go on after an export of another history, such as of a directory whose log was restored."""
+        if newest.version > self._head.version and newest.version <= self._log.read_on().version:
+            raise AlreadyExists("export", LOG, "another export is further")
         is_known: bool | None = newest.version <= self._head.version
         if is_known:
             is_known = self._head.includes(newest.version, newest.nonce)
@@ -202,9 +212,16 @@ class _Exporter:
 
     def _table_actions(self, snapshot: Snapshot, table: str) -> list[dict[str, Any]]:
         assert snapshot.schema is not None
-        assert self._head.encoding is not None
-        partition_by = self._head.definitions[self._head.encoding]["partitionBy"]
-        return table_actions(snapshot.definitions[snapshot.schema], partition_by, table, self._time_ms(0))
+        schema = snapshot.definitions[snapshot.schema]
+        return table_actions(schema, self._partition_by(snapshot), table, self._time_ms(0))
+
+    def _partition_by(self, snapshot: Snapshot) -> list[str]:
+        """Return the partition columns of a version, which all of its rows have."""
+        some = next(iter(snapshot.adds.values()), None)
+        key = some.encoding if some is not None else self._head.encoding
+        assert key is not None
+        columns: list[str] = self._head.definitions[key]["partitionBy"]
+        return columns
 
     def _refuse(self, adds: Iterable[Add], schema: str, schemas: AbstractSet[str]) -> None:
         """Raise a ConfigError for what Delta cannot say of these adds, or of the columns."""
@@ -259,7 +276,7 @@ def _refuse_encoding(encoding: Mapping[str, Any], schema: str, *, has_filters: b
     form = encoding["format"]
     if form["name"] != "parquet":
         raise ConfigError(f"files are {form['name']}, and a Delta table has Parquet alone")
-    if has_filters or "encryption" in form:
+    if has_filters or form.get("encryptionKeyId") is not None:
         raise ConfigError("files are encrypted, or went through filters, which Delta's readers cannot undo")
     if encoding.get("fileName"):
         raise ConfigError(
@@ -271,5 +288,5 @@ def _refuse_encoding(encoding: Mapping[str, Any], schema: str, *, has_filters: b
         if now.get(field["name"], field["type"]) != field["type"]:
             raise ConfigError(
                 f"column {field['name']!r} is {now[field['name']]}, and older files have it as {field['type']}, which "
-                "a Delta table has no place for: ftfile.compact(path) writes them anew"
+                "a Delta table has no place for: an overwrite with all rows writes them anew"
             )

@@ -115,7 +115,7 @@ def parse(url: str) -> Url:
 
 
 def _refuse_drive(url: str, scheme: str) -> None:
-    if len(scheme) == 1:
+    if len(scheme) == 1 and not url.startswith("://", 1):
         raise ConfigError(
             f"{url!r} looks like a path with a drive of Windows, which ftfile does not run on: in its subsystem for "
             f"Linux, write /mnt/{scheme}/…"

@@ -22,9 +22,12 @@ from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.testing.sweep import fault_sweep
+from tests.unit.sink.encrypted import ring
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileInfo, FileSystem
+
+__all__ = ("ring",)
 
 COLUMNS = {"id": "long", "word": "string"}
 UTC = datetime.timezone.utc
@@ -173,6 +176,21 @@ class TestVersions:
             deltalake.write_deltalake(out, deltalake.DeltaTable(out).to_pyarrow_table(), mode="append")
         assert delta_rows(out) == rows(0)
 
+    @pytest.mark.parametrize(("before", "after"), [({}, {"partitionBy": "word"}), ({"partitionBy": "word"}, {})])
+    def test_an_overwrite_by_other_partition_columns(
+        self, out: str, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], after: dict[str, str]
+    ) -> None:
+        for module in (ftfile.exporting.delta, ftfile.exporting.run):
+            monkeypatch.setattr(module, "CHECKPOINT_EVERY", 2)
+        MicroBatch(out, COLUMNS, before).run(0, [rows(0)])
+        export(out)
+        MicroBatch(out, COLUMNS, before).run(1, [rows(2)])
+        MicroBatch(out, COLUMNS, after, overwrite=True).run_job("job", [rows(5)])
+        MicroBatch(out, COLUMNS, after | {"onNewQuery": "continue"}, query_id="next").run(0, [rows(7)])
+        export(out)
+        assert delta_rows(out) == rows(5, 4)
+        check_newest(out)
+
 
 class TestHistory:
     def test_a_checkpoint_stands_for_the_commits_before(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,6 +272,17 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="column 'id' is long, and older files have it as integer"):
             export(out)
         assert [row["id"] for row in delta_rows(out)] == [1]
+        MicroBatch(out, {"id": "long"}, overwrite=True).run_job("job", [[{"id": 2**41}]])
+        assert export(out) == ExportReport(version=2, versions=1)
+        assert [row["id"] for row in delta_rows(out)] == [2**41]
+        check_newest(out)
+
+    @pytest.mark.parametrize("kind", ["aes-gcm", "parquet"])
+    def test_encrypted_files(self, out: str, ring: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FTFILE_KEY_PROVIDER", f"file:{ring}")
+        MicroBatch(out, COLUMNS, {"encryption": kind, "keyProvider": f"file:{ring}"}).run(0, [rows(0)])
+        with pytest.raises(ConfigError, match="files are encrypted"):
+            export(out)
 
     def test_stores_and_other_formats(self, out: str) -> None:
         StoreBatch(out, COLUMNS, {"keyColumns": "id"}).run(0, [rows(0)])
@@ -329,6 +358,26 @@ class TestTrouble:
                 export(url)
                 check_newest(url)
         assert states > 10
+
+    def test_another_export_may_be_further(self) -> None:
+        inner = CrashingFileSystem()
+
+        class Rival(WrapperFileSystem):
+            armed = True
+
+            def list(self, path: str) -> list[FileInfo]:
+                if path == "_delta_log" and self.armed:
+                    self.armed = False
+                    with mounted(inner) as raced:
+                        MicroBatch(raced, COLUMNS).run(1, [rows(2)])
+                        export(raced)
+                return super().list(path)
+
+        with mounted(inner) as url:
+            MicroBatch(url, COLUMNS).run(0, [rows(0)])
+            export(url)
+        with mounted(Rival(inner)) as url:
+            assert export(url) == ExportReport(version=1, versions=0)
 
     def test_of_two_exports_each_commit_is_one_of_theirs(self) -> None:
         inner = CrashingFileSystem()

@@ -375,7 +375,8 @@ def test_a_root_that_is_or_is_below_a_dangling_link(tmp_path: Path, below: str) 
         lambda: kv.open(local.root),
         lambda: kv.KeyValueStore(local.root, writer="w"),
     ):
-        with pytest.raises((NotADirectory, ConfigError), match=r"link' is a symbolic link to 'no\{where\}', which is not there"):
+        text = r"link' is a symbolic link to 'no\{where\}', which is not there"
+        with pytest.raises((NotADirectory, ConfigError), match=text):
             call()
     (tmp_path / "no{where}").mkdir()
     local.make_directories("log")

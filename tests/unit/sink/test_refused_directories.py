@@ -77,7 +77,7 @@ def test_a_file(out: Path) -> None:
 def test_a_file_to_read(out: Path) -> None:
     MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
     (part,) = out.glob("*.parquet")
-    with pytest.raises(ConfigError, match="is no directory: .* Give the directory that has _ftfile"):
+    with pytest.raises(ConfigError, match=r"is no directory: .* Give the directory that has _ftfile"):
         ftfile.open(str(part))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ftfile.commit.format.layout import storage_identity
 from ftfile.commit.sealed.filesystem import keys_of
@@ -54,9 +54,9 @@ class _OpenFile:
             return
         self._file.close()
         self._file = None
-        if len(_mapped_files) < _MAPPED_MAX:
+        if len(_mappings) < _MAPPED_MAX:
             self._mapped = mapped
-            _mapped_files.add(self)
+            _mappings.add(mapped.obj)
 
     def read_at(self, offset: int, length: int) -> bytes | memoryview:
         """Return bytes of the file: fewer only at its end."""
@@ -68,7 +68,8 @@ class _OpenFile:
             return file.read_at(offset, length)
 
 
-_mapped_files: weakref.WeakSet[_OpenFile] = weakref.WeakSet()
+# Blocks in the cache hold them, too, when nothing reads the file any more.
+_mappings: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class OpenFiles:

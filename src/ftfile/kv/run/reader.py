@@ -98,6 +98,7 @@ class RunReader:
         self._shape = shape
         self._pages: Shelf[memoryview] = Shelf(shape.pages)
         self._table: Shelf[PageTable] = Shelf(1)
+        self._keeps_table = True
         self._page_count, self._slot_mask = shape.pages, shape.slots - 1
         self._fingerprint_mask, self._place_bits = shape.fingerprint_mask, shape.place_bits
         self._place_end = shape.place_end
@@ -320,13 +321,16 @@ class RunReader:
 
     def _probes(self, hashes: NDArray[np.uint64]) -> Probes:
         pages = np.unique(self._shape.pages_of(hashes))
-        table = self._table.values[0] or self._cache.put(self._table, 0, PageTable(self._shape), 0)
+        table = self._table.values[0] or PageTable(self._shape)
+        if self._keeps_table:
+            table = self._cache.put(self._table, 0, table, 0)
         self._table.used[0] = 1
         if missing := table.missing(pages):
             table.fill(_cached(self._pages, missing, self._load_page, self._parallel))
             if table.size_bytes <= self._cache.capacity_bytes // 4:
                 self._cache.grow(self._table, 0, table, table.size_bytes)
-            else:  # it would take the place of blocks; its pages are cached one by one
+            elif self._keeps_table:  # it would take the place of blocks; its pages are cached one by one
+                self._keeps_table = False
                 self._cache.drop(self._table)
         return Probes(self._shape, hashes, table)
 
