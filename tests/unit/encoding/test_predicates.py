@@ -67,7 +67,9 @@ def test_random_conditions_choose_the_rows_that_duckdb_chooses() -> None:
     table = table.append_column("id", pa.array(range(table.num_rows)))
     chosen = 0
     with duckdb.connect() as database:
-        database.register("rows", table)
+        database.register("given", table)
+        # A table of its own, as it hands conditions on Arrow's tables to Arrow, which takes NaN for less than nothing.
+        database.execute("CREATE TABLE rows AS SELECT * FROM given")
         for _ in range(500):
             text = condition(dice, 3)
             expected = database.execute(f"SELECT id FROM rows WHERE {text} ORDER BY id").fetchall()

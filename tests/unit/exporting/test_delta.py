@@ -14,6 +14,7 @@ import pytest
 import ftfile
 import ftfile.exporting.delta
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied
+from ftfile.encoding.parquet.encryption import check_library
 from ftfile.exporting.run import ExportReport
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem
@@ -279,6 +280,11 @@ class TestRefusals:
 
     @pytest.mark.parametrize("kind", ["aes-gcm", "parquet"])
     def test_encrypted_files(self, out: str, ring: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        if kind == "parquet":
+            try:
+                check_library()
+            except ConfigError as error:
+                pytest.skip(str(error))
         monkeypatch.setenv("FTFILE_KEY_PROVIDER", f"file:{ring}")
         MicroBatch(out, COLUMNS, {"encryption": kind, "keyProvider": f"file:{ring}"}).run(0, [rows(0)])
         with pytest.raises(ConfigError, match="files are encrypted"):
