@@ -6,6 +6,7 @@ started them, nothing is left: a guard waits for its end, kills the servers and 
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import shutil
@@ -192,6 +193,12 @@ def free_ports(count: int) -> list[int]:
         if len(ports) == count:
             return ports
     raise CannotStart(f"fewer than {count} ports from {FIRST_PORT} on are free")
+
+
+@atexit.register
+def _release_ports() -> None:
+    for each in RESERVING:
+        each.close()
 
 
 def _first_of_clients() -> int:
