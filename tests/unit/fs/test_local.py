@@ -335,6 +335,10 @@ def test_too_many_open_files_may_be_tried_again(local: LocalFileSystem) -> None:
     with limited(resource.RLIMIT_NOFILE, 1), pytest.raises(Unavailable, match="ulimit -n"):
         local.read("file")
     assert local.read("file") == b"data"
+    with local.open("file") as file:
+        with limited(resource.RLIMIT_NOFILE, 1), pytest.raises(Unavailable, match="ulimit -n"):
+            file.mapped()
+        assert bytes(file.mapped() or b"") == b"data"
 
 
 def test_without_permission(local: LocalFileSystem) -> None:

@@ -90,7 +90,7 @@ class TestManyRuns:
             query.run(batch, [[row("all"), row(f"k{batch}")]])
         expected = {"all": count} | {f"k{batch}": 1 for batch in range(count)}
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_open_files() + 30, limits[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_open_files() + 50, limits[1]))
         try:
             assert contents(path=path) == expected
             assert kv.compact(path, full=True, context=current()).runs_replaced == count

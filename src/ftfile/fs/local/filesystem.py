@@ -32,6 +32,7 @@ _SEND_BYTES = 8 << 20
 # Missing parents in all while directories are made: more than a path has. Below /proc a parent exists, and nothing can
 # be made in it.
 _MISSING_MAX = 10_000
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
 _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
 
@@ -259,8 +260,13 @@ class _LocalFile(InputFile):
             return None
         try:
             return memoryview(mmap.mmap(self._file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))
-        except (OSError, ValueError):  # the mount maps no files, or the file is shorter by now
+        except ValueError:  # the file is shorter by now
             return None
+        except OSError as error:
+            # A mapping has a descriptor of its own. Who is told that there is none would keep that of the file.
+            if error.errno in _TOO_MANY:
+                raise storage_error(error, "read_at", self.path, self._root) from error
+            return None  # the mount maps no files
 
     def close(self) -> None:
         with translated("close", self.path, self._root):
