@@ -21,7 +21,6 @@ from ftfile.exporting.delta import CHECKPOINT_EVERY, LOG, DeltaLog, Exported, Fi
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from collections.abc import Set as AbstractSet
 
     from ftfile.commit.format.model import Add, Author
     from ftfile.commit.log.log import CommitLog
@@ -104,6 +103,8 @@ class _Exporter:
     def __init__(self, log: CommitLog, head: LogState, context: Context) -> None:
         self._log, self._head, self._context = log, head, context
         self._table = DeltaLog(log.fs)
+        # The head forgets those that only older rows have; snapshots add them.
+        self._definitions = dict(head.definitions)
 
     def run(self) -> int:
         """Return how many versions were exported; AlreadyExists if somebody else exports."""
@@ -132,14 +133,14 @@ class _Exporter:
         return last + 1 - first
 
     def _append_all(self, version: int) -> None:
-        snapshot, time_ms = take_snapshot(self._log, version), self._time_ms(version)
+        snapshot, time_ms = self._snapshot(version), self._time_ms(version)
         table, files = self._context.ids.unique(), self._files(snapshot, time_ms)
         actions = [*self._table_actions(snapshot, table), *map(files.add, _parts(snapshot))]
         self._table.append(self._exported(0, snapshot, table), "EXPORT", time_ms, actions)
 
     def _append_difference(self, newest: Exported, version: int) -> None:
         """Append one commit where the records between are no longer kept."""
-        snapshot, time_ms = take_snapshot(self._log, version), self._time_ms(version)
+        snapshot, time_ms = self._snapshot(version), self._time_ms(version)
         files, before = self._files(snapshot, time_ms), self._table.live_paths()
         now = [files.add(add) for add in _parts(snapshot)]
         paths = {action["add"]["path"] for action in now}
@@ -153,19 +154,19 @@ class _Exporter:
         if record is None:
             raise CorruptData(LOG, f"the record of version {version}", "none", "Export again: it is no longer kept")
         schema, partition_by = record.schema or newest.schema, newest.partition_by
-        if record.encoding is not None:
-            partition_by = self._head.definitions[record.encoding]["partitionBy"]
-        time_ms, is_change = (
-            self._time_ms(version),
-            not isinstance(record.author, MaintenanceAuthor) or bool(record.overwrite or not record.adds),
-        )
-        files = Files(self._head.definitions, self._head.definitions[schema], time_ms)
         adds = [add for add in record.adds if add.kind == "part"]
-        self._refuse(adds, schema, {newest.schema, schema})
+        if not self._definitions.keys() >= {schema, record.encoding or schema, *(add.encoding for add in adds)}:
+            self._snapshot(version)
+        if record.encoding is not None:
+            partition_by = self._definitions[record.encoding]["partitionBy"]
+        time_ms = self._time_ms(version)
+        is_change = not isinstance(record.author, MaintenanceAuthor) or bool(record.overwrite or not record.adds)
+        files = Files(self._definitions, self._definitions[schema], time_ms)
+        self._refuse(adds, schema)
         actions: list[dict[str, Any]] = []
         if (schema, partition_by) != (newest.schema, newest.partition_by):
-            self._refuse(take_snapshot(self._log, version).adds.values(), schema, {schema})
-            actions += table_actions(self._head.definitions[schema], partition_by, newest.table, self._time_ms(0))
+            self._refuse(self._snapshot(version).adds.values(), schema)
+            actions += table_actions(self._definitions[schema], partition_by, newest.table, self._time_ms(0))
         actions += [files.remove(each, is_change=is_change) for each in record.removes if each.kind == "part"]
         # The rows of open files are new to readers when a maintenance operation finishes them.
         actions += [files.add(add, is_change=is_change or bool(add.ranges)) for add in adds]
@@ -176,7 +177,7 @@ class _Exporter:
         return exported
 
     def _write_checkpoint(self, exported: Exported, time_ms: int) -> None:
-        snapshot = take_snapshot(self._log, exported.version)
+        snapshot = self._snapshot(exported.version)
         files = self._files(snapshot, time_ms)
         adds = [files.add(add, is_change=False) for add in _parts(snapshot)]
         self._table.write_checkpoint(exported.commit, [*self._table_actions(snapshot, exported.table), *adds])
@@ -207,12 +208,18 @@ class _Exporter:
 
     def _files(self, snapshot: Snapshot, time_ms: int) -> Files:
         assert snapshot.schema is not None
-        self._refuse(snapshot.adds.values(), snapshot.schema, {snapshot.schema})
-        return Files(snapshot.definitions, snapshot.definitions[snapshot.schema], time_ms)
+        self._refuse(snapshot.adds.values(), snapshot.schema)
+        return Files(self._definitions, self._definitions[snapshot.schema], time_ms)
+
+    def _snapshot(self, version: int) -> Snapshot:
+        """Return a version with what is live, whose definitions are known from then on."""
+        snapshot = take_snapshot(self._log, version)
+        self._definitions.update(snapshot.definitions)
+        return snapshot
 
     def _table_actions(self, snapshot: Snapshot, table: str) -> list[dict[str, Any]]:
         assert snapshot.schema is not None
-        schema = snapshot.definitions[snapshot.schema]
+        schema = self._definitions[snapshot.schema]
         return table_actions(schema, self._partition_by(snapshot), table, self._time_ms(0))
 
     def _partition_by(self, snapshot: Snapshot) -> list[str]:
@@ -220,14 +227,13 @@ class _Exporter:
         some = next(iter(snapshot.adds.values()), None)
         key = some.encoding if some is not None else self._head.encoding
         assert key is not None
-        columns: list[str] = self._head.definitions[key]["partitionBy"]
+        columns: list[str] = self._definitions[key]["partitionBy"]
         return columns
 
-    def _refuse(self, adds: Iterable[Add], schema: str, schemas: AbstractSet[str]) -> None:
+    def _refuse(self, adds: Iterable[Add], schema: str) -> None:
         """Raise a ConfigError for what Delta cannot say of these adds, or of the columns."""
-        definitions = self._head.definitions
-        for key in schemas:
-            _refuse_columns(json.loads(definitions[key]))
+        definitions = self._definitions
+        _refuse_columns(json.loads(definitions[schema]))
         for key, has_filters in {(add.encoding, bool(add.filters)) for add in adds if add.kind == "part"}:
             _refuse_encoding(definitions[key], definitions[schema], has_filters=has_filters)
 

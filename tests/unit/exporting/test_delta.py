@@ -138,6 +138,25 @@ class TestVersions:
         assert delta_rows(out) == [row | {"more": None} for row in rows(0)] + [{"id": 9, "word": "x", "more": 1.5}]
         assert [row["id"] for row in delta_rows(out, 0)] == [0, 1]
 
+    @pytest.mark.parametrize("before", [False, True])
+    def test_more_definitions_than_the_head_remembers(self, out: str, *, before: bool) -> None:
+        for batch in range(150):
+            columns = {"id": "long"} | {f"c{number}": "long" for number in range(batch % 70)}
+            rest = {"onSchemaChange": "any"}
+            MicroBatch(out, columns, rest).run(batch, [[dict.fromkeys(columns, batch)]])
+            if before and batch == 1:
+                export(out)
+        assert len(ftfile.open(out).snapshot().definitions) > 130
+        export(out)
+        check_newest(out)
+        schemas = [
+            a["metaData"]["schemaString"]
+            for actions in commits(open_filesystem(out))
+            for a in actions
+            if "metaData" in a
+        ]
+        assert schemas[-1] == ftfile.open(out).spark_schema()
+
     def test_open_files_are_told_and_come_when_they_are_finished(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"maxBatchesPerFile": "100"})
         query.run(0, [rows(0)])
