@@ -173,9 +173,9 @@ class TestThreads:
         log = CommitLog(open_filesystem(PATH))
         head = log.read_on()
         jobs = plan.plan_jobs(head.segments.values(), (), PlanSettings(flush_runs=2), log.ids, now_ms=0, tasks=4)
-        monkeypatch.setattr(
-            Merger, "merge", lambda *_: (None, [Unavailable("open", "path", "it is silent", waited_s=AWAY_S)])
-        )
+        silent = Unavailable("open", "path", "it is silent")
+        silent.waited_s = AWAY_S
+        monkeypatch.setattr(Merger, "merge", lambda *_: (None, [silent]))
         merges = Merges(log, MaintenanceAuthor("compact", "job"), Threads("job", 1))
         assert len(jobs) == 4
         assert len(merges._done(Merging(how_written(head, log.fs), head.version), jobs)) == 1  # noqa: SLF001
