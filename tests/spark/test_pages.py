@@ -39,6 +39,7 @@ ELSEWHERE = {
     "docs/keyed-state.md": "tests/spark/test_page_of_stores.py",
     "docs/object-stores.md": "tests/spark/test_on_s3.py",
     "docs/python.md": "tests/unit/source/test_python_page.py",
+    "docs/restoring.md": "tests/unit/maintenance/test_restoring.py",
 }
 # What pages name, below the directory of a test.
 PLACES = re.compile(r"(?<![\w])/(data|var/log|etc/ftfile|media/mine)/")

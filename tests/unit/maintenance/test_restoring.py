@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,9 +21,7 @@ from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.sink.encrypted import FIRST, ring_text
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+PAGE = Path(__file__).parents[3] / "docs" / "restoring.md"
 MONTHS = [{"id": number, "month": str(number)} for number in (6, 7, 8)]
 OPTIONS = {"fileFormat": "json", "partitionBy": "month"}
 
@@ -272,3 +272,13 @@ def test_a_store_is_refused(tmp_path: Path) -> None:
     store.run(0, [[{"id": 1, "n": 2}]])
     with pytest.raises(ConfigError, match="store of keys and values"):
         ftfile.restore(store.path, 0)
+
+
+def test_the_example_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long", "month": "string"}, OPTIONS)
+    for batch in range(9):
+        query.run(batch, [MONTHS[:1]])
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    exec(example.replace("/data/out", query.path), {})
+    assert capsys.readouterr().out == "0 files come back, 1 are removed, 0 are missing\n"
+    assert ids(query.path) == [6] * 8
