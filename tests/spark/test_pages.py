@@ -40,6 +40,7 @@ ELSEWHERE = {
     "docs/object-stores.md": "tests/spark/test_on_s3.py",
     "docs/running.md": "tests/cluster/test_pipelines.py",
     "docs/python.md": "tests/unit/source/test_python_page.py",
+    "docs/restoring.md": "tests/unit/maintenance/test_restoring.py",
 }
 # What pages name, below the directory of a test.
 PLACES = re.compile(r"(?<![\w])/(data|var/log|etc/ftfile|media/mine)/")
