@@ -325,7 +325,26 @@ def test_the_format_prunes_partitions(spark: SparkSession, tmp_path: Path) -> No
             if "=7/" not in file.path:
                 Path(out, file.path).unlink()
         assert reader.load(out).where("month in (7, 9) and id = 1").collect() == [(7, 1)]
+        assert spark.read.format("ftfile").schema("month int").load(out).count() == 3
         with pytest.raises(Exception, match="neither staged nor published"):
             reader.load(out).where("id = 1").collect()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_tasks_of_the_format_share_large_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ftfile.encoding.base.columnar.CollectingEncoder.group_rows_max", 10)
+    for kind in ("parquet", "orc"):
+        out = str(tmp_path / kind)
+        MicroBatch(out, {"id": "long", "text": "string"}, {"fileFormat": kind}).run(
+            0, [[{"id": number, "text": f"{number}" * 20_000} for number in range(35)]]
+        )
+        (file,) = ftfile.open(out).files()
+        frame = spark.read.format("ftfile").option("maxPartitionBytes", file.size_bytes // 2 + 1).load(out)
+        counts = [len(rows) for rows in frame.select("id").rdd.glom().collect()]
+        assert len(counts) == 2
+        assert sum(counts) == 35
+        assert max(counts) < 35
+        assert sorted(row.id for row in frame.collect()) == [*range(35)]

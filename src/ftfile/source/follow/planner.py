@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ftfile.attempt.follow.continuity import require_kept
 from ftfile.attempt.follow.offsets import InLog, InSnapshot
@@ -89,7 +89,7 @@ class FollowPlanner(LogPlanner[Share]):
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> Iterator[Share]:
         require_kept(head, start.version)
         adds = self._first.adds(start.version)
-        return _shares(adds[start.read : behind], self._first.definitions)
+        return iter(pack(adds[start.read : behind], self._first.definitions))
 
     def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> Iterator[Share]:
         self._first.forget()
@@ -100,9 +100,4 @@ class FollowPlanner(LogPlanner[Share]):
             records.append(record)
         # What lies at a version that is not kept may be a dead record.
         require_kept(self._log.read_on(), start.version + 1)
-        return _shares(adds, self._definitions_of(head, records, adds))
-
-
-def _shares(adds: Iterable[Add], definitions: dict[str, Any]) -> Iterator[Share]:
-    for group in pack(adds):
-        yield Share(group, {add.encoding: definitions[add.encoding] for add in group})
+        return iter(pack(adds, self._definitions_of(head, records, adds)))
