@@ -281,6 +281,16 @@ def test_where_is_checked(spark: SparkSession, tmp_path: Path) -> None:
     out = written(str(tmp_path / "out"), {"a.`b": ("long", [1, None, 3])})
     assert sorted(load(spark, out, where={"a.`b": {1, 3}}).collect()) == [(1,), (3,)]
     assert load(spark, out, where={"a.`b": None}).collect() == [(None,)]
+    ranges: tuple[tuple[range, list[int]], ...] = (
+        (range(1, 3), [1]),
+        (range(3, 0, -2), [1, 3]),
+        (range(0), []),
+        (range(-(10**9), 10**9), [1, 3]),
+    )
+    for values, found in ranges:
+        frame = load(spark, out, where={"a.`b": values})
+        assert sorted(row[0] for row in frame.collect()) == found
+    assert "GreaterThanOrEqual(" in plan_of(frame)
     with pytest.raises(ConfigError, match="a condition as text"):
         load(spark, out, where=["id"])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="give one of them"):

@@ -74,8 +74,8 @@ def load(  # noqa: PLR0913 - all by name
         path: an absolute local path, one relative to the working directory, or a URL.
         version: by default the newest one.
         timestamp: instead of a version, the newest one at a time; see `Directory.version_at`.
-        where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, or
-            None for null.
+        where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, a
+            range of whole numbers, or None for null.
         key_provider: see `ftfile.open`.
         storage: likewise.
 
@@ -317,7 +317,9 @@ def _filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> Dat
 
 def _condition(name: str, values: object) -> Column:
     column = F.col(_quoted(name))
-    several = list(values) if isinstance(values, list | tuple | set | frozenset) else [values]
+    if isinstance(values, range) and values.step == 1:
+        return (column >= values.start) & (column < values.stop)
+    several = list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
     given = [value for value in several if value is not None]
     found = column.isin(given)
     return found if len(given) == len(several) else found | column.isNull()
