@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.flush import flush
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
+    from ftfile.monitoring.monitor import monitor
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 
@@ -35,6 +36,7 @@ __all__ = (
     "export",
     "flush",
     "kv",
+    "monitor",
     "open",
     "repair",
     "source_status",
@@ -54,6 +56,7 @@ __getattr__ = lazy_names(
         "export": "ftfile.exporting.run",
         "flush": "ftfile.maintenance.flush",
         "kv": "ftfile.kv:",
+        "monitor": "ftfile.monitoring.monitor",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
         "source_status": "ftfile.source.files.status",

@@ -25,7 +25,7 @@ class Measured:
         self._creating_s = self._create_s = 0.0
 
     def metrics(self) -> dict[str, Any]:
-        """Return what a record that is created now adds to its metrics."""
+        """Return the metrics of a record that is created now."""
         notes = self._log.notes
         found = {
             "prepareSeconds": in_seconds(self._now_s() - self._began_s),

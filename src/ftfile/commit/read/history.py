@@ -20,7 +20,7 @@ __all__ = ("LastCommit", "Version", "VersionMetrics", "last_commit_of", "read_hi
 
 @dataclass(frozen=True, slots=True)
 class VersionMetrics:
-    """What one commit measured; 0 where it measured nothing.
+    """The measures of one commit; 0 for none.
 
     Times are in seconds. Those of tasks are of the slowest one, on its executor; the others are of the driver.
 
