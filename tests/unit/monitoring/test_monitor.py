@@ -258,9 +258,11 @@ def test_the_oldest_directory_without_users_makes_room(
         monitor.watch(path)
     assert "out-2 is not followed" in caplog.text
     monitor.leave(normalise(paths[0]), "watch")
+    monitor.tally.add("ftfile_bad_records_total", (normalise(paths[1]), "stream"), 7)
     monitor.watch(paths[3])
-    shown = {dict(labels)["directory"] for name, labels in scraped(monitor) if name == "ftfile_up"}
-    assert shown == {normalise(paths[1]), normalise(paths[3])}
+    found = scraped(monitor)
+    assert {dict(labels)["directory"] for _, labels in found} == {normalise(paths[1]), normalise(paths[3])}
+    assert value(found, "ftfile_bad_records_total", paths[1], operation="stream") == 7
 
 
 def test_one_line_an_interval(monitor: Monitor, query: MicroBatch, out: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -350,3 +352,12 @@ def metered(reader: InMemoryMetricReader) -> dict[str, dict[frozenset[tuple[str,
 def test_a_provider_that_is_none(out: str) -> None:
     with pytest.raises(ConfigError, match="meter_provider="):
         ftfile.monitor(out, meter_provider="x")
+
+
+def test_buckets_of_times_are_cumulated(monitor: Monitor, out: str) -> None:
+    monitor.watch(out)
+    for seconds in (0.01, 0.02, 400.0):
+        monitor.tally.observe("ftfile_write_seconds", (normalise(out),), seconds)
+    found = scraped(monitor)
+    bounds = ("0.01", "0.05", "300.0", "+Inf")
+    assert [value(found, "ftfile_write_seconds_bucket", out, le=bound) for bound in bounds] == [1, 2, 2, 3]
