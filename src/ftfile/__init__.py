@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.flush import flush
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
+    from ftfile.maintenance.restore import restore
     from ftfile.monitoring.monitor import monitor
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
@@ -39,6 +40,7 @@ __all__ = (
     "monitor",
     "open",
     "repair",
+    "restore",
     "source_status",
     "spark",
     "vacuum",
@@ -59,6 +61,7 @@ __getattr__ = lazy_names(
         "monitor": "ftfile.monitoring.monitor",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
+        "restore": "ftfile.maintenance.restore",
         "source_status": "ftfile.source.files.status",
         "spark": "ftfile.spark:",
         "vacuum": "ftfile.commit.vacuum.run",
