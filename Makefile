@@ -215,6 +215,10 @@ docs: environment ## write docs/options.md from the option table, and the site t
 
 site := $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/site . build/site
 
+.PHONY: release
+release: java environment ## build wheel and source distribution into dist, and run the quick start on each Spark in a clean environment
+	@$(python) .ci/release.py dist $(SPARK_40) $(SPARK_41) $(SPARK_42) $(SPARK_43)
+
 .PHONY: clean
 clean: ## remove environments, caches and reports
 	rm -rf .venv* .jars .servers .reports .hypothesis .mypy_cache .pytest_cache .ruff_cache mutants build dist
