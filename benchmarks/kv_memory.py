@@ -70,7 +70,7 @@ def _index_bytes(path: Path) -> int:
 
 
 def _opened(path: Path, kind: str, count: int, gets: int) -> tuple[float, float]:
-    """Return what a reader has allocated when it is open and one row was read, and after many gets."""
+    """Return the memory of a reader once it is open and one row was read, and after many gets."""
     keys = draw_keys(rows_of(kind, count, encoded=False), gets).to_pylist()
     before = memory_mib("RssAnon")
     with ftfile.kv.open(path) as reader:

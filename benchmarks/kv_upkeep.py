@@ -1,4 +1,4 @@
-"""What a whole store writes for each byte of its rows, over thousands of batches with merges and vacuums."""
+"""Bytes that a whole store writes for each byte of its rows, over thousands of batches with merges and vacuums."""
 
 from __future__ import annotations
 
