@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy
 import pyarrow
 
+from benchmarks.memory import memory_mib
 from benchmarks.report import Cell, Table
 from benchmarks.rows import make_rows
 from benchmarks.spark_session import in_own_process
@@ -67,10 +68,10 @@ def _peak_mib(directory: Path, rolling: str, file_format: str, rows: int, bucket
     author = JobIdentity if rolling == "batch" else None
     for batch_id, count in enumerate((BATCH_ROWS // 10, rows)):
         identity = author(f"{batch_id}") if author else StreamIdentity("query", "run", batch_id)
-        before = _memory_mib("VmRSS")
+        before = memory_mib("VmRSS")
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
         message = writer.write(TaskIdentity(identity, 0, 0), _batches(count, buckets), current())
-        peak = _memory_mib("VmHWM") - before
+        peak = memory_mib("VmHWM") - before
         found = sum(part.rows for part in message.parts) + sum(segment.rows for segment in message.segments)
         if found != count:
             raise RuntimeError(f"{found} rows of {count} were written")
@@ -85,10 +86,3 @@ def _batches(rows: int, buckets: int) -> Iterator[pyarrow.RecordBatch]:
         count = min(BATCH_ROWS, rows - start)
         keys = names.take(pyarrow.array(random.integers(0, buckets, count)))
         yield from make_rows(count, seed=start).append_column("key", keys).to_batches()
-
-
-def _memory_mib(name: str) -> float:
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"the kernel does not tell {name}")

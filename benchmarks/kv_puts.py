@@ -24,7 +24,7 @@ from ftfile.arrays.buffers import from_numpy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ("drop_from_page_cache", "remove", "tables")
+__all__ = ("drop_from_page_cache", "remove", "tables", "written_bytes")
 
 LOGGER = logging.getLogger(__name__)
 WINDOWS_A_RECORD = 10
@@ -73,9 +73,9 @@ def _measured(name: str, path: Path, kind: str, puts: int, window: int) -> tuple
     warm = path.with_name(f"{path.name}-warm")
     PUTTERS[name](warm, windows[:1])  # what is imported and begun once is not counted
     remove(warm)
-    before, began, cpu_began = _written_bytes(), time.perf_counter(), time.process_time()
+    before, began, cpu_began = written_bytes(), time.perf_counter(), time.process_time()
     PUTTERS[name](path, windows)
-    cpu_s, clock_s, written = time.process_time() - cpu_began, time.perf_counter() - began, _written_bytes() - before
+    cpu_s, clock_s, written = time.process_time() - cpu_began, time.perf_counter() - began, written_bytes() - before
     return puts / 1_000 / clock_s, puts / 1_000 / max(cpu_s, 1e-6), written / (puts * ROW_BYTES)
 
 
@@ -141,7 +141,7 @@ PUTTERS: dict[str, Callable[[Path, Sequence[Window]], None]] = {
 }
 
 
-def _written_bytes() -> int:
+def written_bytes() -> int:
     """Return the bytes that this process has given to system calls that write."""
     return int(dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())["wchar"])
 

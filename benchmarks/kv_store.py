@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import statistics
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks import kv_puts
+from benchmarks import kv_memory, kv_puts, kv_upkeep
 from benchmarks.kv_engines import ENGINES, Design
 from benchmarks.kv_rates import bulk_rates, cpu_s, draw_keys, get_all, get_rate
 from benchmarks.kv_rows import KEYS, rows_of
 from benchmarks.kv_whole import Store
+from benchmarks.memory import memory_mib
 from benchmarks.report import Table
 from benchmarks.spark_session import in_own_process
 
@@ -115,6 +115,8 @@ def run(settings: Settings) -> list[Table]:
     """Build the same rows with each design, read them, and put them in by windows."""
     size = _size(settings)
     tables = [table for kind in KEYS for table in _read_tables(settings.directory, kind, size)]
+    tables += kv_memory.tables(settings.directory, min(size.rows, ROWS), size.gets)
+    tables += kv_upkeep.tables(settings.directory, smoke=settings.smoke)
     return [*tables, *kv_puts.tables(settings.directory, size.puts, size.window, size.rounds)]
 
 
@@ -190,7 +192,7 @@ def _read(name: str, path: Path, kind: str, size: Size, build_s: float) -> Figur
     _warm_up(name, path, kind)
     design = _design(name, path)
     kv_puts.drop_from_page_cache(path)
-    before = _allocated_bytes()
+    before = memory_mib("RssAnon")
     began = time.perf_counter()
     design.open()
     open_s = time.perf_counter() - began
@@ -200,7 +202,7 @@ def _read(name: str, path: Path, kind: str, size: Size, build_s: float) -> Figur
     cold_s = time.perf_counter() - began
     get_all(get, wanted)  # warm
     rate = get_rate(get, wanted)
-    memory = _allocated_bytes() - before
+    memory = memory_mib("RssAnon") - before
     many, arrow, scan = bulk_rates(design, keys, size.rows)
     refresh_ms = _refresh_ms(design)
     design.close()
@@ -214,7 +216,7 @@ def _read(name: str, path: Path, kind: str, size: Size, build_s: float) -> Figur
         arrow=arrow,
         scan=scan,
         refresh_ms=refresh_ms,
-        memory=memory / (1 << 20),
+        memory=memory,
     )
 
 
@@ -225,10 +227,3 @@ def _refresh_ms(design: Design) -> float | None:
     for _ in range(REFRESHES):
         design.refresh()
     return (time.perf_counter() - began) * 1_000 / REFRESHES
-
-
-def _allocated_bytes() -> int:
-    """Return the memory of this process that no file backs."""
-    with open(f"/proc/{os.getpid()}/status", encoding="ascii") as status:  # noqa: PTH123 - of the kernel
-        (found,) = (line.split()[1] for line in status if line.startswith("RssAnon"))
-    return int(found) << 10

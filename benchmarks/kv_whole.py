@@ -35,13 +35,17 @@ class Store(Design):
 
     def build(self, rows: pa.RecordBatch) -> None:
         """Write all rows by one task, and merge the runs of each bucket to one."""
+        self.write(rows)
+        ftfile.kv.compact(self.path, full=True)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write all rows by one task."""
         options = {"path": str(self.path)} | self._options
         config = StoreConfig.from_options(options, _nullable(spark_schema_json(rows.schema)))
         writer, job = StoreWriter.plan(config, SYSTEM), JobIdentity("build")
         batches = (rows.slice(start, _BATCH_ROWS) for start in range(0, rows.num_rows, _BATCH_ROWS))
         message = writer.write(TaskIdentity(job, 0, 0), batches, SYSTEM)
         writer.commit([message], None, SYSTEM)
-        ftfile.kv.compact(self.path, full=True)
 
     def open(self) -> None:
         """Open the newest version."""

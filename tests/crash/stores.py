@@ -26,6 +26,7 @@ __all__ = (
     "REPLACED_STORE",
     "STORE",
     "TWO_INTO_A_STORE",
+    "WIDENED_STORE",
     "StoreScenario",
 )
 
@@ -51,12 +52,14 @@ class Query(StoreBatch):
     options: dict[str, str] = field(default_factory=dict)
 
     def config(self) -> StoreConfig:
-        return _config(tuple(self.all_options().items()), overwrite=self.overwrite)
+        return _config(tuple(self.all_options().items()), tuple(self.columns.items()), overwrite=self.overwrite)
 
 
 @functools.cache
-def _config(options: tuple[tuple[str, str], ...], *, overwrite: bool) -> StoreConfig:
-    return StoreConfig.from_options(dict(options), spark_schema(COLUMNS), overwrite=overwrite)
+def _config(
+    options: tuple[tuple[str, str], ...], columns: tuple[tuple[str, str], ...], *, overwrite: bool
+) -> StoreConfig:
+    return StoreConfig.from_options(dict(options), spark_schema(dict(columns)), overwrite=overwrite)
 
 
 @dataclass(frozen=True)
@@ -122,15 +125,7 @@ class StoreScenario(Scenario):
 
     def check(self, fs: FileSystem, recorded: Sequence[str]) -> DirectoryReport:
         report, batches = self.check_batches(fs, recorded)
-        expected: dict[str, Any] = {}
-        for batch in batches:
-            if batch.change == "overwrite":
-                expected = {}
-            for letter in batch.letters:
-                if batch.change == "purge" or letter.isupper():
-                    expected.pop(letter.lower(), None)
-                else:
-                    expected[letter] = (expected.get(letter, (0, 0))[0] + 1, batch.batch_id)
+        expected = self.rows_after(batches)
         done = {
             batch.note for batch in self.batches if batch.change in {"purge", "rebucket"} and batch.note in recorded
         }
@@ -142,9 +137,51 @@ class StoreScenario(Scenario):
         assert found == expected, f"the store should hold {expected} and holds {found}"
         return report
 
+    def rows_after(self, batches: Iterable[Batch]) -> dict[str, tuple[Any, ...]]:
+        """Return the values by key that are right when these were committed, in this order."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for batch in batches:
+            if batch.change == "overwrite":
+                found = {}
+            for letter in batch.letters:
+                if batch.change == "purge" or letter.isupper():
+                    found.pop(letter.lower(), None)
+                else:
+                    found[letter] = (found.get(letter, (0, 0))[0] + 1, batch.batch_id)
+        return found
+
     def check_finished(self, fs: FileSystem) -> None:
         self.check(fs, [batch.note for batch in self.batches])
         check_store(self.with_keys(fs))
+
+
+@dataclass(frozen=True)
+class WidenedStore(StoreScenario):
+    """From a batch on, rows have another column, with the letter, and numbers of batches are longs.
+
+    Attributes:
+        wide_from: the number of that batch.
+    """
+
+    wide_from: int = 2
+
+    def is_wide(self, batch: Batch) -> bool:
+        return batch.batch_id >= self.wide_from
+
+    def run_batch(self, batch: Batch, query: BatchQuery, run: int = 1) -> None:
+        query.columns = {**COLUMNS, "letter": "string"} if self.is_wide(batch) else {**COLUMNS, "batch": "integer"}
+        super().run_batch(batch, query, run)
+
+    def deal(self, batch: Batch, tasks: int) -> list[list[dict[str, Any]]]:
+        more = self.is_wide(batch)
+        return [[row | ({"letter": row["k"]} if more else {}) for row in own] for own in super().deal(batch, tasks)]
+
+    def rows_after(self, batches: Iterable[Batch]) -> dict[str, tuple[Any, ...]]:
+        batches = [*batches]
+        found = super().rows_after(batches)
+        if not any(map(self.is_wide, batches)):
+            return found
+        return {key: (*values, key if values[1] >= self.wide_from else None) for key, values in found.items()}
 
 
 # Of the first batches runs are merged by the later ones, one of which deletes; attempts lose, and fail.
@@ -184,4 +221,11 @@ REBUCKETED_STORE = StoreScenario(
         Batch("acE", batch_id=2),
     ),
     settled=2,
+)
+# Jobs that were planned over narrow runs are done by tasks that know the wide schema.
+WIDENED_STORE = WidenedStore(
+    "widened-store",
+    (Batch("aab"), Batch("bc", batch_id=1), Batch("Ad", batch_id=2, troubled=True), Batch("ab", batch_id=3)),
+    settled=1,
+    options=(("onSchemaChange", "widen"),),
 )

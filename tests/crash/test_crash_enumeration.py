@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit import post_commit as keeping
+from ftfile.commit.format.model import StreamAuthor
 from ftfile.commit.log import bases
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown
 from ftfile.filters import aes_gcm
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -45,7 +47,14 @@ from tests.crash.scenarios import (
     VACUUMED,
 )
 from tests.crash.share import RECOVERIES_SHARE, THOROUGH, some
-from tests.crash.stores import ENCRYPTED_STORE, REBUCKETED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE
+from tests.crash.stores import (
+    ENCRYPTED_STORE,
+    REBUCKETED_STORE,
+    REPLACED_STORE,
+    STORE,
+    TWO_INTO_A_STORE,
+    WIDENED_STORE,
+)
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, told
 from tests.unit.sink.encrypted import FIRST, ring_text
 
@@ -192,6 +201,7 @@ STORES: dict[Scenario, int] = {
     TWO_INTO_A_STORE: 100,
     ENCRYPTED_STORE: 50,
     REBUCKETED_STORE: 100,
+    WIDENED_STORE: 100,
 }
 
 # With names that are durable at once there are far fewer states.
@@ -258,6 +268,20 @@ def test_every_crash_on_s3(scenario: Scenario, record_property: Callable[[str, o
 
 def test_every_crash_of_what_is_encrypted(record_property: Callable[[str, object], None], seed: int) -> None:
     assert explore(ENCRYPTED, record_property, seed) >= PORTION * 8_000
+
+
+@pytest.mark.parametrize("scenario", STORES, ids=lambda scenario: scenario.name)
+def test_each_query_into_a_store_merges_runs(scenario: Scenario) -> None:
+    """What is crashed has merges: else the scenarios would show nothing of them."""
+    with repeatable(CLOCK, IDS):
+        state = scenario.start()
+        fs = state.filesystem()
+        scenario.play(fs, 1, state.notes, fs.note)
+        log = CommitLog(scenario.with_keys(fs))
+        records = [log.read_record(version) for version in range(log.read_on().version + 1)]
+    authors = [record.author for record in records if record is not None and record.removes]
+    merging = {author.query_id for author in authors if isinstance(author, StreamAuthor)}
+    assert merging == {batch.query for batch in scenario.batches if batch.is_of_a_stream}
 
 
 @pytest.mark.parametrize("scenario", STORES, ids=lambda scenario: scenario.name)

@@ -34,7 +34,7 @@ from tests.crash.scenarios import (
     VACUUMED,
 )
 from tests.crash.share import THOROUGH
-from tests.crash.stores import REBUCKETED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE, StoreScenario
+from tests.crash.stores import REBUCKETED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE, WIDENED_STORE, StoreScenario
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Batch, Scenario, told
 from tests.unit.sink.encrypted import FIRST, ring_text
 
@@ -53,7 +53,7 @@ Result = TypeVar("Result")
 
 SCENARIOS = [
     *(BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, RESTORING, ROLLING, VACUUMED),
-    *(STORE, REPLACED_STORE, REBUCKETED_STORE, TWO_INTO_A_STORE),
+    *(STORE, REPLACED_STORE, REBUCKETED_STORE, TWO_INTO_A_STORE, WIDENED_STORE),
 ]
 # What those with options ask for cannot be had under final names.
 DIRECT = (("publish", "direct"),)

@@ -128,6 +128,18 @@ def test_a_sum_that_no_column_can_hold_leaves_other_keys_alone(
     assert reads("a") == [[(half,)]] * 4
 
 
+@pytest.mark.parametrize("bad_records", ["drop", "deadLetter"])
+def test_a_sum_of_one_task_that_no_column_can_hold_fails_the_batch(bad_records: str) -> None:
+    """No row of it is bad: each can be written."""
+    options = {"keyColumns": "k", "merge": "n:sum", "badRecords": bad_records}
+    query = StoreBatch(PATH, {"k": "string", "n": "long"}, options)
+    with pytest.raises(EncodingError, match=r"merge=n:sum: the values of key \('a'\) have no result"):
+        query.run(0, [[{"k": key, "n": 2**62} for key in ("a", "b", "a")]])
+    query.columns = {"k": "string", "n": "decimal(38,0)"}
+    query.run(0, [[{"k": key, "n": Decimal(2**62)} for key in ("a", "b", "a")]])
+    assert reads("a") == [[(Decimal(2**63),)]] * 4
+
+
 @pytest.mark.parametrize(
     ("kind", "low", "high"),
     [

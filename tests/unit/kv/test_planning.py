@@ -337,6 +337,20 @@ class TestDueJobs:
         assert not is_held(jobs[0], 66)
         assert still_due(jobs, by_id, [], 10) == jobs
 
+    def test_one_that_was_done_but_for_a_bucket_keeps_its_failures(self) -> None:
+        live = [a_run(version, bucket=f"b=0000{number}") for version in range(16) for number in range(3)]
+        (job,) = plan_of(live)
+        rest = {add.id: add for add in live if add.bucket == "b=00001"}
+        jobs = [job]
+        for version in range(3):
+            jobs = still_due(jobs, rest, [job.id], version)
+        assert [(each.id, each.attempts, {add.bucket for add in each.inputs}) for each in jobs] == [
+            (job.id, 3, {"b=00001"})
+        ]
+        assert is_held(jobs[0], 65)
+        assert plan_of([*rest.values()], jobs) == []
+        assert still_due([job], rest, [], 1) == []
+
     def test_one_whose_runs_are_gone_is_not_due(self) -> None:
         live = [a_run(version) for version in range(16)]
         jobs = plan_of(live)

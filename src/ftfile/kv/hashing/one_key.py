@@ -32,6 +32,9 @@ def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]
     packers = [_packer(kind) for kind in kinds]
     if packers == [bytes]:
         return lambda key: xxh64_intdigest(key[0], SEED)
+    if len(packers) == 1:
+        (pack_one,) = packers
+        return lambda key: xxh64_intdigest(pack_one(key[0]), SEED)
 
     def hash_key(key: tuple[Any, ...]) -> int:
         hashed = SEED

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.kv.planning.jobs import JobTerms, groups_of, job_of
+from ftfile.kv.planning.jobs import JobTerms, groups_of, job_of, without
 from ftfile.kv.planning.runs import Run, Stretch, run_of, stretches_of
 
 if TYPE_CHECKING:
@@ -88,11 +88,14 @@ def still_due(
 ) -> list[AssemblyJob]:
     """Return the jobs of the record before that the record of a version repeats, given the runs live after it, by id.
 
-    Those that tasks tried in vain, `failed` by id, are left out for a while after some failures.
+    Those that tasks tried in vain, `failed` by id, are left out for a while after some failures. Of one that failed,
+    the buckets that were merged all the same are left out for ever.
     """
     found = []
-    for job in jobs:
-        if not all(add.id in live for add in job.inputs) or not _has_place(job, live):
+    for each in jobs:
+        has_failed = each.attempts or each.id in failed
+        job = without(each, {add.id for add in each.inputs if add.id not in live}) if has_failed else each
+        if not job.inputs or not all(add.id in live for add in job.inputs) or not _has_place(job, live):
             continue
         attempts = job.attempts + (job.id in failed)
         changes = {"notBefore": version + _VERSIONS_HELD} if job.id in failed and attempts % _TRIES == 0 else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,35 +39,44 @@ _NUMBER = "_number"
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The levels of a bucket, new to old. Several threads may use it; each method raises what opening levels does."""
+    """The levels of a bucket, new to old. Several threads may use it; each method raises what opening levels does.
+
+    Attributes:
+        is_unfolded: True if no level is an overlay.
+        all_count: True if each row of a key may be the one that counts, and not the newest.
+    """
 
     levels: tuple[Level, ...]
     definition: StoreDefinition
+    is_unfolded: bool = False
+    all_count: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "all_count", self.definition.sequence is not None)
 
     def get(self, key: Key, hashed: int) -> Values | None:
         """Return the values of a key; None if it has none."""
-        try:
-            return self._get(key, hashed)
-        except (EncodingError, UserCodeError):
-            return self._unfolded()._get(key, hashed)  # noqa: SLF001
-
-    def _get(self, key: Key, hashed: int) -> Values | None:
         found: list[tuple[int, Values]] = []
-        all_count = self.definition.sequence is not None
-        for level in self.levels:
-            if level.low <= key <= level.high:
-                opened = level.run or level.opened()
-                row = opened.get(key, hashed)
-                if row is not None:
-                    if opened.is_plain and not found and not all_count:
-                        return row
-                    op, values = opened.split(row)
-                    found.append((op, values))
-                    if op != MERGE and not all_count:
-                        break
-            if level.purges and overlap(level.purges, key, key):
-                break
-        return fold_key(found, key, self.definition) if found else None
+        all_count = self.all_count
+        try:
+            for level in self.levels:
+                if level.low <= key <= level.high:
+                    opened = level.run or level.opened()
+                    row = opened.get(key, hashed)
+                    if row is not None:
+                        if opened.is_plain and not found and not all_count:
+                            return row
+                        op, values = opened.split(row)
+                        found.append((op, values))
+                        if op != MERGE and not all_count:
+                            break
+                if level.purges and overlap(level.purges, key, key):
+                    break
+            return fold_key(found, key, self.definition) if found else None
+        except (EncodingError, UserCodeError):
+            if self.is_unfolded:
+                raise
+            return self._unfolded().get(key, hashed)
 
     def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
         """Return the values of keys, in their order, as `get` does; what is missing is fetched side by side."""
@@ -79,7 +88,7 @@ class Bucket:
     def _get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
         found: list[Values | None] = [None] * len(keys)
         several: dict[int, list[tuple[int, Values]]] = {}
-        all_count = self.definition.sequence is not None
+        all_count = self.all_count
         wanted = [*range(len(keys))]
         for level in self.levels:
             low, high = level.low, level.high
@@ -173,7 +182,8 @@ class Bucket:
 
     def _unfolded(self) -> Bucket:
         """Return the bucket without overlays, one of which may have a key whose values cannot be merged."""
-        return replace(self, levels=tuple(each for level in self.levels for each in level.apart()))
+        levels = tuple(each for level in self.levels for each in level.apart())
+        return replace(self, levels=levels, is_unfolded=True)
 
     def _covered(self, level: Level, keys: pa.RecordBatch, wanted: Numbers) -> Numbers:
         """Return the numbers of the keys that a level may have rows of."""

@@ -58,7 +58,7 @@ class Opened:
 
     def __init__(self, reader: RunReader, definition: StoreDefinition) -> None:
         self.reader = reader
-        self.get = reader.get
+        self.get = reader.getter()
         stored = reader.schema.names[len(definition.keys) :]
         kinds = {name: reader.schema.field(name).type for name in stored}
         wanted = {name: definition.schema.field(name).type for name in definition.values}

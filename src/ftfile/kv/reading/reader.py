@@ -137,7 +137,10 @@ class Reader:
             TypeError: a value of the key is of a type that its column does not have.
             ConfigError: the key has another number of values than key columns, or one is out of its column's range.
         """
-        return self._get(self._view, key, default)
+        try:
+            return self._view.get(key, default)
+        except NotFound as error:
+            raise self._gone(error) from error
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """Return the rows of keys, in their order, None where there is none; what is missing is fetched side by side.
@@ -148,7 +151,8 @@ class Reader:
         view = self._view
         few_keys = _FEW_KEYS if self._log.fs.capabilities.concurrency == 1 else 0
         if len(keys) <= few_keys:
-            return [self._get(view, key) for key in keys]
+            with self._naming_what_is_gone():
+                return [view.get(key, None) for key in keys]
         stored = [view.keys.to_stored(key) for key in keys]
         hashes = view.hash_keys(stored, view.definition.keys)
         by_bucket = _by_bucket(hashes, partial(view.hash_keys, stored), view.definition)
@@ -274,18 +278,6 @@ class Reader:
     def runs(self) -> list[Run]:
         """Return the runs of the version, with their keys and sizes."""
         return [*self._view.runs.values()]
-
-    def _get(self, view: View, key: Any, default: Any = None) -> Any:  # noqa: ANN401
-        stored = view.keys.to_stored(key)
-        hashed = view.hash_key(stored)
-        bucket = view.buckets.get(view.bucket_of(stored, hashed))
-        if bucket is None:
-            return default
-        try:
-            values = bucket.get(stored, hashed)
-        except NotFound as error:
-            raise self._gone(error) from error
-        return default if values is None else view.to_row(values)
 
     def _rows(
         self, view: View, buckets: Sequence[Any], bounds: Sequence[Key | None], columns: Sequence[str]

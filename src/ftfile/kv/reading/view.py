@@ -43,6 +43,7 @@ class View:
         hash_key: returns the hash of a stored key.
         bucket_of: returns the number of the bucket of a stored key, given its hash.
         to_row: turns values into what users get.
+        get: returns the row of a key, given both as users have them, or the default.
     """
 
     version: int
@@ -54,6 +55,7 @@ class View:
     hash_key: Callable[[Key], int] = field(init=False)
     bucket_of: Callable[[Key, int], int] = field(init=False)
     to_row: Callable[[tuple[Any, ...]], Any] = field(init=False)
+    get: Callable[[Any, Any], Any] = field(init=False)
 
     def __post_init__(self) -> None:
         definition = self.definition
@@ -61,6 +63,23 @@ class View:
         object.__setattr__(self, "hash_key", key_hasher(definition.key_types))
         object.__setattr__(self, "bucket_of", _bucket_finder(definition))
         object.__setattr__(self, "to_row", row_maker(definition))
+        object.__setattr__(self, "get", self._getter())
+
+    def _getter(self) -> Callable[[Any, Any], Any]:
+        """Return the function for single keys, which need not look attributes up."""
+        to_stored, hash_key, bucket_of, to_row = self.keys.to_stored, self.hash_key, self.bucket_of, self.to_row
+        buckets = self.buckets
+
+        def get(key: Any, default: Any) -> Any:  # noqa: ANN401 - values of the user
+            stored = to_stored(key)
+            hashed = hash_key(stored)
+            bucket = buckets.get(bucket_of(stored, hashed))
+            if bucket is None:
+                return default
+            values = bucket.get(stored, hashed)
+            return default if values is None else to_row(values)
+
+        return get
 
     def hash_keys(self, keys: Sequence[Key], names: Sequence[str]) -> NDArray[np.uint64]:
         """Return the hash of each stored key over some key columns, in their order."""

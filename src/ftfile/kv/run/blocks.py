@@ -143,11 +143,11 @@ def _byte_reader(column: pa.Array, parts: ByteColumn, *, is_text: bool) -> _Read
     content, width = parts.content, parts.width
     if width is not None and not is_text and not parts.has_nulls:
         first = int(parts.starts[0])
-        return lambda row: bytes(content[first + row * width : first + row * width + width])
+        return lambda row: content[first + row * width : first + row * width + width].tobytes()
     offsets = memoryview(column.buffers()[1]).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
     if is_text:
         return _or_none(column, lambda row: str(content[offsets[row] : offsets[row + 1]], "utf-8"))
-    return _or_none(column, lambda row: bytes(content[offsets[row] : offsets[row + 1]]))
+    return _or_none(column, lambda row: content[offsets[row] : offsets[row + 1]].tobytes())
 
 
 def _or_none(column: pa.Array, read: Callable[[int], Any]) -> Callable[[int], Any]:

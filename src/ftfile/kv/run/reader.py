@@ -107,22 +107,34 @@ class RunReader:
 
     def get(self, key: Key, hashed: int) -> tuple[Any, ...] | None:
         """Return the columns behind the key of the row with this key, as values of Python; None if there is none."""
-        high = hashed >> PAGE_SHIFT
-        page = high * self._page_count >> PAGE_SHIFT
-        slots = self._pages.values[page] or self._load_page(page)
-        self._pages.used[page] = 1
-        slot = hashed >> FIRST_SLOT_SHIFT & self._slot_mask
-        before = ((high & self._fingerprint_mask) << self._place_bits) + 1
-        while found := slots[slot]:
-            place = found - before
-            if 0 <= place < self._place_end:
-                number = place >> self._row_bits
-                block = self._blocks.values[number] or self._load_block(number)
-                self._blocks.used[number] = 1
-                if (row := block.find(place & self._row_mask, key)) is not None:
-                    return row
-            slot = slot + 1 & self._slot_mask
-        return None
+        return self.getter()(key, hashed)
+
+    def getter(self) -> Callable[[Key, int], tuple[Any, ...] | None]:
+        """Return `get` as a function for many calls, which need not look attributes up."""
+        page_count, slot_mask, row_bits, row_mask = self._page_count, self._slot_mask, self._row_bits, self._row_mask
+        fingerprint_mask, place_bits, place_end = self._fingerprint_mask, self._place_bits, self._place_end
+        pages, pages_used, load_page = self._pages.values, self._pages.used, self._load_page
+        blocks, blocks_used, load_block = self._blocks.values, self._blocks.used, self._load_block
+
+        def get(key: Key, hashed: int) -> tuple[Any, ...] | None:
+            high = hashed >> PAGE_SHIFT
+            page = high * page_count >> PAGE_SHIFT
+            slots = pages[page] or load_page(page)
+            pages_used[page] = 1
+            slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
+            before = ((high & fingerprint_mask) << place_bits) + 1
+            while found := slots[slot]:
+                place = found - before
+                if 0 <= place < place_end:
+                    number = place >> row_bits
+                    block = blocks[number] or load_block(number)
+                    blocks_used[number] = 1
+                    if (row := block.find(place & row_mask, key)) is not None:
+                        return row
+                slot = slot + 1 & slot_mask
+            return None
+
+        return get
 
     def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[tuple[Any, ...] | None]:
         """Return rows as `get` does, in the order of the keys; missing pages, then blocks, are fetched side by side."""
