@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ftfile.arrays.value_text import UTC, value_texts
-from ftfile.commit.files import list_or_empty
+from ftfile.commit.files import list_or_empty, write_file
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound
 from ftfile.exporting.limits import LIMITS
 from ftfile.exporting.model import Exported, Table
@@ -119,8 +119,8 @@ class DeltaLog(Table):
         parameters: dict[str, Any] = {"timestamp": change.time_ms, "operation": change.operation}
         info = parameters | {"operationParameters": {}, "ftfile": own}
         lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": info}, *_actions(change))]
-        self._fs.make_directories(LOG)
-        self._fs.create_exclusive(f"{LOG}/{_name(change.exported.commit)}", "\n".join([*lines, ""]).encode())
+        path = f"{LOG}/{_name(change.exported.commit)}"
+        write_file(self._fs, self._fs.create_exclusive, path, "\n".join([*lines, ""]).encode())
 
     def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
         # Readers would read all commits otherwise.

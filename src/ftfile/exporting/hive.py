@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ftfile.commit.files import delete_file, list_or_empty, write_file
+from ftfile.commit.format import layout
 from ftfile.core.errors import AlreadyExists, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.exporting.versions import last_published
@@ -89,6 +90,7 @@ class HiveManifests:
             paths["/".join(file.path.split("/")[: len(partition_by)])].append(f"{self._url}{file.path}\n")
         known = before.lists if before is not None and before.partition_by == partition_by else {}
         lists: dict[str, tuple[int, str]] = {}
+        directories = {""}
         for partition, lines in paths.items():
             content = "".join(sorted(lines)).encode()
             digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
@@ -97,9 +99,15 @@ class HiveManifests:
                 continue
             lists[partition] = version, digest
             target = "/".join((MANIFESTS, f"v{version}", *filter(None, [partition]), "manifest"))
+            directory = target
+            while directory := layout.parent(directory):
+                directories.add(directory)
             # Another export writes the same.
             with contextlib.suppress(AlreadyExists):
                 write_file(self._fs, self._fs.create_exclusive, target, content)
+        # A state must not outlive its lists.
+        for directory in sorted(directories):
+            self._fs.sync_directory(directory)
         gone = {*known, *(before.gone if before is not None else ())} - lists.keys()
         assert snapshot.schema is not None
         state = _State(version, versions.nonce(version), snapshot.schema, partition_by, lists, sorted(gone))

@@ -101,7 +101,10 @@ class IcebergTable(Table):
 
     def append(self, change: Change) -> None:  # noqa: D102
         exported = change.exported
-        self._fs.make_directories(METADATA)
+        if self._metadata is None:
+            self._fs.make_directories(METADATA)
+            for directory in (ICEBERG, ""):
+                self._fs.sync_directory(directory)
         metadata = self._with_definitions(change)
         number, time_ms = exported.commit + 1, max(change.time_ms, metadata["last-updated-ms"])
         snapshot_id = _snapshot_id(exported.version)

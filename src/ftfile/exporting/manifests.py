@@ -132,7 +132,7 @@ class Content:
 def write_avro(fs: FileSystem, directory: str, kind: str, content: Content) -> tuple[str, int]:
     """Write a file, whole, whose name begins with `kind`, unless it is there; return its path and length in bytes."""
     file = io.BytesIO()
-    import_fastavro().writer(
+    import_fastavro("an export to Iceberg").writer(
         file, content.schema, content.records, codec=_CODEC, metadata=content.texts, sync_marker=_MARKER
     )
     data = file.getvalue()
@@ -144,7 +144,7 @@ def write_avro(fs: FileSystem, directory: str, kind: str, content: Content) -> t
 
 def read_avro(fs: FileSystem, path: str) -> Content:
     """Return the content of a file; CorruptData if it is none of `write_avro`."""
-    fastavro = import_fastavro()
+    fastavro = import_fastavro("an export to Iceberg")
     data = fs.read(path)
     try:
         reader = fastavro.block_reader(io.BytesIO(data))

@@ -13,12 +13,15 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
+from ftfile.exporting.after_commit import export_soon
 from ftfile.kv.upkeep.compact import compact
 from ftfile.maintenance.flush import flush
 from ftfile.spark.settings import absolute_options
+from ftfile.spark.writers import EXPORT_WAIT_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +33,8 @@ _log = get_logger(__name__)
 
 def attach(spark: SparkSession) -> None:
     """Finish the files of this session's ftfile streams whose rules fire while no batch runs, and all when one ends.
+
+    With `exportTo`, export what their last batches brought, too.
 
     Of ftkv streams, merge the runs of the store that are due, likewise.
 
@@ -65,6 +70,7 @@ class _Place(NamedTuple):
 
     sink: str  # the name of the format
     options: ParsedOptions
+    export_to: tuple[str, ...]  # formats of tables
 
 
 class _Flusher(StreamingQueryListener):
@@ -105,6 +111,7 @@ def _tend(query_id: str, place: _Place, *, due_only: bool) -> None:
                 compact(path, key_provider=key_provider, storage=storage)
             else:
                 flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
+                export_soon(path, place.export_to, storage, SYSTEM, wait_s=0 if due_only else EXPORT_WAIT_S)
         except FtfileError as error:
             if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
                 _log.debug("nothing was ever committed to %s", path)
@@ -139,7 +146,9 @@ def _place_of(spark: SparkSession, query_id: str) -> _Place | None:
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
     found = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
     place = parse_options(absolute_options({name: options[name] for name in found}), "read")
-    return _Place(sink, place) if place["path"] is not None else None
+    exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
+    export_to = parse_options(exports, "write")["exportTo"]
+    return _Place(sink, place, export_to) if place["path"] is not None else None
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM

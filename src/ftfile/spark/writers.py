@@ -12,6 +12,7 @@ from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.exporting.after_commit import export_soon
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import sink_config
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.message import TaskCommit
     from ftfile.attempt.writer import Writer
+    from ftfile.sink.config import SinkConfig
 
 __all__ = (
     "BatchWriter",
@@ -38,6 +40,8 @@ __all__ = (
 
 _log = get_logger(__name__)
 
+# A batch write waits as long for its export.
+EXPORT_WAIT_S = 60.0
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
@@ -108,6 +112,11 @@ class FtFileStreamWriter(StreamWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         super().__init__(SinkWriter.plan(sink_config(options, schema, overwrite=overwrite, stream=True), SYSTEM))
 
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Commit a batch exactly once, and let it be exported while the next one runs."""
+        super().commit(messages, batchId)
+        _export(self._writer.config, wait_s=0)
+
 
 class FtFileBatchWriter(BatchWriter):
     """Appends the files of a DataFrame, or replaces all there is by them."""
@@ -135,6 +144,13 @@ class FtFileBatchWriter(BatchWriter):
         assert isinstance(self._writer, SinkWriter)
         self._writer = self._writer.for_session(next(iter(modes), None))
         super().commit(messages, batchId)
+        # Nobody comes after a batch write, and its process may end.
+        _export(self._writer.config, wait_s=EXPORT_WAIT_S)
+
+
+def _export(config: SinkConfig, *, wait_s: float) -> None:
+    settings = dict(config.storage_options.connection)
+    export_soon(config.path, config.publishing.export_to, settings, SYSTEM, wait_s=wait_s)
 
 
 def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:
