@@ -24,7 +24,7 @@ from ftfile.exporting.limits import LIMITS
 from ftfile.exporting.model import Exported, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ftfile.exporting.model import Change
     from ftfile.fs.api import FileSystem
@@ -145,10 +145,11 @@ class DeltaLog(Table):
         names = (info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG))
         return sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
 
-    def _read(self, number: int) -> list[Action]:
+    def _read(self, number: int) -> Iterator[Action]:
         path = f"{LOG}/{_name(number)}"
         try:
-            return [json.loads(line) for line in self._fs.read(path).decode().splitlines() if line]
+            # Most calls need the first line alone, of as many as there are files.
+            yield from (json.loads(line) for line in self._fs.read(path).decode().splitlines() if line)
         except ValueError as error:
             raise CorruptData(
                 path, "a commit of a Delta table", str(error), "Delete _delta_log to export anew"

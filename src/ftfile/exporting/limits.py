@@ -1,4 +1,4 @@
-"""What the tables of other formats cannot say: each is refused, by an error that says what to do."""
+"""The limits of the tables of other formats: columns and files beyond them are refused, with advice."""
 
 from __future__ import annotations
 

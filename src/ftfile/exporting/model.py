@@ -55,7 +55,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a commit of a table does.
+    """The content of a commit of a table.
 
     Attributes:
         operation: what was done to the directory.

@@ -54,7 +54,7 @@ class Versions:
             self.snapshot(version)
 
     def nonce(self, version: int) -> str:
-        """Return that of a version's record; empty where it is no longer kept."""
+        """Return the nonce of a version's record; empty where it is no longer kept."""
         if version == self.head.version:
             return self.head.nonce
         record = self.log.read_record(version)

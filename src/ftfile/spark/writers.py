@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.sink.config import SinkConfig
 
 __all__ = (
+    "EXPORT_WAIT_S",
     "BatchWriter",
     "FtFileBatchWriter",
     "FtFileStreamWriter",

@@ -115,13 +115,14 @@ def iceberg_files(fs: FileSystem) -> dict[str, int]:
 
 def hive_files(fs: FileSystem, url: str) -> dict[str, int]:
     """Return the paths and lengths of the files of the newest version that the lists have."""
+    base = MOUNTED if "mounted" in url else f"{normalise(url)}/"
     states = (info.path for info in fs.list("_symlink_format_manifest") if info.path.endswith(".json"))
     state = json.loads(fs.read(max(states, key=lambda path: int(path.rpartition("/v")[2].partition(".")[0]))))
     lists = [
         "/".join(("_symlink_format_manifest", f"v{version}", *filter(None, [partition]), "manifest"))
         for partition, (version, _) in state["lists"].items()
     ]
-    paths = [line.removeprefix(url) for path in lists for line in fs.read(path).decode().splitlines()]
+    paths = [line.removeprefix(base) for path in lists for line in fs.read(path).decode().splitlines()]
     assert len(set(paths)) == len(paths), "a file is in two lists"
     return {path: fs.stat(path).size_bytes for path in paths}
 
@@ -129,12 +130,7 @@ def hive_files(fs: FileSystem, url: str) -> dict[str, int]:
 def check_newest(url: str, to: str = "delta") -> None:
     """Check that the table has the finished files of the newest version, each there with its length."""
     fs = open_filesystem(url)
-    read = {
-        "delta": delta_files,
-        "iceberg": iceberg_files,
-        "hive": lambda fs: hive_files(fs, MOUNTED if "mounted" in url else f"{normalise(url)}/"),
-    }
-    live = read[to](fs)
+    live = hive_files(fs, url) if to == "hive" else {"delta": delta_files, "iceberg": iceberg_files}[to](fs)
     assert live == {file.path: file.size_bytes for file in ftfile.open(url).files()}
     assert all(fs.stat(path).size_bytes == size_bytes for path, size_bytes in live.items())
 
