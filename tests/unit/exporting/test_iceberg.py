@@ -316,17 +316,6 @@ class TestOthers:
         with pytest.raises(ConfigError, match="another program wrote it"):
             export(out)
 
-    def test_other_programs_refuse_to_write_rows(self, out: str, tmp_path: Path) -> None:
-        catalogs = pytest.importorskip("pyiceberg.catalog.memory")
-        MicroBatch(out, COLUMNS).run(0, [rows(0)])
-        export(out)
-        with catalogs.InMemoryCatalog("c", warehouse=str(tmp_path / "w")) as catalog:
-            catalog.create_namespace("n")
-            table = catalog.register_table("n.t", f"{out}/{METADATA}/v1.metadata.json")
-            with pytest.raises(ValueError, match="ftfile"):
-                table.append(table.scan().to_arrow())
-        assert table_rows(out) == rows(0)
-
     @pytest.mark.parametrize("content", [b"{}", b"[]", b"{", b'{"properties":{}}'])
     def test_damaged_metadata_is_told(self, out: str, content: bytes) -> None:
         MicroBatch(out, COLUMNS).run(0, [rows(0)])
