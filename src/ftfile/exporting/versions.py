@@ -44,7 +44,7 @@ class Versions:
 
     def snapshot(self, version: int) -> Snapshot:
         """Return a version with what is live, whose definitions are known from then on."""
-        snapshot = take_snapshot(self.log, version)
+        snapshot = take_snapshot(self.log, version, as_recorded=True)
         self._definitions.update(snapshot.definitions)
         return snapshot
 
@@ -191,7 +191,9 @@ class Exporter:
         is_redefined = (schema, partition_by) != (newest.schema, newest.partition_by)
         if is_redefined:
             versions.refuse(versions.snapshot(version).adds.values(), schema)
-        is_change = not isinstance(record.author, MaintenanceAuthor) or bool(record.overwrite or not record.adds)
+        is_change = not isinstance(record.author, MaintenanceAuthor) or bool(
+            record.overwrite or record.restored is not None or not record.adds
+        )
         exported = Exported(newest.commit + 1, version, record.nonce, schema, partition_by, newest.table)
         change = Change(
             exported=exported,
