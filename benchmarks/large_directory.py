@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin, Record, StreamAuthor
@@ -22,19 +22,35 @@ __all__ = ("write_directory",)
 ENCODING = "text"
 
 
-def write_directory(path: Path, batches: int, files: int) -> None:
-    """Write a directory as this number of batches, of as many empty files each, leave it; without syncs."""
+def write_directory(path: Path, batches: int, files: int, encoding: dict[str, Any] | None = None) -> None:
+    """Write a directory as this number of batches, of as many empty files each, leave it; without syncs.
+
+    `encoding` describes the files, as the log has it.
+    """
     fs = open_filesystem(str(path))
     CommitLog(fs).prepare_directory()
     previous = ""
-    definitions = {ENCODING: {"format": "text"}}
+    definitions: dict[str, Any] = {ENCODING: encoding or {"format": "text"}}
+    schema = None
+    if encoding is not None:
+        schema = "columns"
+        definitions[schema] = encoding["schema"]
     for batch in range(batches):
         adds = tuple(_add(batch) for _ in range(files))
         for add in adds:
             (path / (add.final_path or "")).touch()
         author = StreamAuthor("query", "run", batch, f"{batch}", None)
         record = Record(
-            batch, SYSTEM.ids.unique(), author, 0, adds=adds, tasks=2, previous_nonce=previous, definitions=definitions
+            batch,
+            SYSTEM.ids.unique(),
+            author,
+            0,
+            adds=adds,
+            tasks=2,
+            previous_nonce=previous,
+            definitions=definitions,
+            schema=schema,
+            encoding=None if schema is None else ENCODING,
         )
         content = encode_record(record).content
         (path / layout.record_path(batch)).write_bytes(content)

@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
 # Hadoop's clients of S3 and Azure.
 STORE_JARS = ROOT / ".jars/stores"
+# Iceberg, built for this Spark; in another one it would be found, and fail.
+ICEBERG_JARS, ICEBERG_SPARK = ROOT / ".jars/iceberg", "4.1."
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,6 +45,7 @@ def azurite() -> Iterator[AzureStore]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail twice."""
+    import pyspark
     from pyspark.sql import SparkSession
 
     from tests import quick_python, quick_spark
@@ -64,6 +67,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     # Workers unpickle the helpers of the tests by name.
     found = [home / "packages", ROOT / "src", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found))
+    jars = [str(PARQUET_JAR), f"{STORE_JARS}/*"]
+    if pyspark.__version__.startswith(ICEBERG_SPARK):
+        jars.append(f"{ICEBERG_JARS}/*")
     builder = (
         SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
@@ -72,7 +78,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
-        .config("spark.driver.extraClassPath", f"{PARQUET_JAR}{os.pathsep}{STORE_JARS}/*")
+        .config("spark.driver.extraClassPath", os.pathsep.join(jars))
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "300s")
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import ftfile
 from tests.spark.scripted_source import Script
+from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,3 +203,71 @@ class TestRefusals:
         query.awaitTermination(5)
         query.stop()
         assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] in ([], ["directoryMarker"])
+
+
+class TestExports:
+    def test_tables_have_the_rows_after_each_write(self, spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
+        out = str(tmp_path / "out")
+        writer = frame.write.format("ftfile").option("exportTo", "delta,iceberg,hive").mode("append")
+        for version in range(2):
+            writer.save(out)
+            assert delta_ids(out) == ids(out)
+            assert (Path(out) / f"_iceberg/metadata/v{version + 1}.metadata.json").exists()
+            assert (Path(out) / f"_symlink_format_manifest/v{version}.json").exists()
+        assert spark.read.parquet(out).count() == 20
+
+    def test_a_stream_goes_on_where_an_export_fails(
+        self, attached: SparkSession, frame: DataFrame, tmp_path: Path
+    ) -> None:
+        out, source, checkpoint = (str(tmp_path / name) for name in ("out", "in", "checkpoint"))
+
+        def run() -> None:
+            frame.write.mode("append").parquet(source)
+            stream = attached.readStream.schema(frame.schema).parquet(source).writeStream.format("ftfile")
+            stream = stream.option("checkpointLocation", checkpoint).option("exportTo", "delta")
+            stream.trigger(availableNow=True).start(out).awaitTermination()
+
+        run()
+        wait_until(lambda: delta_ids(out) == ids(out), "the export")
+        shutil.rmtree(f"{out}/_delta_log")
+        (Path(out) / "_delta_log").write_text("in the way")
+        run()
+        assert len(ids(out)) == 20
+        (Path(out) / "_delta_log").unlink()
+        run()
+        wait_until(lambda: delta_ids(out) == ids(out), "the export")
+        assert len(ids(out)) == 30
+
+    def test_inside_foreach_batch(self, spark: SparkSession, frame: DataFrame, tmp_path: Path) -> None:
+        out, source = str(tmp_path / "out"), str(tmp_path / "in")
+        frame.write.parquet(source)
+
+        def write(batch: DataFrame, _: int) -> None:
+            batch.write.format("ftfile").option("exportTo", "delta").mode("append").save(out)
+
+        stream = spark.readStream.schema(frame.schema).parquet(source).writeStream.foreachBatch(write)
+        query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert delta_ids(out) == ids(out) == list(range(10))
+
+    @pytest.mark.parametrize(
+        ("options", "column", "text"),
+        [
+            ({"fileFormat": "orc"}, "id", "exportTo=delta: files are orc"),
+            ({}, "id as `a b`", "exportTo=delta: column 'a b': Delta takes no blank"),
+            ({"exportTo": "hive"}, "timestamp_ntz'2026-01-01' as t", "exportTo=hive: column 't' is of type"),
+        ],
+    )
+    def test_what_a_format_cannot_say_is_refused_before_a_row_is_written(
+        self, frame: DataFrame, tmp_path: Path, options: dict[str, str], column: str, text: str
+    ) -> None:
+        writer = frame.selectExpr(column).write.format("ftfile").options(**{"exportTo": "delta", **options})
+        assert text in message(lambda: writer.mode("append").save(str(tmp_path / "out")))
+        assert not (tmp_path / "out").exists()
+
+
+def delta_ids(out: str) -> list[int]:
+    deltalake = pytest.importorskip("deltalake")
+    if not deltalake.DeltaTable.is_deltatable(out):
+        return []
+    return sorted(deltalake.DeltaTable(out).to_pyarrow_table(columns=["id"])["id"].to_pylist())

@@ -124,6 +124,14 @@ def test_compaction(tables: Tables) -> None:
     assert all((row["files before"], row["files after"]) == (4, 1) and row["MB/s"] > 0 for row in rows)
 
 
+def test_export(tables: Tables) -> None:
+    commits, many = tables["export"]
+    assert [row["step"] for row in commits] == ["commit", *(f"export to {to}" for to in ("delta", "iceberg", "hive"))]
+    assert all(0 < row["p50 ms"] <= row["p99 ms"] and row["times"] == 3 for row in commits)
+    assert [(row["format"], row["files"]) for row in many] == [("delta", 200), ("iceberg", 200), ("hive", 200)]
+    assert all(row["first export s"] > 0 and row["export of no change s"] > 0 for row in many)
+
+
 def test_imports(tables: Tables) -> None:
     (rows,) = tables["imports"]
     by_step = {row["step"]: row["p50 ms"] for row in rows}

@@ -11,26 +11,25 @@ import contextlib
 import io
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.value_text import UTC, value_texts
-from ftfile.commit.files import list_or_empty
-from ftfile.commit.format import layout
+from ftfile.commit.files import list_or_empty, write_file
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound
-from ftfile.encoding.partitions.paths import bucket_values
+from ftfile.exporting.limits import LIMITS
+from ftfile.exporting.model import Exported, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterator
 
-    from ftfile.commit.format.model import Add, Remove
+    from ftfile.exporting.model import Change
     from ftfile.fs.api import FileSystem
 
-__all__ = ("CHECKPOINT_EVERY", "LOG", "DeltaLog", "Exported", "Files", "table_actions")
+__all__ = ("DeltaLog",)
 
 LOG = "_delta_log"
 CHECKPOINT_EVERY = 100
@@ -74,38 +73,16 @@ _ACTIONS = pa.schema(
 Action = dict[str, Any]
 
 
-class Exported(NamedTuple):
-    """The version of a log that a commit of a Delta table stands for.
-
-    Attributes:
-        commit: the Delta table's own version.
-        version: of the directory.
-        nonce: of its record.
-        schema: key of its columns in the log.
-        partition_by: its partition columns.
-        table: the Delta table's id.
-    """
-
-    commit: int
-    version: int
-    nonce: str
-    schema: str
-    partition_by: list[str]
-    table: str
-
-
-class DeltaLog:
+class DeltaLog(Table):
     """The commits of a Delta table in a directory."""
+
+    limits = LIMITS["delta"]
+    directory = LOG
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
 
-    def newest(self) -> Exported | None:
-        """Return the newest commit, by the version that it stands for; None without any.
-
-        Raises:
-            ConfigError: another program wrote it.
-        """
+    def newest(self) -> Exported | None:  # noqa: D102 - the interface describes it
         commits = self._commits()
         if not commits:
             return None
@@ -118,8 +95,7 @@ class DeltaLog:
             "wrote to this table. Delete the directory to export anew"
         )
 
-    def live_paths(self) -> set[str]:
-        """Return the paths of the files of the newest commit, as the table has them."""
+    def live_paths(self) -> set[str]:  # noqa: D102
         commits = self._commits()
         checkpoint = next((number for number in reversed(commits) if number % CHECKPOINT_EVERY == 0 and number), None)
         live: set[str] = set()
@@ -135,23 +111,23 @@ class DeltaLog:
                     live.add(action["add"]["path"])
                 if "remove" in action:
                     live.discard(action["remove"]["path"])
-        return live
+        return {unquote(path) for path in live}
 
-    def append(self, exported: Exported, operation: str, time_ms: int, actions: Iterable[Action]) -> None:
-        """Create a commit.
-
-        Raises:
-            AlreadyExists: somebody else did.
-        """
-        own = exported._asdict()
+    def append(self, change: Change) -> None:  # noqa: D102
+        own = change.exported._asdict()
         del own["commit"]
-        info = {"timestamp": time_ms, "operation": operation, "operationParameters": {}, "ftfile": own}
-        lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": info}, *actions)]
-        self._fs.make_directories(LOG)
-        self._fs.create_exclusive(f"{LOG}/{_name(exported.commit)}", "\n".join([*lines, ""]).encode())
+        parameters: dict[str, Any] = {"timestamp": change.time_ms, "operation": change.operation}
+        info = parameters | {"operationParameters": {}, "ftfile": own}
+        lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": info}, *_actions(change))]
+        path = f"{LOG}/{_name(change.exported.commit)}"
+        write_file(self._fs, self._fs.create_exclusive, path, "\n".join([*lines, ""]).encode())
 
-    def write_checkpoint(self, commit: int, actions: list[Action]) -> None:
-        """Write all that is live at a commit, for readers that would read all commits otherwise; idempotent."""
+    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
+        # Readers would read all commits otherwise.
+        if exported.commit and exported.commit % CHECKPOINT_EVERY == 0:
+            self._write_checkpoint(exported.commit, _actions(whole(), is_checkpoint=True))
+
+    def _write_checkpoint(self, commit: int, actions: list[Action]) -> None:
         rows = [{name: action.get(name) for name in _ACTIONS.names} for action in actions]
         for row in rows:
             if row["add"] is not None:
@@ -169,57 +145,39 @@ class DeltaLog:
         names = (info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG))
         return sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
 
-    def _read(self, number: int) -> list[Action]:
+    def _read(self, number: int) -> Iterator[Action]:
         path = f"{LOG}/{_name(number)}"
         try:
-            return [json.loads(line) for line in self._fs.read(path).decode().splitlines() if line]
+            # Most calls need the first line alone, of as many as there are files.
+            yield from (json.loads(line) for line in self._fs.read(path).decode().splitlines() if line)
         except ValueError as error:
             raise CorruptData(
                 path, "a commit of a Delta table", str(error), "Delete _delta_log to export anew"
             ) from error
 
 
-class Files:
-    """Makes the actions of files, of a directory with these definitions and columns."""
-
-    def __init__(self, definitions: Mapping[str, Any], schema: str, time_ms: int) -> None:
-        self._definitions = definitions
-        self._schema = arrow_schema(schema)
-        self._time_ms = time_ms
-        self._values: dict[tuple[str, str], dict[str, str | None]] = {}
-
-    def add(self, add: Add, *, is_change: bool = True) -> Action:
-        """Return the action of a part that comes; with `is_change`, its rows are new."""
-        stats = json.dumps({"numRecords": add.rows})
-        return {
-            "add": {
-                "path": _path(add),
-                "partitionValues": self._partition_values(add),
-                "size": add.length,
-                "modificationTime": self._time_ms,
-                "dataChange": is_change,
-                "stats": stats,
-            }
+def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
+    exported, time_ms = change.exported, change.time_ms
+    actions: list[Action] = []
+    if change.is_redefined:
+        actions += _table_actions(change.columns, exported.partition_by, exported.table, change.table_time_ms)
+    for path in change.removes:
+        gone = {"path": _path(path), "deletionTimestamp": time_ms, "dataChange": change.is_change}
+        actions.append({"remove": gone})
+    for file in change.adds:
+        add = {
+            "path": _path(file.path),
+            "partitionValues": {name: _text(value) for name, value in file.values.items()},
+            "size": file.size_bytes,
+            "modificationTime": time_ms,
+            "dataChange": file.is_change and not is_checkpoint,
+            "stats": json.dumps({"numRecords": file.rows}),
         }
-
-    def remove(self, removed: Remove, *, is_change: bool = True) -> Action:
-        """Return the action of a part that goes."""
-        return self.remove_path(_path(removed), is_change=is_change)
-
-    def remove_path(self, path: str, *, is_change: bool = True) -> Action:
-        """Return the action of a file that goes, by its path in the table."""
-        return {"remove": {"path": path, "deletionTimestamp": self._time_ms, "dataChange": is_change}}
-
-    def _partition_values(self, add: Add) -> dict[str, str | None]:
-        key = (add.encoding, add.bucket)
-        if key not in self._values:
-            directory, stem = layout.bucket_directory(add.bucket), layout.bucket_stem(add.bucket)
-            values = bucket_values(self._definitions[add.encoding], directory, stem, self._schema)
-            self._values[key] = {name: _text(value) for name, value in values.items()}
-        return self._values[key]
+        actions.append({"add": add})
+    return actions
 
 
-def table_actions(schema: str, partition_by: list[str], table: str, time_ms: int) -> list[Action]:
+def _table_actions(schema: str, partition_by: list[str], table: str, time_ms: int) -> list[Action]:
     """Return the actions that say what a table is.
 
     Args:
@@ -244,9 +202,8 @@ def table_actions(schema: str, partition_by: list[str], table: str, time_ms: int
     return [{"protocol": protocol | {"writerFeatures": [*features, _WRITER_FEATURE]}}, {"metaData": metadata}]
 
 
-def _path(recorded: Add | Remove) -> str:
-    assert recorded.final_path is not None
-    return quote(recorded.final_path, safe="/=")
+def _path(path: str) -> str:
+    return quote(path, safe="/=")
 
 
 def _text(value: pa.Scalar) -> str | None:

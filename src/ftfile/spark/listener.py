@@ -13,13 +13,15 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
+from ftfile.exporting.after_commit import export_soon
 from ftfile.kv.upkeep.compact import compact
 from ftfile.maintenance.flush import flush
 from ftfile.spark.settings import absolute_options
-from ftfile.spark.writers import CHECKPOINT
+from ftfile.spark.writers import CHECKPOINT, EXPORT_WAIT_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +33,8 @@ _log = get_logger(__name__)
 
 def attach(spark: SparkSession) -> None:
     """Finish the files of this session's ftfile streams whose rules fire while no batch runs, and all when one ends.
+
+    With `exportTo`, export what their last batches brought, too.
 
     Of ftkv streams, merge the runs of the store that are due, likewise.
 
@@ -69,6 +73,7 @@ class WrittenPlace(NamedTuple):
 
     sink: str  # the name of the format
     options: ParsedOptions
+    export_to: tuple[str, ...]  # formats of tables
 
 
 class _Flusher(StreamingQueryListener):
@@ -118,6 +123,7 @@ def _tend(query_id: str, place: WrittenPlace, *, due_only: bool) -> None:
                 compact(path, key_provider=key_provider, storage=storage)
             else:
                 flush(path, due_only=due_only, query_id=query_id, key_provider=key_provider, storage=storage)
+                export_soon(path, place.export_to, storage, SYSTEM, wait_s=0 if due_only else EXPORT_WAIT_S)
         except FtfileError as error:
             if isinstance(error, ConfigError) and isinstance(error.__cause__, NotFound):
                 _log.debug("nothing was ever committed to %s", path)
@@ -149,7 +155,9 @@ def place_of(execution: Any) -> WrittenPlace | None:  # noqa: ANN401 - of the JV
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
     found = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
     place = parse_options(absolute_options({name: options[name] for name in found}), "read")
-    return WrittenPlace(sink, place) if place["path"] is not None else None
+    exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
+    export_to = parse_options(exports, "write")["exportTo"]
+    return WrittenPlace(sink, place, export_to) if place["path"] is not None else None
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM

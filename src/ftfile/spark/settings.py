@@ -8,6 +8,7 @@ from ftfile.attempt.options import refuse_in_stream
 from ftfile.core.arguments import absolute_path
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
+from ftfile.exporting.limits import LIMITS
 from ftfile.sink.config import SinkConfig
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
     """Check everything that can be checked before a task starts.
 
     Raises:
-        ConfigError: an option is wrong, not for streams, or other processes cannot see the path.
+        ConfigError: an option is wrong, not for streams, or other processes cannot see the path; or a format of
+            `exportTo` cannot say what is written.
         SchemaError: a column cannot be stored.
     """
     config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite)
@@ -53,8 +55,19 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
                 "partitionOverwriteMode=dynamic and replaceWhere are for batch writes, as in foreachBatch: each batch "
                 "of complete mode has all rows, and replaces everything"
             )
+    for to in config.publishing.export_to:
+        _refuse_export(config, to)
     require_shared(config.log(SYSTEM).fs, config.path)
     return config
+
+
+def _refuse_export(config: SinkConfig, to: str) -> None:
+    columns, limits = config.recorded_schema_json, LIMITS[to]
+    try:
+        limits.refuse_columns(columns)
+        limits.refuse_encoding(config.encoding(), columns, has_filters=bool(config.chain.filters))
+    except ConfigError as error:
+        raise ConfigError(f"exportTo={to}: {error}. Or leave exportTo out") from error
 
 
 def require_shared(fs: FileSystem, path: str) -> None:

@@ -14,6 +14,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import NOTE
+from ftfile.exporting.after_commit import export_soon
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import sink_config
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.message import TaskCommit
     from ftfile.attempt.writer import Writer
+    from ftfile.sink.config import SinkConfig
 
 __all__ = (
     "CHECKPOINT",
+    "EXPORT_WAIT_S",
     "BatchWriter",
     "FtFileBatchWriter",
     "FtFileStreamWriter",
@@ -46,6 +49,8 @@ CHECKPOINT = "ftfile.checkpoint"
 
 # Settings of the session, which Spark sends to tasks, and to no other Python process of a source.
 _USER_METADATA = "spark.ftfile.userMetadata"
+# A batch write waits as long for its export.
+EXPORT_WAIT_S = 60.0
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
@@ -126,6 +131,11 @@ class FtFileStreamWriter(StreamWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         super().__init__(SinkWriter.plan(sink_config(options, schema, overwrite=overwrite, stream=True), SYSTEM))
 
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Commit a batch exactly once, and let it be exported while the next one runs."""
+        super().commit(messages, batchId)
+        _export(self._writer.config, wait_s=0)
+
 
 class FtFileBatchWriter(BatchWriter):
     """Appends the files of a DataFrame, or replaces all there is by them."""
@@ -152,6 +162,13 @@ class FtFileBatchWriter(BatchWriter):
         assert isinstance(self._writer, SinkWriter)
         self._writer = self._writer.for_session(next(iter(modes), None))
         super().commit(messages, batchId)
+        # Nobody comes after a batch write, and its process may end.
+        _export(self._writer.config, wait_s=EXPORT_WAIT_S)
+
+
+def _export(config: SinkConfig, *, wait_s: float) -> None:
+    settings = dict(config.storage_options.connection)
+    export_soon(config.path, config.publishing.export_to, settings, SYSTEM, wait_s=wait_s)
 
 
 def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:

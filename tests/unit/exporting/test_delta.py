@@ -3,79 +3,30 @@
 from __future__ import annotations
 
 import datetime
-import json
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import Any
 
 import pytest
 
 import ftfile
 import ftfile.exporting.delta
-from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied
+from ftfile.core.errors import ConfigError
 from ftfile.encoding.parquet.encryption import check_library
 from ftfile.exporting.run import ExportReport
-from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem
-from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
-from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
-from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.testing.sweep import fault_sweep
+from tests.unit.exporting.formats import COLUMNS, check_newest, commits, export, ids_of, keep_only, rows
 from tests.unit.sink.encrypted import ring
-
-if TYPE_CHECKING:
-    from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = ("ring",)
 
-COLUMNS = {"id": "long", "word": "string"}
 UTC = datetime.timezone.utc
-
-
-def rows(first: int, count: int = 2) -> list[dict[str, Any]]:
-    return [{"id": number, "word": f"w{number}"} for number in range(first, first + count)]
 
 
 @pytest.fixture
 def out(tmp_path: Path) -> str:
     return str(tmp_path / "out")
-
-
-def export(url: str) -> ExportReport:
-    return ftfile.export(url, context=current())
-
-
-def ids_of(url: str, version: int | None = None) -> list[int]:
-    return sorted(ftfile.open(url).to_arrow(version)["id"].to_pylist())
-
-
-def commits(fs: FileSystem) -> list[list[dict[str, Any]]]:
-    """Return the actions of each commit of the Delta table."""
-    found = sorted(info.path for info in fs.list("_delta_log") if info.path.endswith(".json"))
-    assert found == [f"_delta_log/{number:020}.json" for number in range(len(found))]
-    return [[json.loads(line) for line in fs.read(path).splitlines()] for path in found]
-
-
-def live_files(fs: FileSystem, commit: int | None = None) -> dict[str, int]:
-    """Return the paths and lengths of the files of a version of the Delta table, folded as its protocol says."""
-    live: dict[str, int] = {}
-    for actions in commits(fs)[: None if commit is None else commit + 1]:
-        for action in actions:
-            if "remove" in action:
-                live.pop(unquote(action["remove"]["path"]), None)
-            if "add" in action:
-                live[unquote(action["add"]["path"])] = action["add"]["size"]
-    return live
-
-
-def check_newest(url: str) -> None:
-    """Check that the Delta table has the finished files of the newest version, each there with its length."""
-    fs = open_filesystem(url)
-    live = live_files(fs)
-    assert live == {file.path: file.size_bytes for file in ftfile.open(url).files()}
-    assert all(fs.stat(path).size_bytes == size_bytes for path, size_bytes in live.items())
 
 
 def delta_rows(url: str, version: int | None = None) -> list[dict[str, Any]]:
@@ -200,8 +151,7 @@ class TestVersions:
     def test_an_overwrite_by_other_partition_columns(
         self, out: str, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], after: dict[str, str]
     ) -> None:
-        for module in (ftfile.exporting.delta, ftfile.exporting.run):
-            monkeypatch.setattr(module, "CHECKPOINT_EVERY", 2)
+        monkeypatch.setattr(ftfile.exporting.delta, "CHECKPOINT_EVERY", 2)
         MicroBatch(out, COLUMNS, before).run(0, [rows(0)])
         export(out)
         MicroBatch(out, COLUMNS, before).run(1, [rows(2)])
@@ -214,8 +164,7 @@ class TestVersions:
 
 class TestHistory:
     def test_a_checkpoint_stands_for_the_commits_before(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in (ftfile.exporting.delta, ftfile.exporting.run):
-            monkeypatch.setattr(module, "CHECKPOINT_EVERY", 3)
+        monkeypatch.setattr(ftfile.exporting.delta, "CHECKPOINT_EVERY", 3)
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
         for batch in range(5):
             query.run(batch, [rows(batch)])
@@ -235,8 +184,7 @@ class TestHistory:
     def test_versions_that_are_no_longer_kept_are_one_commit(
         self, out: str, monkeypatch: pytest.MonkeyPatch, every: int, *, is_missing: bool
     ) -> None:
-        for module in (ftfile.exporting.delta, ftfile.exporting.run):
-            monkeypatch.setattr(module, "CHECKPOINT_EVERY", every)
+        monkeypatch.setattr(ftfile.exporting.delta, "CHECKPOINT_EVERY", every)
         query = MicroBatch(out, COLUMNS)
         for batch in range(3):
             query.run(batch, [rows(2 * batch)])
@@ -244,10 +192,10 @@ class TestHistory:
         ftfile.compact(out, context=current())
         for batch in range(3, 6):
             query.run(batch, [rows(2 * batch)])
-        monkeypatch.setattr(ftfile.exporting.run, "_oldest_kept", lambda _: 6)
+        keep_only(out, 6)
         for checkpoint in Path(out).glob("_delta_log/*.checkpoint.parquet") if is_missing else ():
             checkpoint.unlink()
-        assert export(out) == ExportReport(version=6, versions=1)
+        assert export(out) == ExportReport(version=7, versions=1)
         check_newest(out)
         assert delta_rows(out) == rows(0, 12)
 
@@ -315,114 +263,3 @@ class TestRefusals:
             export(out)
         with pytest.raises(ConfigError, match="to='hudi'"):
             ftfile.export(out, "hudi")
-
-
-class TestTrouble:
-    def test_files_that_are_not_published_yet_are_waited_for(self) -> None:
-        class Stuck(WrapperFileSystem):
-            is_stuck = True
-
-            def rename(self, source: str, target: str) -> None:
-                if self.is_stuck and "part-0000000001" in target:
-                    raise PermissionDenied("rename", target, "not now")
-                super().rename(source, target)
-
-        fs = Stuck(CrashingFileSystem())
-        with mounted(fs) as url:
-            query = MicroBatch(url, COLUMNS, {"publishTimeout": "0s"})
-            query.run(0, [rows(0)])
-            with pytest.raises(NotPublished):
-                query.run(1, [rows(2)])
-            MicroBatch(url, COLUMNS, {"onNewQuery": "continue"}, query_id="other").run(0, [rows(4)])
-            assert export(url) == ExportReport(version=0, versions=1, waiting=2)
-            fs.is_stuck = False
-            assert export(url) == ExportReport(version=2, versions=2)
-            check_newest(url)
-
-    @pytest.mark.parametrize("fault", STANDARD_FAULTS, ids=lambda fault: f"{fault.error.__name__}-{fault.effect}")
-    def test_after_any_fault_an_export_goes_on(self, fault: Fault) -> None:
-        def make() -> CrashingFileSystem:
-            fs = CrashingFileSystem()
-            with mounted(fs) as url:
-                query = MicroBatch(url, COLUMNS)
-                query.run(0, [rows(0)])
-                export(url)
-                query.run(1, [rows(2)])
-                ftfile.compact(url, context=current())
-            return fs
-
-        def scenario(fs: FileSystem) -> None:
-            with mounted(fs) as url:
-                export(url)
-
-        runs = 0
-        for run in fault_sweep(fault, make, scenario):
-            runs += 1
-            with mounted(run.file_system) as url:
-                export(url)
-                check_newest(url)
-                assert [len(actions) > 0 for actions in commits(run.file_system)] == [True] * 3, str(run)
-        assert runs > 5
-
-    def test_after_any_crash_an_export_goes_on(self) -> None:
-        fs = CrashingFileSystem()
-        with mounted(fs) as url:
-            query = MicroBatch(url, COLUMNS)
-            query.run(0, [rows(0)])
-            query.run(1, [rows(2)])
-            fs.note("written")
-            export(url)
-            ftfile.compact(url, context=current())
-            export(url)
-        states = 0
-        for state in crash_states(fs):
-            if "written" not in state.notes:
-                continue
-            states += 1
-            with mounted(state.filesystem()) as url:
-                export(url)
-                check_newest(url)
-        assert states > 10
-
-    def test_another_export_may_be_further(self) -> None:
-        inner = CrashingFileSystem()
-
-        class Rival(WrapperFileSystem):
-            armed = True
-
-            def list(self, path: str) -> list[FileInfo]:
-                if path == "_delta_log" and self.armed:
-                    self.armed = False
-                    with mounted(inner) as raced:
-                        MicroBatch(raced, COLUMNS).run(1, [rows(2)])
-                        export(raced)
-                return super().list(path)
-
-        with mounted(inner) as url:
-            MicroBatch(url, COLUMNS).run(0, [rows(0)])
-            export(url)
-        with mounted(Rival(inner)) as url:
-            assert export(url) == ExportReport(version=1, versions=0)
-
-    def test_of_two_exports_each_commit_is_one_of_theirs(self) -> None:
-        inner = CrashingFileSystem()
-
-        class Rival(WrapperFileSystem):
-            armed = 2
-
-            def create_exclusive(self, path: str, content: bytes) -> None:
-                if path.startswith("_delta_log/") and self.armed:
-                    self.armed -= 1
-                    with mounted(inner) as raced:
-                        export(raced)
-                super().create_exclusive(path, content)
-
-        with mounted(inner) as url:
-            query = MicroBatch(url, COLUMNS)
-            for batch in range(3):
-                query.run(batch, [rows(2 * batch)])
-        with mounted(Rival(inner)) as url:
-            assert export(url) == ExportReport(version=2, versions=0)
-        with mounted(inner) as url:
-            check_newest(url)
-            assert len(commits(inner)) == 1

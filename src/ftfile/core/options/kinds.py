@@ -99,6 +99,13 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _tables(text: str) -> tuple[str, ...]:
+    names = _names(text.lower())
+    if not {*names} <= {"delta", "iceberg", "hive"}:
+        raise ValueError(text)
+    return names
+
+
 def _bytes(text: str) -> bytes:
     def meant(match: re.Match[str]) -> bytes:
         escape, plain = match.groups()
@@ -178,5 +185,6 @@ TIME = Kind(
 PERMISSION = Kind("three octal digits, such as `640`", _permission)
 COLUMNS = Kind("column names separated by commas, none twice", _names)
 NAMES = Kind("names separated by commas, none twice", _names)
+TABLES = Kind("`delta`, `iceberg` or `hive`, or several separated by commas, none twice", _tables)
 CHARACTER = Kind(r"a single character, or `\t`", _character)
 BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _bytes)

@@ -84,6 +84,13 @@ PUBLISHING: tuple[Option, ...] = (
         "bucket and batch of every file that can now be seen: at least once for each.",
     ),
     Option(
+        "exportTo",
+        kinds.TABLES,
+        "After each commit the driver exports the directory to these formats of tables, for readers that know them; "
+        "no batch waits for it, or fails with it. See [exports](export.md).",
+        default=(),
+    ),
+    Option(
         "durability",
         one_of("auto", "hsync", "close"),
         "The treatment of every file of rows before its batch is committed: `hsync` syncs it; `close` only closes it, "

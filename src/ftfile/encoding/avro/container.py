@@ -29,13 +29,13 @@ _CRC_BYTES = 4
 _VARINT_BYTES_MAX = 10
 
 
-def import_fastavro() -> Any:  # noqa: ANN401 - a module without types
-    """Return fastavro, which reads rows of Avro; raises `ConfigError` where it is not installed."""
+def import_fastavro(what: str = "reading Avro") -> Any:  # noqa: ANN401 - a module without types
+    """Return fastavro, which reads rows of Avro; raises `ConfigError` where it is not installed, for `what` is done."""
     try:
-        import fastavro  # noqa: PLC0415 - needed for reading alone
+        import fastavro  # noqa: PLC0415 - needed for few calls
     except ImportError as error:
         raise ConfigError(
-            f"reading Avro needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
+            f"{what} needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
             "driver and on the executors"
         ) from error
     return fastavro

@@ -31,6 +31,7 @@ class Publishing:
     storage: Storage
     success: SuccessFile | None = None
     publish: str | None = None  # as it was asked for
+    export_to: tuple[str, ...] = ()  # formats of tables
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
@@ -39,7 +40,8 @@ class Publishing:
             check_hook(parsed["onPublish"])
         naming = Naming.from_options(parsed, extension)
         success, publish = _success(parsed, extension), _publish(parsed, naming)
-        return cls(naming, parsed["onPublish"], Storage.from_options(parsed), success, publish)
+        storage, export_to = Storage.from_options(parsed), parsed["exportTo"]
+        return cls(naming, parsed["onPublish"], storage, success, publish, export_to)
 
     def for_store(self, store: Capabilities) -> Publishing:
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""

@@ -1,0 +1,194 @@
+"""Lists of files for Hive's `SymlinkTextInputFormat`, one for each partition, and statements for a metastore.
+
+A list is written once, under the version with which it came, and never changed: a metastore names the lists of one
+version. `vN.json` says which lists stand for version N; creating it is the export.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import re
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from ftfile.commit.files import delete_file, list_or_empty, write_file
+from ftfile.commit.format import layout
+from ftfile.core.errors import AlreadyExists, CorruptData, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.exporting.versions import last_published
+
+if TYPE_CHECKING:
+    from ftfile.exporting.versions import Versions
+
+__all__ = ("MANIFESTS", "HiveManifests")
+
+MANIFESTS = "_symlink_format_manifest"
+# A metastore may name lists of older versions until the statements are run.
+VERSIONS_KEPT = 10
+_STATE = re.compile(r"v(\d+)\.json")
+_DIGEST_BYTES = 16
+_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+_STORED = (
+    "ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe' "
+    "STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat' "
+    "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'"
+)
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The lists of a version, by the directories of their partitions: the version of each, and its digest."""
+
+    version: int
+    nonce: str
+    schema: str
+    partition_by: list[str]
+    lists: dict[str, tuple[int, str]]
+    gone: list[str]  # partitions that were once
+
+    def path(self, partition: str) -> str:
+        """Return the directory of a partition's list."""
+        return "/".join((MANIFESTS, f"v{self.lists[partition][0]}", *filter(None, [partition])))
+
+
+class HiveManifests:
+    """The lists of the newest version of a directory."""
+
+    def __init__(self, versions: Versions, url: str) -> None:
+        self._versions, self._url = versions, url
+        self._fs = versions.log.fs
+
+    def run(self, table: str | None) -> tuple[int, tuple[str, ...]]:
+        """Return how many versions were exported, and the statements for a table of this name, if there is one.
+
+        Raises:
+            AlreadyExists: somebody else exports.
+        """
+        last, before = last_published(self._versions.head), self._newest()
+        if before is not None:
+            self._versions.require_own(before.version, before.nonce, MANIFESTS)
+        if last < 0:
+            return 0, ()
+        exported = before is None or before.version < last
+        state = self._write(last, before) if exported or before is None else before
+        return int(exported), () if table is None else tuple(self._statements(table, state))
+
+    def _write(self, version: int, before: _State | None) -> _State:
+        versions = self._versions
+        snapshot = versions.snapshot(version)
+        partition_by = versions.partition_columns(snapshot)
+        paths: dict[str, list[str]] = defaultdict(list)
+        if not partition_by:
+            paths[""] = []
+        for file in versions.files(snapshot):
+            paths["/".join(file.path.split("/")[: len(partition_by)])].append(f"{self._url}{file.path}\n")
+        known = before.lists if before is not None and before.partition_by == partition_by else {}
+        lists: dict[str, tuple[int, str]] = {}
+        directories = {""}
+        for partition, lines in paths.items():
+            content = "".join(sorted(lines)).encode()
+            digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+            if partition in known and known[partition][1] == digest:
+                lists[partition] = known[partition]
+                continue
+            lists[partition] = version, digest
+            target = "/".join((MANIFESTS, f"v{version}", *filter(None, [partition]), "manifest"))
+            directory = target
+            while directory := layout.parent(directory):
+                directories.add(directory)
+            # Another export writes the same.
+            with contextlib.suppress(AlreadyExists):
+                write_file(self._fs, self._fs.create_exclusive, target, content)
+        # A state must not outlive its lists.
+        for directory in sorted(directories):
+            self._fs.sync_directory(directory)
+        gone = {*known, *(before.gone if before is not None else ())} - lists.keys()
+        assert snapshot.schema is not None
+        state = _State(version, versions.nonce(version), snapshot.schema, partition_by, lists, sorted(gone))
+        write_file(
+            self._fs, self._fs.create_exclusive, f"{MANIFESTS}/v{version}.json", json.dumps(asdict(state)).encode()
+        )
+        numbers = sorted(self._numbers())
+        if numbers[-1] > version:
+            raise AlreadyExists("export", MANIFESTS, "another export is further")
+        try:
+            self._delete(numbers[: len(numbers) - VERSIONS_KEPT + 1] if len(numbers) > VERSIONS_KEPT else [])
+        except StorageError as error:
+            _log.warning("version %d is exported, and old lists stay: %s", version, error)
+        return state
+
+    def _delete(self, numbers: list[int]) -> None:
+        """Delete all of these versions but for the last one: what a later version does not name comes back in none."""
+        for number, following in itertools.pairwise(numbers):
+            state = self._read(number)
+            still = set(self._read(following).lists.items())
+            for partition in state.lists:
+                if (partition, state.lists[partition]) not in still:
+                    delete_file(self._fs, f"{state.path(partition)}/manifest")
+            delete_file(self._fs, f"{MANIFESTS}/v{number}.json")
+
+    def _newest(self) -> _State | None:
+        numbers = self._numbers()
+        return self._read(max(numbers)) if numbers else None
+
+    def _numbers(self) -> list[int]:
+        names = (info.path.rpartition("/")[2] for info in list_or_empty(self._fs, MANIFESTS))
+        return [int(match[1]) for name in names if (match := _STATE.fullmatch(name))]
+
+    def _read(self, number: int) -> _State:
+        path = f"{MANIFESTS}/v{number}.json"
+        try:
+            read = json.loads(self._fs.read(path))
+            return _State(**read | {"lists": {key: tuple(value) for key, value in read["lists"].items()}})
+        except (ValueError, TypeError, KeyError) as error:
+            advice = f"Delete {MANIFESTS} to export anew"
+            raise CorruptData(path, "the lists of a version", repr(error), advice) from error
+
+    def _statements(self, table: str, state: _State) -> list[str]:
+        self._versions.know(state.version, {state.schema})
+        fields = {each["name"]: each["type"] for each in json.loads(self._versions.columns(state.schema))["fields"]}
+        parted = {name: fields.pop(name) for name in state.partition_by}
+        columns = f" PARTITIONED BY ({_columns(parted)})" if parted else ""
+        base = MANIFESTS if parted else state.path("")
+        made = f"CREATE EXTERNAL TABLE IF NOT EXISTS {table} ({_columns(fields)}){columns} {_STORED} LOCATION "
+        statements = [made + _quoted(f"{self._url}{base}")]
+        if not parted:
+            return [*statements, f"ALTER TABLE {table} SET LOCATION {_quoted(f'{self._url}{base}')}"]
+        statements += [f"ALTER TABLE {table} DROP IF EXISTS PARTITION ({_values(each)})" for each in state.gone]
+        for partition in state.lists:
+            values, location = _values(partition), _quoted(f"{self._url}{state.path(partition)}")
+            statements.append(f"ALTER TABLE {table} ADD IF NOT EXISTS PARTITION ({values}) LOCATION {location}")
+            # A partition that was there already is at an older list.
+            statements.append(f"ALTER TABLE {table} PARTITION ({values}) SET LOCATION {location}")
+        return statements
+
+
+def _columns(fields: dict[str, Any]) -> str:
+    return ", ".join(f"`{name}` {_hive_type(kind)}" for name, kind in fields.items())
+
+
+def _hive_type(kind: Any) -> str:  # noqa: ANN401 - JSON
+    if isinstance(kind, str):
+        return _TYPES.get(kind, kind)
+    if kind["type"] == "array":
+        return f"array<{_hive_type(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{_hive_type(kind['keyType'])},{_hive_type(kind['valueType'])}>"
+    fields = (f"`{field['name']}`:{_hive_type(field['type'])}" for field in kind["fields"])
+    return f"struct<{','.join(fields)}>"
+
+
+def _values(partition: str) -> str:
+    pairs = (name.partition("=") for name in partition.split("/"))
+    return ", ".join(f"`{unquote(column)}`={_quoted(unquote(text))}" for column, _, text in pairs)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,133 @@
+"""Columns as Iceberg has them: with ids that stay, by which older files are read through their names."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ftfile.encoding.avro.rows import decimal_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+__all__ = ("FieldIds", "avro_type", "raw_value")
+
+_TYPES = {
+    "byte": "int",
+    "short": "int",
+    "integer": "int",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_AVRO = {
+    "string": "string",
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamptz": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
+}
+
+Path = tuple[str, ...]
+
+
+class FieldIds:
+    """The ids of all columns, and fields within them, that a table has or had: one for each name."""
+
+    def __init__(self, schemas: Iterable[dict[str, Any]]) -> None:
+        self._ids: dict[Path, int] = {}
+        for schema in schemas:
+            self._learn(schema, ())
+
+    @property
+    def last(self) -> int:
+        """Return the greatest id."""
+        return max(self._ids.values(), default=0)
+
+    def of(self, name: str) -> int:
+        """Return the id of a column."""
+        return self._ids[name,]
+
+    def schema(self, spark: str) -> list[dict[str, Any]]:
+        """Return the fields of Iceberg's schema for Spark's, as JSON; new names get the next ids."""
+        return self._fields(json.loads(spark)["fields"], ())
+
+    def name_mapping(self) -> str:
+        """Return the text by which readers find the columns of files that have no ids."""
+        return json.dumps(self._mapped(()), separators=(",", ":"))
+
+    def _mapped(self, above: Path) -> list[dict[str, Any]]:
+        mapped = []
+        for path, number in self._ids.items():
+            if path[:-1] == above:
+                inner = self._mapped(path)
+                mapped.append({"field-id": number, "names": [path[-1]], **({"fields": inner} if inner else {})})
+        return mapped
+
+    def _id(self, path: Path) -> int:
+        return self._ids.setdefault(path, self.last + 1)
+
+    def _fields(self, fields: list[dict[str, Any]], above: Path) -> list[dict[str, Any]]:
+        ids = [self._id((*above, field["name"])) for field in fields]
+        return [
+            {
+                "id": number,
+                "name": field["name"],
+                "required": False,
+                "type": self._type(field["type"], (*above, field["name"])),
+            }
+            for number, field in zip(ids, fields, strict=True)
+        ]
+
+    def _type(self, spark: Any, path: Path) -> Any:  # noqa: ANN401 - JSON
+        if isinstance(spark, str):
+            match = _DECIMAL.fullmatch(spark)
+            return f"decimal({match[1]}, {match[2]})" if match else _TYPES.get(spark, spark)
+        if spark["type"] == "struct":
+            return {"type": "struct", "fields": self._fields(spark["fields"], path)}
+        if spark["type"] == "array":
+            element = (*path, "element")
+            number = self._id(element)
+            inner = self._type(spark["elementType"], element)
+            return {"type": "list", "element-id": number, "element-required": False, "element": inner}
+        key, value = (*path, "key"), (*path, "value")
+        numbers = {"key-id": self._id(key), "value-id": self._id(value)}
+        inner = {"key": self._type(spark["keyType"], key), "value": self._type(spark["valueType"], value)}
+        return {"type": "map", **numbers, **inner, "value-required": False}
+
+    def _learn(self, kind: Any, path: Path) -> None:  # noqa: ANN401
+        if isinstance(kind, str):
+            return
+        inner = [((*path, field["name"]), field["id"], field["type"]) for field in kind.get("fields", ())]
+        names = (name for name in ("element", "key", "value") if name in kind)
+        inner += [((*path, name), kind[f"{name}-id"], kind[name]) for name in names]
+        for where, number, found in inner:
+            self._ids[where] = number
+            self._learn(found, where)
+
+
+def avro_type(kind: str, number: int) -> Any:  # noqa: ANN401 - JSON
+    """Return the type in Avro of a partition's value, of this type and id in Iceberg."""
+    match = _DECIMAL.fullmatch(kind)
+    if match is None:
+        return _AVRO.get(kind, kind)
+    return {
+        "type": "fixed",
+        "name": f"decimal_{number}",
+        "size": decimal_bytes(int(match[1])),
+        "logicalType": "decimal",
+        "precision": int(match[1]),
+        "scale": int(match[2]),
+    }
+
+
+def raw_value(value: pa.Scalar, kind: str) -> Any:  # noqa: ANN401
+    """Return a partition's value of a type in Iceberg as `manifests.Content` has it."""
+    if not value.is_valid:
+        return None
+    if match := _DECIMAL.fullmatch(kind):
+        unscaled = int(value.as_py().scaleb(int(match[2])))
+        return unscaled.to_bytes(decimal_bytes(int(match[1])), "big", signed=True)
+    return value.value if kind in ("date", "timestamp", "timestamptz") else value.as_py()

@@ -1,0 +1,245 @@
+"""The versions of a directory as changes of a table: one for each, in order, as far as files are published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import MaintenanceAuthor, StreamAuthor
+from ftfile.commit.log.times import created_ms
+from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
+from ftfile.core.logs import get_logger
+from ftfile.encoding.partitions.paths import bucket_values
+from ftfile.exporting.model import Change, Exported, File
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from ftfile.commit.format.model import Add, Author
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.core.context import Context
+    from ftfile.exporting.limits import Limits
+    from ftfile.exporting.model import Table
+
+__all__ = ("Exporter", "Versions", "last_published")
+
+_log = get_logger(__name__)
+
+
+class Versions:
+    """The versions of a directory up to a head, with what a format cannot say refused."""
+
+    def __init__(self, log: CommitLog, head: LogState, limits: Limits) -> None:
+        self.log, self.head = log, head
+        self._limits = limits
+        # The head forgets those that only older rows have; snapshots add them.
+        self._definitions = dict(head.definitions)
+        self._values: dict[tuple[str, str, str], Mapping[str, pa.Scalar]] = {}
+
+    def snapshot(self, version: int) -> Snapshot:
+        """Return a version with what is live, whose definitions are known from then on."""
+        snapshot = take_snapshot(self.log, version, as_recorded=True)
+        self._definitions.update(snapshot.definitions)
+        return snapshot
+
+    def know(self, version: int, keys: set[str]) -> None:
+        """Learn definitions that a version has."""
+        if not self._definitions.keys() >= keys:
+            self.snapshot(version)
+
+    def nonce(self, version: int) -> str:
+        """Return the nonce of a version's record; empty where it is no longer kept."""
+        if version == self.head.version:
+            return self.head.nonce
+        record = self.log.read_record(version)
+        return "" if record is None else record.nonce
+
+    def columns(self, schema: str) -> str:
+        """Return the columns of a key as Spark's JSON."""
+        text: str = self._definitions[schema]
+        return text
+
+    def partition_by(self, encoding: str) -> list[str]:
+        """Return the partition columns of files of an encoding."""
+        columns: list[str] = self._definitions[encoding]["partitionBy"]
+        return columns
+
+    def partition_columns(self, snapshot: Snapshot) -> list[str]:
+        """Return the partition columns of a version, which all of its rows have."""
+        some = next(iter(snapshot.adds.values()), None)
+        key = some.encoding if some is not None else self.head.encoding
+        assert key is not None
+        return self.partition_by(key)
+
+    def refuse(self, adds: Iterable[Add], schema: str) -> None:
+        """Raise a ConfigError for what the format cannot say of these adds, or of the columns."""
+        columns = self.columns(schema)
+        self._limits.refuse_columns(columns)
+        for key, has_filters in {(add.encoding, bool(add.filters)) for add in adds if add.kind == "part"}:
+            self._limits.refuse_encoding(self._definitions[key], columns, has_filters=has_filters)
+
+    def file(self, add: Add, schema: str, *, is_change: bool = True) -> File:
+        """Return a part of a version with these columns."""
+        key = (schema, add.encoding, add.bucket)
+        if key not in self._values:
+            directory, stem = layout.bucket_directory(add.bucket), layout.bucket_stem(add.bucket)
+            columns = arrow_schema(self.columns(schema))
+            self._values[key] = bucket_values(self._definitions[add.encoding], directory, stem, columns)
+        assert add.final_path is not None
+        return File(add.final_path, add.length, add.rows, self._values[key], is_change)
+
+    def files(self, snapshot: Snapshot, *, is_change: bool = True) -> list[File]:
+        """Return all finished parts of a version.
+
+        Raises:
+            ConfigError: the format cannot say something of them.
+        """
+        schema = snapshot.schema
+        assert schema is not None
+        self.refuse(snapshot.adds.values(), schema)
+        return [self.file(add, schema, is_change=is_change) for add in snapshot.adds.values() if add.kind == "part"]
+
+    def time_ms(self, version: int) -> int:
+        """Return when a version, or the oldest kept one if that is later, was created, in ms since 1970 UTC."""
+        return created_ms(self.log, max(version, self.head.log_start)) or 0
+
+    def require_own(self, version: int, nonce: str, directory: str) -> None:
+        """Refuse to go on after an export of another history, such as of a directory whose log was restored.
+
+        Raises:
+            AlreadyExists: another export is further than this one's head.
+            ConfigError: the version is not that of this directory.
+        """
+        if self.head.version < version <= self.log.read_on().version:
+            raise AlreadyExists("export", directory, "another export is further")
+        is_known: bool | None = version <= self.head.version
+        if is_known:
+            is_known = self.head.includes(version, nonce)
+        if is_known is None and version >= self.head.log_start:
+            record = self.log.read_record(version)
+            is_known = record is not None and record.nonce == nonce
+        if is_known is False:
+            raise ConfigError(
+                f"{directory!r} is an export of another history: its version {version} is not that of this directory. "
+                "Delete it to export anew"
+            )
+
+
+class Exporter:
+    """Exports the versions up to a head to a table, as far as their files are published."""
+
+    def __init__(self, versions: Versions, table: Table, context: Context) -> None:
+        self._versions, self._table, self._context = versions, table, context
+
+    def run(self) -> int:
+        """Return how many versions were exported; AlreadyExists if somebody else exports."""
+        head = self._versions.head
+        last, newest = last_published(head), self._table.newest()
+        if newest is None:
+            if last < 0:
+                return 0
+            self._append_all(last)
+            return 1
+        self._versions.require_own(newest.version, newest.nonce, self._table.directory)
+        first = newest.version + 1
+        if first > last:
+            return 0
+        if first < head.log_start:
+            self._append_difference(newest, last)
+            return 1
+        for version in range(first, last + 1):
+            try:
+                newest = self._append_version(newest, version)
+            except ConfigError as error:
+                if version == last:
+                    raise
+                self._append_difference(newest, last)
+                _log.warning("versions %d to %d are one commit, as not each can be exported: %s", version, last, error)
+                return version + 1 - first
+        return last + 1 - first
+
+    def _append_all(self, version: int) -> None:
+        self._append(self._whole(version, 0, self._context.ids.unique()))
+
+    def _append_difference(self, newest: Exported, version: int) -> None:
+        """Append one commit where the records between are no longer kept."""
+        whole, before = self._whole(version, newest.commit + 1, newest.table), self._table.live_paths()
+        paths = {file.path for file in whole.adds}
+        whole.removes.extend(sorted(before - paths))
+        whole.adds[:] = [file for file in whole.adds if file.path not in before]
+        self._append(whole)
+
+    def _append_version(self, newest: Exported, version: int) -> Exported:
+        versions = self._versions
+        record = versions.log.read_record(version)
+        if record is None:
+            raise CorruptData(
+                self._table.directory, f"the record of version {version}", "none", "Export again: it is no longer kept"
+            )
+        schema, partition_by = record.schema or newest.schema, newest.partition_by
+        adds = [add for add in record.adds if add.kind == "part"]
+        versions.know(version, {schema, record.encoding or schema, *(add.encoding for add in adds)})
+        if record.encoding is not None:
+            partition_by = versions.partition_by(record.encoding)
+        versions.refuse(adds, schema)
+        is_redefined = (schema, partition_by) != (newest.schema, newest.partition_by)
+        if is_redefined:
+            versions.refuse(versions.snapshot(version).adds.values(), schema)
+        is_change = not isinstance(record.author, MaintenanceAuthor) or bool(
+            record.overwrite or record.restored is not None or not record.adds
+        )
+        exported = Exported(newest.commit + 1, version, record.nonce, schema, partition_by, newest.table)
+        change = Change(
+            exported=exported,
+            operation=_operation(record.author),
+            time_ms=versions.time_ms(version),
+            table_time_ms=versions.time_ms(0),
+            columns=versions.columns(schema),
+            is_redefined=is_redefined,
+            is_change=is_change,
+            # The rows of open files are new to readers when a maintenance operation finishes them.
+            adds=[versions.file(add, schema, is_change=is_change or bool(add.ranges)) for add in adds],
+            removes=[each.final_path for each in record.removes if each.final_path is not None],
+        )
+        self._append(change)
+        return exported
+
+    def _append(self, change: Change) -> None:
+        self._table.append(change)
+        exported = change.exported
+        self._table.follow_up(exported, lambda: self._whole(exported.version, exported.commit, exported.table))
+
+    def _whole(self, version: int, commit: int, table: str) -> Change:
+        """Return a commit of all that is live in a version."""
+        versions = self._versions
+        snapshot = versions.snapshot(version)
+        files, schema = versions.files(snapshot), snapshot.schema
+        assert schema is not None
+        partition_by = versions.partition_columns(snapshot)
+        return Change(
+            exported=Exported(commit, version, versions.nonce(version), schema, partition_by, table),
+            operation="EXPORT",
+            time_ms=versions.time_ms(version),
+            table_time_ms=versions.time_ms(0),
+            columns=versions.columns(schema),
+            is_redefined=True,
+            adds=files,
+            removes=[],
+        )
+
+
+def last_published(head: LogState) -> int:
+    """Return the newest version up to which all files are published; -1 for none."""
+    return min(head.unpublished, default=head.version + 1) - 1
+
+
+def _operation(author: Author) -> str:
+    if isinstance(author, StreamAuthor):
+        return "STREAMING UPDATE"
+    return author.operation.upper() if isinstance(author, MaintenanceAuthor) else "WRITE"
