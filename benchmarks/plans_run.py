@@ -48,8 +48,9 @@ def main(asked: str) -> None:
         ftfile.export(out, to="delta")
         export_s = time.perf_counter() - began
     more = {"spark.driver.memory": "6g", "spark.sql.python.filterPushdown.enabled": "true"} | (work["delta"] or {})
+    more["spark.databricks.delta.formatCheck.enabled"] = "false"  # or it refuses to read the files as Parquet
     with open_session(home, unix_sockets=[*transports().values()][-1], more=more) as spark:
-        plans = [
+        plans: list[dict[str, Any]] = [
             {"way": way, "query": query, "s": [], "tasks": 0}
             for way in _ways(spark, out, delta=work["delta"] is not None)
             for query in QUERIES
