@@ -32,6 +32,7 @@ from benchmarks import (
     local_files,
     modules,
     object_stores,
+    plans,
     reading,
     rolling,
     row_work,
@@ -69,6 +70,7 @@ BENCHMARKS = {
     "load": load.run,
     "local": local_files.run,
     "objectstores": object_stores.run,
+    "plans": plans.run,
     "first": first.run,
     "follow": follow.run,
     "tiny": tiny.run,
@@ -93,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
             directory = Path(scratch, name)
             directory.mkdir()
             tables[name] = BENCHMARKS[name](
-                Settings(directory, options.smoke, tuple(options.sinks), options.rows, options.batches)
+                Settings(directory, options.smoke, tuple(options.sinks), options.rows, options.batches, options.files)
             )
             shutil.rmtree(directory)
             for table in tables[name]:
@@ -117,6 +119,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, help="of kvstore: 1,000,000 by default; of load: 20,000,000")
     parser.add_argument("--batches", type=int, help="of each query of kvstream: 100 by default")
+    parser.add_argument("--files", type=int, help="of plans: 100,000 by default; of compaction: 400")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(BENCHMARKS))

@@ -34,7 +34,7 @@ NOTE = (
 
 def run(settings: Settings) -> list[Table]:
     """Let each merge the same rows; without Delta's jars, or its Spark, ftfile alone."""
-    files, rows = (SMOKE_FILES, SMOKE_ROWS) if settings.smoke else (FILES, ROWS)
+    files, rows = (SMOKE_FILES, SMOKE_ROWS) if settings.smoke else (settings.files or FILES, ROWS)
     contestants: dict[str, tuple[str, dict[str, str]]] = {
         "one thread": ("1", {}),
         "a thread for each core": ("", {}),
@@ -43,7 +43,7 @@ def run(settings: Settings) -> list[Table]:
     delta = None if settings.smoke else delta_settings()
     if delta is not None:
         contestants["Delta OPTIMIZE"] = ("delta", delta)
-    rounds = 1 if settings.smoke else ROUNDS
+    rounds = 1 if settings.smoke or files > FILES else ROUNDS
     table: list[tuple[Cell, ...]] = []
     for label, (by, session) in contestants.items():
         LOGGER.info("compaction: %s", label)

@@ -21,6 +21,7 @@ class Settings:
         sinks: labels of the sinks to run; all when empty.
         rows: of `kvstore` and of `load`; None for their defaults.
         batches: of `kvstream`; None for its default.
+        files: of `plans` and of `compaction`; None for their defaults.
     """
 
     directory: Path
@@ -28,3 +29,4 @@ class Settings:
     sinks: tuple[str, ...] = ()
     rows: int | None = None
     batches: int | None = None
+    files: int | None = None
