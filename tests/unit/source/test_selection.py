@@ -16,9 +16,10 @@ import pytest
 import ftfile
 from ftfile.arrays.predicates import predicate
 from ftfile.commit.format import layout
-from ftfile.core.errors import ConfigError, CorruptData, FtfileError
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, SchemaError
 from ftfile.encoding.api import RowFilter
 from ftfile.encoding.parquet.format import ParquetFormat
+from ftfile.parts.reader import read_add
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import FaultyFileSystem
 from ftfile.testing.fs.mounting import mounted
@@ -370,3 +371,17 @@ def test_times_without_an_offset_are_by_the_clocks_of_the_directory(tmp_path: Pa
     assert directory.to_arrow(where="at = '2024-07-01 14:00:00'")["id"].to_pylist() == [1, 2]
     if "partitionBy" in options:
         assert ftfile.drop(out, "at = '2024-07-01 14:00:00'").rows == 2
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "json", "orc", "avro", "arrow"])
+def test_values_beyond_the_types_asked_for_are_no_damage(tmp_path: Path, file_format: str) -> None:
+    MicroBatch(str(tmp_path), {"id": "long"}, {"fileFormat": file_format}).run(0, [[{"id": 1 << 40}]])
+    directory = ftfile.open(str(tmp_path))
+    snapshot = directory.snapshot()
+    (add,) = snapshot.adds.values()
+    with pytest.raises(SchemaError, match=r"beyond the range of the types .* id int32, stored as int64"):
+        list(
+            read_add(
+                directory.file_system, add, snapshot.definitions[add.encoding], pa.schema([pa.field("id", pa.int32())])
+            )
+        )
