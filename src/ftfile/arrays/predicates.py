@@ -15,12 +15,13 @@ are ordered as in Spark: NaN equals NaN, and is greater than any other number.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from ftfile.arrays.value_text import UTC
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ("predicate",)
 
@@ -41,6 +42,11 @@ _TAKEN = (
 )
 _DEPTH_MAX = 100  # of parentheses within each other
 _COMPARISONS_MAX = 1000  # Arrow walks them by recursion that has no guard: 20,000 end the process
+_CALLS_MAX = 4000  # of an expression: a comparison is one, and what joins two is another
+_WALK_BYTES = 512 << 20  # of stack, of which only what is used takes memory: enough for 200,000 calls and more
+# The end of a call in an expression that is serialized: a text of three letters.
+_CALL_END = b"\x03\x00\x00\x00end\x00"
+_COPIES = 2  # of the expression in a serialized one: at the start and at the end
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
     r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""
@@ -52,6 +58,8 @@ _SIGNS = {sign: sign for sign in _OPPOSITE} | {"==": "=", "<>": "!="}
 _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _TIMES = ("DATE", "TIMESTAMP")
 _WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
+_WALKS = threading.Lock()
+_ALWAYS = pc.scalar(True)  # noqa: FBT003 - a literal of the expression
 
 
 def predicate(
@@ -91,6 +99,11 @@ def _as_list(values: object) -> list[Any]:
 
 
 def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expression:
+    if _calls(where) > _CALLS_MAX:
+        raise ConfigError(
+            f"where: an expression of more than {_CALLS_MAX} comparisons and operators, which Arrow cannot walk: for "
+            "many values of a column, use pyarrow.compute.field(name).isin(values)"
+        )
     try:
         schema.empty_table().filter(where)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -99,12 +112,42 @@ def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expres
     return where
 
 
+def _calls(where: pc.Expression) -> int:
+    """Return the number of comparisons and operators in an expression, however deep it is."""
+    found: list[int] = []
+
+    def count() -> None:
+        # Columns by number are refused later.
+        with contextlib.suppress(pa.ArrowNotImplementedError):
+            _, (serialized,) = where.__reduce__()
+            found.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)
+
+    # Arrow's recursion would overflow the stack of this thread.
+    with _WALKS:
+        before = threading.stack_size(_WALK_BYTES)
+        try:
+            walk = threading.Thread(target=count)
+            walk.start()
+        finally:
+            threading.stack_size(before)
+    walk.join()
+    return sum(found)
+
+
 def _all(conditions: Sequence[pc.Expression]) -> pc.Expression:
-    return reduce(operator.and_, conditions)
+    return _joined(operator.and_, conditions)
 
 
 def _any(conditions: Sequence[pc.Expression]) -> pc.Expression:
-    return reduce(operator.or_, conditions)
+    return _joined(operator.or_, conditions)
+
+
+def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]) -> pc.Expression:
+    """Return all conditions joined, as a tree that is as flat as it can be."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return join(_joined(join, conditions[:middle]), _joined(join, conditions[middle:]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,7 +197,7 @@ class SourceError(FtfileError):
 
 
 class HistoryGone(SourceError):
-    """Vacuum has deleted versions, or files, that were not read yet."""
+    """Vacuum has deleted versions, or files, that are to be read or restored."""
 
 
 class AnotherLog(SourceError):

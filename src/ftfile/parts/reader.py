@@ -65,8 +65,28 @@ def read_add(
                 raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
             file_format = format_from_definition(encoding["format"], keys)
             batches = _part_rows(as_file(file), add, file_format, in_file, keys, wanted)
-        for batch in batches:
-            yield with_path_columns(batch, values, schema) if values else batch
+        try:
+            for batch in batches:
+                yield with_path_columns(batch, values, schema) if values else batch
+        except (CorruptData, pa.ArrowException):
+            narrowed = _narrowed(encoding, schema)
+            if narrowed == schema:
+                raise
+            # If the file is whole, values are beyond the types that were asked for.
+            for _ in read_add(fs, add, encoding, narrowed, is_old=is_old):
+                pass
+            asked = [f"{each.name} {each.type}, stored as {narrowed.field(each.name).type}" for each in schema]
+            told = ", ".join(text for text, one, other in zip(asked, schema, narrowed, strict=True) if one != other)
+            raise SchemaError(
+                f"{add.final_path or add.path!r} has values beyond the range of the types that were asked for: {told}. "
+                "Leave out .schema(…), or give the stored types"
+            ) from None
+
+
+def _narrowed(encoding: dict[str, Any], schema: pa.Schema) -> pa.Schema:
+    """Return the columns with the types that the file has them in."""
+    stored = {field.name.lower(): field.type for field in arrow_schema(encoding["schema"])}
+    return pa.schema([field.with_type(stored.get(field.name.lower(), field.type)) for field in schema])
 
 
 def read_part(

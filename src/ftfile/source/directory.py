@@ -19,9 +19,10 @@ from ftfile.commit.opening import open_log
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.commit.read.history import Version, read_history
+from ftfile.commit.read.kept import oldest_readable
 from ftfile.commit.read.snapshot import Snapshot, take_snapshot
 from ftfile.core.arguments import checked
-from ftfile.core.errors import ConfigError, CorruptData, StorageError
+from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.calls.parallel import by_threads, parallel
 from ftfile.fs.registry import normalise
@@ -125,7 +126,13 @@ class Directory:
         Raises:
             ConfigError: it is no time, or no version is as old as that.
         """
-        return parsed_version_at(self._log, time)
+        found, head = parsed_version_at(self._log, time), self._log.read_on()
+        oldest = oldest_readable(self._log, head)
+        if found < oldest:
+            raise ConfigError(
+                f"version {found} was the newest then, and is vacuumed: the oldest that is left is {oldest}"
+            )
+        return found
 
     @checked
     def files(self, version: int | None = None) -> list[FinishedFile]:
@@ -160,8 +167,11 @@ class Directory:
         return found
 
     def oldest_version(self) -> int:
-        """Return the oldest version that vacuum has left, where `history` begins; 0 when nothing has been committed."""
-        return self._log.read_on().log_start
+        """Return the oldest version of which vacuum has left every file; 0 when nothing has been committed.
+
+        `history` may begin before: it tells of versions whose files are gone, too.
+        """
+        return oldest_readable(self._log, self._log.read_on())
 
     def history(self) -> list[Version]:
         """Return the commits that are kept, oldest first: from `oldest_version` on."""
@@ -199,14 +209,16 @@ class Directory:
         Raises:
             ConfigError: nothing has been committed; or there is no such version or column, or `where` is no condition.
             CorruptData: a file is not what was committed.
+            HistoryGone: the version was vacuumed.
         """
         selection, is_old = self._select(version, columns, where), version is not None
 
         def read(chosen: ChosenAdd) -> list[pa.RecordBatch]:
             return list(selection.rows(self.file_system, chosen, is_old=is_old))
 
-        batches = chain.from_iterable(by_threads(self.file_system, read, selection.adds()))
-        return pa.Table.from_batches(batches, selection.schema)
+        with self._telling_of_vacuum(version):
+            batches = chain.from_iterable(by_threads(self.file_system, read, selection.adds()))
+            return pa.Table.from_batches(batches, selection.schema)
 
     @checked
     def to_batches(
@@ -217,8 +229,13 @@ class Directory:
         It is a `pyarrow.RecordBatchReader`, which DuckDB, Polars and others read by themselves, once.
         """
         selection, is_old = self._select(version, columns, where), version is not None
-        rows = (selection.rows(self.file_system, chosen, is_old=is_old) for chosen in selection.adds())
-        return pa.RecordBatchReader.from_batches(selection.schema, chain.from_iterable(rows))
+
+        def read() -> Iterator[pa.RecordBatch]:
+            with self._telling_of_vacuum(version):
+                for chosen in selection.adds():
+                    yield from selection.rows(self.file_system, chosen, is_old=is_old)
+
+        return pa.RecordBatchReader.from_batches(selection.schema, read())
 
     @checked
     def count(self, version: int | None = None, *, where: Where = None) -> int:
@@ -236,7 +253,8 @@ class Directory:
 
         if where is None:
             return sum(chosen.add.rows for chosen in selection.adds())
-        return sum(by_threads(self.file_system, count, selection.adds()))
+        with self._telling_of_vacuum(version):
+            return sum(by_threads(self.file_system, count, selection.adds()))
 
     @checked
     def dataset(self, version: int | None = None) -> ds.Dataset:
@@ -286,6 +304,20 @@ class Directory:
             CorruptData: a file of dead letters is not what was committed.
         """
         return read_dead_letters(self._log)
+
+    @contextlib.contextmanager
+    def _telling_of_vacuum(self, version: int | None) -> Iterator[None]:
+        """Have a file that is gone because its version is too old be a HistoryGone."""
+        try:
+            yield
+        except CorruptData as error:
+            oldest = self.oldest_version()
+            if version is None or version >= oldest:
+                raise
+            raise HistoryGone(
+                f"version {version} was vacuumed, and {error.path!r} is gone: the oldest version that has all of its "
+                f"files is {oldest}. For longer, vacuum with a longer retention"
+            ) from error
 
     def _select(self, version: int | None, columns: Sequence[str] | None, where: Where) -> Selection:
         snapshot = take_snapshot(self._log, version)

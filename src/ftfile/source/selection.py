@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 from collections import defaultdict
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.arrays.predicates import predicate
+from ftfile.arrays.value_text import UTC
 from ftfile.commit.format.layout import bucket_directory, bucket_stem
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.encoding.api import RowFilter, Wanted
 from ftfile.encoding.base.reading import batch_of
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
@@ -65,7 +67,11 @@ class Selection:
             ConfigError: there is no such column, or `where` is no condition on the columns.
         """
         self._snapshot = snapshot
-        self._where = predicate(where, recorded)
+        self._recorded = recorded
+        self._asked = where
+        self._conditions: dict[str, pc.Expression | None] = {}
+        # Clocks change values of a condition, not its columns.
+        self._where = self._by_clocks(UTC)
         self._filtered = pa.schema([recorded.field(name) for name in _columns_of(self._where, recorded)])
         self.schema = recorded if columns is None else _select(recorded, columns)
         more = [field for field in self._filtered if field.name not in self.schema.names]
@@ -93,19 +99,43 @@ class Selection:
         if not {*schema.names} - columns_in_path(encoding):
             yield from rows_of_path(add, encoding, schema)
             return
-        row_filter = None if where is None else RowFilter(where, self._filtered, known)
-        for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter)):
-            if where is None:
-                yield batch
-                continue
-            for rows in _filtered(batch, where).to_batches():
-                yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
+        if where is None:
+            yield from read_add(fs, add, encoding, schema, is_old=is_old)
+            return
+        wanted = Wanted(RowFilter(where, self._filtered, known))
+        with self._telling(where, add.final_path or add.path):
+            try:
+                for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=wanted):
+                    for rows in _filtered(batch, where).to_batches():
+                        yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
+            except CorruptData:
+                # Arrow's reader of Parquet filters, too: without it, the file is whole, or the condition is at fault.
+                for batch in read_add(fs, add, encoding, schema, is_old=is_old):
+                    _filtered(batch, where)
+                raise
 
     def count(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> int:
         """Return the number of rows of an add, from the log where the condition is true for all of them."""
         if chosen.where is None:
             return chosen.add.rows
         return sum(batch.num_rows for batch in self.rows(fs, chosen, is_old=is_old))
+
+    @contextlib.contextmanager
+    def _telling(self, where: pc.Expression | None, place: str) -> Iterator[None]:
+        """Have an expression that fails on values be a ConfigError."""
+        try:
+            yield
+        except pa.ArrowException as error:
+            columns = ", ".join(map(repr, self._filtered.names))
+            raise ConfigError(
+                f"where: {where} fails on values of {columns} in {place!r} of version {self._snapshot.version}: {error}"
+            ) from error
+
+    def _by_clocks(self, time_zone: str) -> pc.Expression | None:
+        """Return the condition, whose times without an offset are by the clocks of a zone."""
+        if time_zone not in self._conditions:
+            self._conditions[time_zone] = predicate(self._asked, self._recorded, time_zone=time_zone)
+        return self._conditions[time_zone]
 
     def _compare(self, buckets: Iterable[_Bucket]) -> dict[_Bucket, _Conditions | None]:
         """Return, for each bucket, the condition on its rows and its partition; None where none is chosen."""
@@ -115,17 +145,20 @@ class Selection:
         found: dict[_Bucket, _Conditions | None] = {}
         for key, own in by_encoding.items():
             encoding = self._snapshot.definitions[key]
+            where = self._by_clocks(encoding["timeZone"])
             in_path = columns_in_path(encoding)
             schema = pa.schema([field for field in self._filtered if field.name in in_path])
             values = [_values_of(encoding, bucket, schema) for bucket, _ in own]
             if len(schema) == len(self._filtered):
-                are_true = _are_true(self._where, values, schema)
+                with self._telling(where, "partitions"):
+                    are_true = _are_true(where, values, schema)
                 found.update(zip(own, ((None, None) if each else None for each in are_true), strict=True))
                 continue
             known = [partition_expression(each) for each in values]
-            possible = _may_be_true(self._where, known, self._filtered) if len(schema) else [True] * len(own)
+            with self._telling(where, "partitions"):
+                possible = _may_be_true(where, known, self._filtered) if len(schema) else [True] * len(own)
             for bucket, each, may_be in zip(own, known, possible, strict=True):
-                found[bucket] = (self._where, each) if may_be else None
+                found[bucket] = (where, each) if may_be else None
         return found
 
 
@@ -139,12 +172,14 @@ def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | Non
 
 
 def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    for name in columns:
-        if name not in recorded.names:
+    by_name = {name.lower(): name for name in recorded.names}
+    found = [by_name.get(name.lower()) for name in columns]
+    for name, own in zip(columns, found, strict=True):
+        if own is None:
             raise ConfigError(f"columns: {_no_such(name, recorded.names)}")
-    if twice := [name for place, name in enumerate(columns) if name in columns[:place]]:
+    if twice := [name for place, name in enumerate(columns) if found[place] in found[:place]]:
         raise ConfigError(f"columns: {', '.join(map(repr, twice))} comes twice")
-    return pa.schema([recorded.field(name) for name in columns])
+    return pa.schema([recorded.field(own) for own in found])
 
 
 def _columns_of(where: pc.Expression | None, recorded: pa.Schema) -> list[str]:

@@ -282,3 +282,38 @@ def test_the_example_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[s
     exec(example.replace("/data/out", query.path), {})
     assert capsys.readouterr().out == "0 files come back, 1 are removed, 0 are missing\n"
     assert ids(query.path) == [6] * 8
+
+
+def test_versions_whose_files_are_vacuumed_are_told_by_name() -> None:
+    clock = ManualClock()
+    with repeatable(clock):
+        query = MicroBatch("memory://told-vacuumed/out", {"id": "long", "month": "string"}, OPTIONS)
+        query.run(0, [MONTHS])
+        began = datetime.fromtimestamp(clock.now_ms() / 1000 + 1, timezone.utc)
+        clock.advance(60)
+        ftfile.drop(query.path, {"month": "7"}, context=current())
+        clock.advance(8 * 86_400)
+        query.run(1, [[{"id": 9, "month": "9"}]])
+        directory = ftfile.open(query.path, context=current())
+        assert (directory.oldest_version(), directory.version_at(began)) == (0, 0)
+        ftfile.vacuum(query.path, dry_run=False, context=current())
+        assert directory.oldest_version() == 1
+        with pytest.raises(ConfigError, match=r"version 0 was the newest then, and is vacuumed: the oldest .* is 1"):
+            directory.version_at(began)
+        for read in (directory.to_arrow, lambda version: directory.to_batches(version).read_all()):
+            with pytest.raises(HistoryGone, match=r"version 0 was vacuumed, and 'month=7/.*files is 1"):
+                read(0)
+        assert sorted(directory.to_arrow(1)["id"].to_pylist()) == [6, 8]
+        assert directory.count(0) == 3
+
+
+def test_versions_to_which_rows_were_only_added_stay() -> None:
+    clock = ManualClock()
+    with repeatable(clock):
+        query = MicroBatch("memory://only-added/out", {"id": "long", "month": "string"}, OPTIONS)
+        for batch in range(3):
+            query.run(batch, [MONTHS])
+            clock.advance(8 * 86_400)
+        ftfile.vacuum(query.path, dry_run=False, context=current())
+        directory = ftfile.open(query.path, context=current())
+        assert (directory.oldest_version(), directory.to_arrow(0).num_rows) == (0, 3)

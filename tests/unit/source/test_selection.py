@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import random
+import subprocess
+import sys
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +16,10 @@ import pytest
 import ftfile
 from ftfile.arrays.predicates import predicate
 from ftfile.commit.format import layout
-from ftfile.core.errors import ConfigError, CorruptData, FtfileError
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, SchemaError
 from ftfile.encoding.api import RowFilter, Wanted
 from ftfile.encoding.parquet.format import ParquetFormat
+from ftfile.parts.reader import read_add
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import FaultyFileSystem
 from ftfile.testing.fs.mounting import mounted
@@ -105,7 +108,10 @@ def test_rows_keep_their_order_whichever_thread_is_first(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"columns": ["Id"]}, "columns: there is no column 'Id': did you mean 'id'\\? There are: id, word, x, at, day"),
+        (
+            {"columns": ["Idd"]},
+            "columns: there is no column 'Idd': did you mean 'id'\\? There are: id, word, x, at, day",
+        ),
         ({"columns": ["zzz"]}, "there is no column 'zzz'. There are: id"),
         ({"columns": ["id", "id"]}, "columns: 'id' comes twice"),
         ({"where": {"what": 1}}, "'what' is none of the columns, which are id, word, x, at, day"),
@@ -295,3 +301,87 @@ def test_files_say_where_they_come_from_as_the_history_does(tmp_path: Path) -> N
     assert (job.query_id, job.batch_id, job.job_id) == (None, None, "some-job")
     assert job.partition == {"day": None, "n": 8}
     assert [version.job_id for version in ftfile.open(out).history()] == [None, "some-job"]
+
+
+def test_columns_match_case_aside_as_conditions_do(tmp_path: Path) -> None:
+    directory = ftfile.open(written(str(tmp_path / "out")))
+    table = directory.to_arrow(columns=["ID", "Day"], where="Id = 1")
+    assert table.column_names == ["id", "day"]
+    with pytest.raises(ConfigError, match="columns: 'ID' comes twice"):
+        directory.to_arrow(columns=["id", "ID"])
+
+
+@pytest.mark.parametrize("options", [{}, {"fileFormat": "json"}, {"partitionBy": "id"}])
+def test_an_expression_that_fails_on_values_names_column_and_version(tmp_path: Path, options: Any) -> None:
+    MicroBatch(str(tmp_path), {"id": "long", "n": "long"}, options).run(0, [[{"id": 0, "n": 1}]])
+    where = pc.divide(pc.scalar(1), pc.field("id")) > 0
+    with pytest.raises(ConfigError, match=r"where: .* fails on values of 'id' in '.*' of version 0: divide by zero"):
+        ftfile.open(str(tmp_path)).to_arrow(where=where)
+
+
+DEEP = """
+import sys
+import pyarrow.compute as pc
+import ftfile
+where = pc.field("id") == 0
+for number in range(int(sys.argv[2])):
+    where = where | (pc.field("id") == number)
+try:
+    print(ftfile.open(sys.argv[1]).count(where=where))
+except ftfile.errors.ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("terms", "told"), [(1_900, "1"), (100_000, "where: an expression of more than 4000 ")])
+def test_a_deep_expression_is_an_error_and_ends_no_process(tmp_path: Path, terms: int, told: str) -> None:
+    MicroBatch(str(tmp_path), {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
+    ran = subprocess.run(
+        [sys.executable, "-c", DEEP, str(tmp_path), str(terms)], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout[: len(told)]) == (0, told), ran.stderr
+
+
+def test_values_of_many_columns_are_one_condition(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(1_500)]
+    MicroBatch(str(tmp_path), dict.fromkeys(names, "long"), {"fileFormat": "parquet"}).run(
+        0, [[dict.fromkeys(names, 1)]]
+    )
+    directory = ftfile.open(str(tmp_path))
+    assert directory.count(where=dict.fromkeys(names, 1)) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"partitionBy": "at"}])
+def test_times_without_an_offset_are_by_the_clocks_of_the_directory(tmp_path: Path, options: Any) -> None:
+    columns, out = {"id": "long", "at": "timestamp"}, str(tmp_path)
+    options = {"fileFormat": "parquet"} | options
+    MicroBatch(out, columns, options | {"timeZone": "Europe/Berlin"}).run(0, [[{"id": 1, "at": NOON}]])
+    directory = ftfile.open(out)
+    naive = NOON.replace(hour=14, tzinfo=None)
+    for where in (
+        "at = '2024-07-01 14:00:00'",
+        {"at": "2024-07-01 14:00:00"},
+        {"at": naive},
+        "at = '2024-07-01T12:00:00Z'",
+    ):
+        assert (directory.count(where=where), directory.to_arrow(where=where).num_rows) == (1, 1)
+    assert directory.count(where="at = '2024-07-01 12:00:00'") == 0
+    # Of files by other clocks, each by its own, as a drop has it.
+    MicroBatch(out, columns, options, "2").run_job("job", [[{"id": 2, "at": NOON.replace(hour=14)}]])
+    assert directory.to_arrow(where="at = '2024-07-01 14:00:00'")["id"].to_pylist() == [1, 2]
+    if "partitionBy" in options:
+        assert ftfile.drop(out, "at = '2024-07-01 14:00:00'").rows == 2
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "json", "orc", "avro", "arrow"])
+def test_values_beyond_the_types_asked_for_are_no_damage(tmp_path: Path, file_format: str) -> None:
+    MicroBatch(str(tmp_path), {"id": "long"}, {"fileFormat": file_format}).run(0, [[{"id": 1 << 40}]])
+    directory = ftfile.open(str(tmp_path))
+    snapshot = directory.snapshot()
+    (add,) = snapshot.adds.values()
+    with pytest.raises(SchemaError, match=r"beyond the range of the types .* id int32, stored as int64"):
+        list(
+            read_add(
+                directory.file_system, add, snapshot.definitions[add.encoding], pa.schema([pa.field("id", pa.int32())])
+            )
+        )
