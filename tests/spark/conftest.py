@@ -72,12 +72,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
-        .config("spark.driver.extraClassPath", f"{PARQUET_JAR}{os.pathsep}{STORE_JARS}/*")
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "300s")
     )
     quick_python.start(home)
-    with mock.patch.dict(os.environ, quick_spark.environment()):
+    with mock.patch.dict(os.environ, quick_spark.environment(PARQUET_JAR, STORE_JARS / "*")):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
     session.dataSource.register(ScriptedSource)

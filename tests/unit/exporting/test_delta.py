@@ -375,7 +375,7 @@ class TestTrouble:
             ftfile.compact(url, context=current())
             export(url)
         states = 0
-        for state in crash_states(fs):
+        for state in crash_states(fs, seen=set()):
             if "written" not in state.notes:
                 continue
             states += 1
