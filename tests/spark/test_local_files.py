@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from tests import quick_spark
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not quick_spark.JAR.exists(), reason="needs javac")
 
 
-def answer(call: Callable[[], Any]) -> Any:
+def answer(call: Callable[..., Any], *args: Any) -> Any:
     try:
-        return call()
+        return call(*args)
     except Py4JJavaError as error:
         return error.java_exception.getClass().getName()
 
@@ -44,17 +44,13 @@ def left_by(system: Any, jvm: Any, root: Path) -> dict[str, Any]:
         stream.close()
     for number, name in (("604", "made/of two words"), ("1777", "made/more"), ("600", "nothing")):
         allowed = hadoop.permission.FsPermission(number)
-        answer(lambda name=name, allowed=allowed: system.setPermission(path(name), allowed))  # type: ignore[misc]
+        answer(system.setPermission, path(name), allowed)
     (root / "link").symlink_to("made/first")
     (root / "dangling").symlink_to("nowhere")
-    named = {
-        f"status of {name}": answer(lambda name=name: told(name))
-        for name in ("made", "made/first", "link", "dangling", "no")
-    }  # type: ignore[misc]
+    named = {name: answer(told, name) for name in ("made", "made/first", "link", "dangling", "nothing")}
     renamed = system.rename(path("made/first"), path("made/second"))
-    return {**named, "renamed": renamed} | {
-        str(file.relative_to(root)): file.lstat().st_mode for file in root.rglob("*")
-    }
+    modes = {str(file.relative_to(root)): file.lstat().st_mode for file in root.rglob("*")}
+    return {"named": named, "renamed": renamed, **modes}
 
 
 def test_it_leaves_what_hadoops_own_leaves(spark: SparkSession, tmp_path: Path) -> None:
@@ -64,14 +60,14 @@ def test_it_leaves_what_hadoops_own_leaves(spark: SparkSession, tmp_path: Path) 
     theirs.mkdir()
     expected = left_by(jvm.org.apache.hadoop.fs.LocalFileSystem(), jvm, theirs)
     assert left_by(jvm.LocalFiles(), jvm, ours) == expected
-    assert expected["status of link"][0]
+    assert expected["named"]["link"][0]
     assert "made/.second.crc" in expected
 
 
 def test_spark_uses_it(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     hadoop, here = jvm.org.apache.hadoop.fs, jvm.java.net.URI("file:///")
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
     used = (hadoop.FileSystem, hadoop.AbstractFileSystem)
     names = [each.get(here, configuration).getClass().getName() for each in used]
     assert names == ["LocalFiles", "LocalFiles$Checkpoints"]

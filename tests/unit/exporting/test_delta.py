@@ -13,11 +13,12 @@ import pytest
 
 import ftfile
 import ftfile.exporting.delta
+from ftfile.commit.log import fold
 from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied
 from ftfile.encoding.parquet.encryption import check_library
 from ftfile.exporting.run import ExportReport
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.fs.mounting import mounted
@@ -139,14 +140,17 @@ class TestVersions:
         assert [row["id"] for row in delta_rows(out, 0)] == [0, 1]
 
     @pytest.mark.parametrize("before", [False, True])
-    def test_more_definitions_than_the_head_remembers(self, out: str, *, before: bool) -> None:
-        for batch in range(150):
-            columns = {"id": "long"} | {f"c{number}": "long" for number in range(batch % 70)}
+    def test_more_definitions_than_the_head_remembers(
+        self, out: str, monkeypatch: pytest.MonkeyPatch, *, before: bool
+    ) -> None:
+        monkeypatch.setattr(fold, "DEFINITIONS_KEPT", 4)
+        for batch in range(20):
+            columns = {"id": "long"} | {f"c{number}": "long" for number in range(batch % 11)}
             rest = {"onSchemaChange": "any"}
             MicroBatch(out, columns, rest).run(batch, [[dict.fromkeys(columns, batch)]])
             if before and batch == 1:
                 export(out)
-        assert len(ftfile.open(out).snapshot().definitions) > 130
+        assert len(ftfile.open(out).snapshot().definitions) > 2 * fold.DEFINITIONS_KEPT
         export(out)
         check_newest(out)
         schemas = [
@@ -356,12 +360,13 @@ class TestTrouble:
                 export(url)
 
         runs = 0
-        for run in fault_sweep(fault, make, scenario):
-            runs += 1
-            with mounted(run.file_system) as url:
-                export(url)
-                check_newest(url)
-                assert [len(actions) > 0 for actions in commits(run.file_system)] == [True] * 3, str(run)
+        with repeatable():
+            for run in fault_sweep(fault, make, scenario):
+                runs += 1
+                with mounted(run.file_system) as url:
+                    export(url)
+                    check_newest(url)
+                    assert [len(actions) > 0 for actions in commits(run.file_system)] == [True] * 3, str(run)
         assert runs > 5
 
     def test_after_any_crash_an_export_goes_on(self) -> None:
