@@ -1,8 +1,9 @@
 """Spark applications that start sooner: the environment and the Java options of those that tests start.
 
 Started as a script, it prepares the environment of its interpreter: a Spark home whose Python workers import pyspark as
-it is installed, compiled, and not from a zip; and an archive of the classes that small queries load, which a JVM maps
-instead of reading, parsing and verifying them. What cannot be made is left out, and Spark starts all the same.
+it is installed, compiled, and not from a zip; Hadoop's local file system that starts no process for each file; and an
+archive of the classes that small queries load, which a JVM maps instead of reading, parsing and verifying them. What
+cannot be made is left out, and Spark starts all the same.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ import contextlib
 import fcntl
 import importlib.util
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
+import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = ("environment", "java_options")
 
-# An archive holds for one class path, and so for one place of Spark.
-HOME = Path(sys.prefix).resolve() / "share/quick-spark"
+LOCAL_FILES = Path(__file__).with_name("LocalFiles.java")
+# An archive holds for one class path, and so for one place of Spark; another file system has another home.
+HOME = Path(sys.prefix).resolve() / f"share/quick-spark-{zlib.crc32(LOCAL_FILES.read_bytes()):08x}"
 ARCHIVE = HOME / "classes.jsa"
+JAR = HOME / "local-files.jar"
+# Whoever has the jar on its class path uses what is in it, unless its own configuration of Hadoop comes before.
+CORE_SITE = """\
+<configuration>
+  <property><name>fs.file.impl</name><value>LocalFiles</value></property>
+  <property><name>fs.AbstractFileSystem.file.impl</name><value>LocalFiles$Checkpoints</value></property>
+</configuration>
+"""
 # Not `python`, with the zip that Spark puts before all else on the path of its workers.
 LINKED = ("bin", "jars", "sbin")
 # C1 alone: applications of tests live for seconds, and their queries are small.
@@ -31,9 +45,12 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WRITING_TIMEOUT_S = 120.0
 
 
-def environment() -> dict[str, str]:
-    """Return variables for who starts a driver."""
-    return {"SPARK_LAUNCHER_OPTS": QUICK_START} | ({"SPARK_HOME": str(HOME)} if HOME.exists() else {})
+def environment(*jars: Path) -> dict[str, str]:
+    """Return variables for who starts a driver, or a worker of a cluster; more jars may be on the class path."""
+    # Spark appends these jars: an archive holds for a class path that begins as its own.
+    appended = os.pathsep.join(map(str, [*[JAR] * JAR.exists(), *jars]))
+    home = {"SPARK_HOME": str(HOME)} if HOME.exists() else {}
+    return {"SPARK_LAUNCHER_OPTS": QUICK_START, "SPARK_DIST_CLASSPATH": appended} | home
 
 
 def java_options() -> str:
@@ -54,9 +71,25 @@ def prepare() -> None:
     HOME.mkdir(parents=True)
     for name in LINKED:
         (HOME / name).symlink_to(Path(pyspark.origin).resolve().with_name(name))
+    with tempfile.TemporaryDirectory(prefix="ftfile-classes-") as scratch:
+        write_jar(Path(scratch))
     os.environ.update({**environment(), "PYSPARK_PYTHON": sys.executable})
     with tempfile.TemporaryDirectory(prefix="ftfile-classes-") as scratch, contextlib.suppress(Exception):
         write_archive(Path(scratch))
+
+
+def write_jar(scratch: Path) -> None:
+    """Compile the local file system, where there is a compiler."""
+    java_home = os.environ.get("JAVA_HOME")
+    compiler = shutil.which("javac", path=f"{java_home}/bin" if java_home else None)
+    if compiler is None:
+        print("No javac here: Hadoop starts processes for each local file, and tests with Spark take longer")
+        return
+    subprocess.run([compiler, "-d", scratch, "-cp", f"{HOME}/jars/*", "--release", "17", LOCAL_FILES], check=True)
+    (scratch / "core-site.xml").write_text(CORE_SITE)
+    with zipfile.ZipFile(JAR, "w") as jar:
+        for file in sorted(scratch.iterdir()):
+            jar.write(file, file.name)
 
 
 def write_archive(scratch: Path) -> None:

@@ -9,7 +9,6 @@ import runpy
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -60,8 +59,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, build: Build) -> tuple[Path,
 
 def test_a_second_build_elsewhere_gives_the_same_bytes(tmp_path: Path, built: tuple[Path, Path], build: Build) -> None:
     _, source = built
-    with tarfile.open(source) as archive:
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xzf", source, "-C", tmp_path], check=True)
     (copy,) = tmp_path.iterdir()
     for path in copy.rglob("*"):
         os.utime(path, (1_000_000_000, 1_000_000_000))

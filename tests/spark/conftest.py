@@ -67,9 +67,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     # Workers unpickle the helpers of the tests by name.
     found = [home / "packages", ROOT / "src", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found))
-    jars = [str(PARQUET_JAR), f"{STORE_JARS}/*"]
+    jars = [PARQUET_JAR, STORE_JARS / "*"]
     if pyspark.__version__.startswith(ICEBERG_SPARK):
-        jars.append(f"{ICEBERG_JARS}/*")
+        jars.append(ICEBERG_JARS / "*")
     builder = (
         SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
@@ -78,12 +78,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
-        .config("spark.driver.extraClassPath", os.pathsep.join(jars))
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "300s")
     )
     quick_python.start(home)
-    with mock.patch.dict(os.environ, quick_spark.environment()):
+    with mock.patch.dict(os.environ, quick_spark.environment(*jars)):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")
     session.dataSource.register(ScriptedSource)

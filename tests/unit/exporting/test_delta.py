@@ -11,6 +11,7 @@ import pytest
 
 import ftfile
 import ftfile.exporting.delta
+from ftfile.commit.log import fold
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.parquet.encryption import check_library
 from ftfile.exporting.run import ExportReport
@@ -90,14 +91,17 @@ class TestVersions:
         assert [row["id"] for row in delta_rows(out, 0)] == [0, 1]
 
     @pytest.mark.parametrize("before", [False, True])
-    def test_more_definitions_than_the_head_remembers(self, out: str, *, before: bool) -> None:
-        for batch in range(150):
-            columns = {"id": "long"} | {f"c{number}": "long" for number in range(batch % 70)}
+    def test_more_definitions_than_the_head_remembers(
+        self, out: str, monkeypatch: pytest.MonkeyPatch, *, before: bool
+    ) -> None:
+        monkeypatch.setattr(fold, "DEFINITIONS_KEPT", 4)
+        for batch in range(20):
+            columns = {"id": "long"} | {f"c{number}": "long" for number in range(batch % 11)}
             rest = {"onSchemaChange": "any"}
             MicroBatch(out, columns, rest).run(batch, [[dict.fromkeys(columns, batch)]])
             if before and batch == 1:
                 export(out)
-        assert len(ftfile.open(out).snapshot().definitions) > 130
+        assert len(ftfile.open(out).snapshot().definitions) > 2 * fold.DEFINITIONS_KEPT
         export(out)
         check_newest(out)
         schemas = [

@@ -11,7 +11,7 @@ import ftfile
 from ftfile.core.errors import NotPublished, PermissionDenied
 from ftfile.exporting.run import ExportReport
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.context import current, open_filesystem
+from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.fs.mounting import mounted
@@ -79,12 +79,13 @@ class TestTrouble:
                 export(url, to)
 
         runs = 0
-        for run in fault_sweep(fault, make, scenario):
-            runs += 1
-            with mounted(run.file_system) as url:
-                export(url, to)
-                check_newest(url, to)
-                assert count_commits(run.file_system, to) == COMMITS_MADE[to], str(run)
+        with repeatable():
+            for run in fault_sweep(fault, make, scenario):
+                runs += 1
+                with mounted(run.file_system) as url:
+                    export(url, to)
+                    check_newest(url, to)
+                    assert count_commits(run.file_system, to) == COMMITS_MADE[to], str(run)
         assert runs > 5
 
     @pytest.mark.parametrize("to", ["delta", *(pytest.param(to, marks=pytest.mark.slow) for to in FORMATS[1:])])
@@ -98,7 +99,7 @@ class TestTrouble:
             query.run(1, [rows(2)])
             export(url, to)
         states = 0
-        for state in crash_states(fs):
+        for state in crash_states(fs, seen=set()):
             if "exported" not in state.notes:
                 continue
             states += 1
