@@ -91,14 +91,15 @@ class Follower:
         self.look()
 
     def look(self) -> None:
-        """Bring the values up to date; raises nothing of the store's."""
+        """Bring the values up to date; what goes wrong is logged, once, and the next look tries again."""
         with self._lock:
             try:
                 self._look()
-            except FtfileError as error:
+            except Exception as error:  # an error that nobody thought of must not end the thread
                 self._tally.set("ftfile_up", (self.url,), 0)
                 if self._is_up:
-                    _log.warning("%s cannot be looked at: %s", self.url, error)
+                    trace = None if isinstance(error, FtfileError) else error
+                    _log.warning("%s cannot be looked at: %s", self.url, error, exc_info=trace)
                 self._is_up = False
 
     def last_batch(self, query_id: str) -> int:

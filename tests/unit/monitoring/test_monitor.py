@@ -181,6 +181,28 @@ def test_a_log_that_cannot_be_read(
     assert (value(found, "ftfile_up", out), value(found, "ftfile_version", out)) == (1, 1)
 
 
+def test_an_error_that_nobody_thought_of_ends_no_thread(
+    query: MicroBatch, out: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed, counted = threading.Event(), threading.Event()
+
+    def fail(*_: Any) -> None:
+        failed.set()
+        raise RuntimeError("a mistake")
+
+    with Monitor("10ms") as monitor:
+        monitor.tally.observers.append(lambda *_: counted.set())
+        monitor.watch(out)
+        with monkeypatch.context() as patch:
+            patch.setattr(follower_module, "created_ms", fail)
+            query.run(0, [ROWS])
+            assert failed.wait(60)
+        counted.clear()
+        query.run(1, [ROWS])
+        assert counted.wait(60)
+    assert caplog.text.count("RuntimeError: a mistake") == 1
+
+
 def test_versions_that_stay_unpublished(
     monitor: Monitor, query: MicroBatch, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
