@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ftfile.arrays.predicates import predicate
 from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.api import RowFilter
+from ftfile.encoding.api import RowFilter, Wanted
 from ftfile.encoding.base.reading import batch_of
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
 from ftfile.parts.reader import read_add
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
 
-__all__ = ("ChosenAdd", "Selection", "partition_expression")
+__all__ = ("ChosenAdd", "Selection", "partition_expression", "rows_of_path")
 
 # A bucket, and the key of the encoding of files in it.
 _Bucket: TypeAlias = tuple[str, str]
@@ -91,10 +91,10 @@ class Selection:
         encoding = self._snapshot.definitions[add.encoding]
         schema = self.schema if where is None else self._read
         if not {*schema.names} - columns_in_path(encoding):
-            yield from _rows_of_path(add, encoding, schema)
+            yield from rows_of_path(add, encoding, schema)
             return
         row_filter = None if where is None else RowFilter(where, self._filtered, known)
-        for batch in read_add(fs, add, encoding, schema, is_old=is_old, row_filter=row_filter):
+        for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter)):
             if where is None:
                 yield batch
                 continue
@@ -201,7 +201,7 @@ def _filtered(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> p
     return plan.to_table(use_threads=False)
 
 
-def _rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an add with columns of its path alone."""
     values = _values_of(encoding, add.bucket, schema)
     for start in range(0, add.rows, _BATCH_ROWS):

@@ -19,6 +19,7 @@ from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
 from ftfile.kv.upkeep.compact import compact
 from ftfile.maintenance.flush import flush
 from ftfile.spark.settings import absolute_options
+from ftfile.spark.writers import CHECKPOINT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +33,9 @@ def attach(spark: SparkSession) -> None:
     """Finish the files of this session's ftfile streams whose rules fire while no batch runs, and all when one ends.
 
     Of ftkv streams, merge the runs of the store that are due, likewise.
+
+    The offsets of streams whose checkpoint is below `spark.sql.streaming.checkpointLocation` are recorded, as those
+    of streams with the option `checkpointLocation` are without it.
 
     A stream with `trigger(continuous=…)`, in which Spark gives Python sinks no rows, is stopped, and an error logged.
 
@@ -78,7 +82,7 @@ class _Flusher(StreamingQueryListener):
         self._places: dict[str, _Place] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Note where the query writes: later it may be gone."""
+        """Note where the query writes: later it may be gone. Spark calls this from the thread of the query."""
         if place := _place_of(self._session, str(event.id)):
             self._places[str(event.runId)] = place
 
@@ -133,6 +137,7 @@ def _place_of(spark: SparkSession, query_id: str) -> _Place | None:
         jvm: Any = spark._jvm  # noqa: SLF001
         execution.stopInNewThread(jvm.UnsupportedOperationException(_CONTINUOUS))
         return None
+    spark.sparkContext.setLocalProperty(CHECKPOINT, str(execution.resolvedCheckpointRoot()))
     extra = _field(execution, "extraOptions")
     iterator = extra.iterator()
     entries = (iterator.next() for _ in range(extra.size()))

@@ -9,6 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ftfile.attempt.writer import Writer
 
 __all__ = (
+    "CHECKPOINT",
     "BatchWriter",
     "FtFileBatchWriter",
     "FtFileStreamWriter",
@@ -38,6 +40,9 @@ __all__ = (
 
 _log = get_logger(__name__)
 
+# The property of a query's thread, and so of its tasks, with the query's checkpoint.
+CHECKPOINT = "ftfile.checkpoint"
+
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
@@ -48,6 +53,7 @@ class TaskCommitMessage(WriterCommitMessage):
 
     task: TaskCommit
     overwrite_mode: str | None = None  # of the session
+    checkpoint: str | None = None  # of the query, as the listener of `ftfile.spark.attach` has told
 
 
 class _Writer(Shipped):
@@ -71,20 +77,26 @@ class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Commit a batch exactly once, on the driver; before the first one, log that no offsets can be recorded."""
+        """Commit a batch exactly once, on the driver; before a query's first, log that no offsets can be recorded."""
         config = self._writer.config
-        if config.checkpoint is None and self._writer.planned.view.version < 0:
-            _log.warning(
-                "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
-                "repeated batch is known by its rows alone, all of which are hashed. Set the option on the writer, "
-                "also where the session has one",
-                config.path,
-            )
+        if config.checkpoint is None:
+            checkpoint = _checkpoint_of(messages)
+            self._writer = replace(self._writer, config=replace(config, checkpoint=checkpoint))
+            if checkpoint is None and not batchId:
+                _log.warning(
+                    "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
+                    "repeated batch is known by its rows alone, all of which are hashed. Set the option on the "
+                    "writer, or call ftfile.spark.attach(spark) before the query starts, also where the session has "
+                    "the location",
+                    config.path,
+                )
         super().commit(messages, batchId)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
-        return self._write(stream_task(), iterator)
+        message = self._write(stream_task(), iterator)
+        assert isinstance(message, TaskCommitMessage)
+        return replace(message, checkpoint=_task_context().getLocalProperty(CHECKPOINT))
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -135,6 +147,16 @@ class FtFileBatchWriter(BatchWriter):
         assert isinstance(self._writer, SinkWriter)
         self._writer = self._writer.for_session(next(iter(modes), None))
         super().commit(messages, batchId)
+
+
+def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
+    """Return the checkpoint that tasks were told; None for one of another query."""
+    for message in messages:
+        if isinstance(message, TaskCommitMessage) and message.checkpoint is not None:
+            writer = message.task.identity.writer
+            found = read_query_id(message.checkpoint, SYSTEM)
+            return message.checkpoint if isinstance(writer, StreamIdentity) and found == writer.query_id else None
+    return None
 
 
 def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:

@@ -180,10 +180,11 @@ READING: tuple[Option, ...] = (
     Option(
         "filterPushdown",
         kinds.BOOLEAN,
-        "Use filters to read less. Of files: directories of `partitionBy` in which no row meets them are left out. Of "
-        "stores: equality and `IN` on all key columns become lookups, on `bucketBy` they choose buckets, and ranges "
-        "choose blocks. Call `load` for each query, see [reading with Spark](reading-with-spark.md#filters) and "
-        "[keyed state](keyed-state.md#read-with-spark). It needs Spark 4.1 and "
+        "Use filters to read less. Of files: directories of `partitionBy`, and row groups of Parquet, in which no row "
+        "meets them are left out. Of stores: equality and `IN` on all key columns become lookups, on `bucketBy` they "
+        "choose buckets, and ranges choose blocks. Call `load` for each query, see "
+        "[reading with Spark](reading-with-spark.md#filters) and [keyed state](keyed-state.md#read-with-spark). It "
+        "needs Spark 4.1 and "
         "`spark.sql.python.filterPushdown.enabled=true`.",
         default=False,
         used_by=kinds.READ | kinds.STORE_READ,
