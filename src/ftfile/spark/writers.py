@@ -13,6 +13,7 @@ from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.core.options.kinds import NOTE
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import sink_config
@@ -43,6 +44,8 @@ _log = get_logger(__name__)
 # The property of a query's thread, and so of its tasks, with the query's checkpoint.
 CHECKPOINT = "ftfile.checkpoint"
 
+# Settings of the session, which Spark sends to tasks, and to no other Python process of a source.
+_USER_METADATA = "spark.ftfile.userMetadata"
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
@@ -53,6 +56,7 @@ class TaskCommitMessage(WriterCommitMessage):
 
     task: TaskCommit
     overwrite_mode: str | None = None  # of the session
+    user_metadata: str | None = None  # likewise
     checkpoint: str | None = None  # of the query, as the listener of `ftfile.spark.attach` has told
 
 
@@ -62,7 +66,8 @@ class _Writer(Shipped):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
-        self._writer.commit(unwrap(messages), batchId, SYSTEM)
+        texts = {each.user_metadata for each in messages if isinstance(each, TaskCommitMessage)}
+        self._writer.commit(unwrap(messages), batchId, SYSTEM, next(iter(texts), None))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Log it, and delete nothing."""
@@ -70,7 +75,8 @@ class _Writer(Shipped):
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         acknowledge_at_once()
-        return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM))
+        user_metadata = _session_metadata()
+        return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM), user_metadata=user_metadata)
 
 
 class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
@@ -135,7 +141,6 @@ class FtFileBatchWriter(BatchWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, and tell the driver of the session's overwrite mode."""
-        # Spark sends the session's settings to tasks, and to no other Python process of a source.
         mode = _task_context().getLocalProperty(_OVERWRITE_MODE)
         message = super().write(iterator)
         assert isinstance(message, TaskCommitMessage)
@@ -173,6 +178,17 @@ def stream_task() -> TaskIdentity:
     query_id, batch_id, run_id = (str(found[name]) for name in _PROPERTIES)
     writer = StreamIdentity(query_id, run_id, int(batch_id))
     return TaskIdentity(writer, context.partitionId(), context.attemptNumber())
+
+
+def _session_metadata() -> str | None:
+    """Return the session's text about each commit; a ConfigError for one that is too long."""
+    text = _task_context().getLocalProperty(_USER_METADATA)
+    if text is None:
+        return None
+    try:
+        return str(NOTE.parse(text))
+    except ValueError:
+        raise ConfigError(f"{_USER_METADATA} has {len(text)} characters: it takes {NOTE.accepts}") from None
 
 
 def _task_context() -> TaskContext:
