@@ -44,13 +44,14 @@ __all__ = (
 
 _log = get_logger(__name__)
 
+# A batch write waits as long for its export.
+EXPORT_WAIT_S = 60.0
+
 # The property of a query's thread, and so of its tasks, with the query's checkpoint.
 CHECKPOINT = "ftfile.checkpoint"
 
 # Settings of the session, which Spark sends to tasks, and to no other Python process of a source.
 _USER_METADATA = "spark.ftfile.userMetadata"
-# A batch write waits as long for its export.
-EXPORT_WAIT_S = 60.0
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
