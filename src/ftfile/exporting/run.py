@@ -13,6 +13,7 @@ from ftfile.commit.format.model import MaintenanceAuthor, StreamAuthor
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import catch_up
+from ftfile.commit.publish import skip_published
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
@@ -49,18 +50,21 @@ class ExportReport:
         versions: how many versions were exported by this call.
         open_rows: number of committed rows in open files, which other programs cannot see before these are finished.
         waiting: committed versions that are not exported, as files of the first of them are not published yet.
+        dry_run: True if nothing was written.
     """
 
     version: int | None = None
     versions: int = 0
     open_rows: int = 0
     waiting: int = 0
+    dry_run: bool = False
 
 
 def export(
     path: str | os.PathLike[str],
     to: str = "delta",
     *,
+    dry_run: bool = False,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> ExportReport:
@@ -69,7 +73,7 @@ def export(
     With `to="delta"`, `_delta_log` gets a commit for each version since the last export, the first one for all rows
     that are there. Files must be Parquet, without encryption. The table is for reading: programs that know Delta's
     protocol refuse to write to it. Incremental, idempotent, safe beside running queries and other exports, and at any
-    crash: a commit is created whole, once.
+    crash: a commit is created whole, once. With `dry_run`, it writes nothing, and returns what it would export now.
 
     Raises:
         ConfigError: `to` is unknown, the path is no ftfile directory, or rows are in it that Delta cannot describe: the
@@ -82,15 +86,21 @@ def export(
     with maintaining("export", path, None, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
         for _ in range(TRIES):
-            head, _ = catch_up(log, author)
+            if dry_run:
+                head = log.read_on()
+                skip_published(log, head)
+            else:
+                head, _ = catch_up(log, author)
+            exporter = _Exporter(log, head, context)
             try:
-                versions = _Exporter(log, head, context).run()
+                versions = exporter.plan() if dry_run else exporter.run()
             except AlreadyExists:
                 continue  # another export is on its way
             last = _last_published(head)
             open_rows = sum(add.rows for add in head.segments.values())
-            report = ExportReport(last if last >= 0 else None, versions, open_rows, head.version - last)
-            _log.info("exported to %s: %s", to, report)
+            report = ExportReport(last if last >= 0 else None, versions, open_rows, head.version - last, dry_run)
+            if not dry_run:
+                _log.info("exported to %s: %s", to, report)
             if report.waiting:
                 _log.warning("%d versions wait for files of version %d to be published", report.waiting, last + 1)
             return report
@@ -105,6 +115,17 @@ class _Exporter:
         self._table = DeltaLog(log.fs)
         # The head forgets those that only older rows have; snapshots add them.
         self._definitions = dict(head.definitions)
+
+    def plan(self) -> int:
+        """Return how many versions `run` would export at most; ConfigError if it would refuse the newest of them."""
+        last, newest = _last_published(self._head), self._table.newest()
+        if newest is not None:
+            self._require_own(newest)
+        first = 0 if newest is None else newest.version + 1
+        if first > last:
+            return 0
+        self._files(self._snapshot(last), 0)
+        return 1 if newest is None or first < _oldest_kept(self._head) else last + 1 - first
 
     def run(self) -> int:
         """Return how many versions were exported; AlreadyExists if somebody else exports."""

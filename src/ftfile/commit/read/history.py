@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
 
-__all__ = ("Version", "read_history")
+__all__ = ("Version", "read_history", "version_of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,13 @@ class Version:
 
 def read_history(log: CommitLog) -> list[Version]:
     """Return the commits that are kept, oldest first."""
-    versions = [_version(record, created_ms(log, record.version)) for record in read_records(log)]
+    versions = [version_of(record, created_ms(log, record.version)) for record in read_records(log)]
     oldest = log.read_on().log_start
     return [version for version in versions if version.version >= oldest]
 
 
-def _version(record: Record, time_ms: int | None) -> Version:
+def version_of(record: Record, time_ms: int | None) -> Version:
+    """Return a record in a few numbers, given its time by the store's clock, or None where that is not known."""
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
     operation = author.operation if isinstance(author, MaintenanceAuthor) else "batch"
