@@ -189,11 +189,12 @@ mutation: ## change one operator, number or argument of MODULES after the other,
 	.venv-mutation/bin/mutmut results
 
 .PHONY: lint
-lint: environment ## ruff, mypy --strict, import contracts, tests of words and shape
+lint: environment ## ruff, mypy --strict, import contracts, links of the docs, tests of words and shape
 	$(python) -m ruff check
 	$(python) -m ruff format --check
 	$(python) -m mypy
 	.venv/bin/lint-imports --no-cache
+	$(site)
 	$(call pytest,.venv,lint) tests/architecture
 
 .PHONY: format
@@ -207,9 +208,16 @@ bench: java hdfs-jars s3-server azure-server delta environment ## measure agains
 	@$(python) -m benchmarks
 
 .PHONY: docs
-docs: environment ## write docs/options.md from the option table
+docs: environment ## write docs/options.md from the option table, and the site to build/site (start at its index.html)
 	@$(python) -m ftfile.core.options.document >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
+	@$(site)
+
+site := $(python) -m sphinx -q -W --keep-going -j 2 -d build/doctrees -c docs/site . build/site
+
+.PHONY: release
+release: java environment ## build wheel and source distribution into dist, and run the quick start on each Spark in a clean environment
+	@$(python) .ci/release.py dist $(SPARK_40) $(SPARK_41) $(SPARK_42) $(SPARK_43)
 
 .PHONY: clean
 clean: ## remove environments, caches and reports
@@ -217,7 +225,7 @@ clean: ## remove environments, caches and reports
 
 .PHONY: environment
 environment:
-	@.ci/venv .venv "$(MAIN_PYTHONS)" --editable '.[test,cluster,lint,demo,bench]' pyspark==$(SPARK_43)
+	@.ci/venv .venv "$(MAIN_PYTHONS)" --editable '.[test,cluster,lint,docs,demo,bench]' pyspark==$(SPARK_43)
 	@$(python) -m tests.quick_spark
 
 .PHONY: kerberos

@@ -159,19 +159,35 @@ def test_files_of_others_are_read_through_rotations_restarts_and_replays(spark: 
 
 
 def test_a_store_counts_words_over_restarts_and_replays(spark: SparkSession, tmp_path: Path) -> None:
-    source, out, checkpoint = (str(tmp_path / name) for name in ("in", "store", "checkpoint"))
+    source, out, checkpoint, changes = (str(tmp_path / name) for name in ("in", "store", "checkpoint", "changes"))
 
     def run() -> None:
         ones = spark.readStream.schema("word string").json(source).selectExpr("word", "1 as n")
         writer = ones.writeStream.format("ftkv").options(keyColumns="word", buckets=2, merge="n:sum")
         writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out).awaitTermination()
 
+    def follow() -> None:
+        stream = spark.readStream.format("ftkv").options(readChangeFeed="true", startingVersion="0").load(out)
+        writer = stream.writeStream.format("ftfile").option("checkpointLocation", f"{checkpoint}-of-changes")
+        writer.trigger(availableNow=True).start(changes).awaitTermination()
+
+    def forget(batch: int, directory: str) -> None:
+        (tmp_path / directory / "commits" / f"{batch}").unlink()
+        (tmp_path / directory / "commits" / f".{batch}.crc").unlink(missing_ok=True)
+
     for _ in range(2):
         spark.sql("select concat('w', id % 3) as word from range(9)").write.mode("append").json(source)
         run()
-    for name in ("1", ".1.crc"):
-        (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+        follow()
+    forget(1, "checkpoint")
     run()
+    forget(1, "checkpoint-of-changes")
+    follow()
+    changed = spark.read.format("ftfile").load(changes).selectExpr("word", "old.n", "new.n", "_change_type")
+    inserted = [(f"w{n}", None, 3, "insert") for n in range(3)]
+    assert sorted(map(tuple, changed.collect()), key=str) == sorted(
+        [*inserted, *[(f"w{n}", 3, 6, "update") for n in range(3)]], key=str
+    )
     read = spark.read.format("ftkv").option("versionAsOf", 1)
     counts = [("w0", 6), ("w1", 6), ("w2", 6)]
     assert sorted(map(tuple, read.load(out).collect())) == counts

@@ -8,11 +8,11 @@ from functools import partial
 from operator import gt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.attempt.pieces.workers import Work
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import AssemblyJob
 from ftfile.core.errors import FtfileError
 from ftfile.core.retry import is_away
-from ftfile.maintenance.workers import Work
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.rolling.groups import live_bytes
 from ftfile.sink.rolling.jobs import limits_of

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.kind_of_directory import refuse_store
+from ftfile.attempt.pieces.progress import Tracker
+from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.opening import maintaining, written_settings
@@ -18,20 +20,21 @@ from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.maintenance.merger import Merged, Merging, merges_of
 from ftfile.maintenance.partition_filter import select
-from ftfile.maintenance.workers import Threads, Tracker, removing_unrecorded, rounds_of
+from ftfile.maintenance.rounds import removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     import pyarrow.compute as pc
 
+    from ftfile.attempt.pieces.progress import OnProgress
+    from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
-    from ftfile.maintenance.workers import OnProgress, Workers
 
 __all__ = ("TARGET_BYTES", "CompactReport", "compact", "compact_files", "plan_merges")
 

@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.kind_of_directory import refuse_store
+from ftfile.attempt.pieces.progress import Tracker
+from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.opening import maintaining, open_as_written
@@ -18,7 +20,7 @@ from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise
 from ftfile.maintenance.assembling import Assembling, files_of, job_rounds
-from ftfile.maintenance.workers import Threads, Tracker, removing_unrecorded
+from ftfile.maintenance.rounds import removing_unrecorded
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
 from ftfile.sink.publishing.settings import Publishing, default_publishing
@@ -30,6 +32,8 @@ from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ftfile.attempt.pieces.progress import OnProgress
+    from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Add, AssemblyJob, MaintenanceAuthor, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -37,7 +41,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import Durability
     from ftfile.maintenance.assembling import Assembled
-    from ftfile.maintenance.workers import OnProgress, Workers
 
 __all__ = ("Flush", "FlushReport", "files_each", "flush")
 

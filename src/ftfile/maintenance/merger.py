@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.message import add_of
+from ftfile.attempt.pieces.workers import Work
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.layout import parent, unique_part
 from ftfile.commit.format.model import Origin
@@ -18,7 +19,6 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, Retry
 from ftfile.core.logs import get_logger
 from ftfile.encoding.registry import format_from_definition
 from ftfile.fs.paths import join
-from ftfile.maintenance.workers import Work
 from ftfile.parts.filtered_file import chain_of, extension_of
 from ftfile.parts.reader import read_part
 

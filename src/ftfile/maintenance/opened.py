@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.pieces.workers import Threads
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.maintenance.details import file_details, version_details
 from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.run import verify
-from ftfile.maintenance.workers import Threads
 from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
+    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.core.context import Context
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.status import DirectoryStatus
     from ftfile.maintenance.verify.findings import VerifyReport
-    from ftfile.maintenance.workers import OnProgress
 
 __all__ = ("OpenedDirectory", "open_directory")
 

@@ -153,9 +153,15 @@ class _PushingReader(FtKvReader):
         self, each: datasource.Filter, keys: Mapping[str, str], definition: StoreDefinition
     ) -> Condition | None:
         """Return the condition on a key column that a filter is; None if it is another one."""
+        is_negated = isinstance(each, datasource.Not)
+        each = getattr(each, "child", each) if is_negated else each
         name = keys.get(".".join(getattr(each, "attribute", ())).lower())
         if name is None:
             return None
+        if is_negated:
+            # So does Spark ask for false.
+            is_true = isinstance(each, datasource.EqualTo) and each.value is True
+            return condition_of(definition, name, "in", [False]) if is_true else None
         if isinstance(each, datasource.IsNotNull):
             return Condition(name)
         comparison = _COMPARISONS.get(type(each).__name__)

@@ -6,12 +6,14 @@ import os
 import sys
 import time
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 import ftfile
 from ftfile.testing.files_run import FilesRun
 from tests.unit.cli.running import documents, run
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_verify(out: str) -> None:

@@ -71,13 +71,24 @@ def test_help_comes_at_once() -> None:
     took = []
     for _ in range(5):
         began = time.perf_counter()
-        subprocess.run([sys.executable, "-X", "importtime", "-c", code], env=ENVIRONMENT, capture_output=True, check=True)
+        subprocess.run(
+            [sys.executable, "-X", "importtime", "-c", code], env=ENVIRONMENT, capture_output=True, check=True
+        )
         took.append(time.perf_counter() - began)
     loaded = subprocess.run(
         [sys.executable, "-c", f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {code}"],
         env=ENVIRONMENT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    heavy = {"pyarrow", "numpy", "fsspec", "cryptography", "pyspark", "ftfile.commit", "ftfile.fs", "ftfile.maintenance"}
+    heavy = {
+        "pyarrow",
+        "numpy",
+        "fsspec",
+        "cryptography",
+        "pyspark",
+        "ftfile.commit",
+        "ftfile.fs",
+        "ftfile.maintenance",
+    }
     assert not heavy & set(loaded.split())
     assert min(took) < 5 * LIGHT_S, "a machine that does nothing else takes a fifth of it"
 
@@ -198,8 +209,10 @@ def slow(self, *paths):
 LocalFileSystem.{call} = slow
 main()
 """
-    arguments = [command, query.path, *(["--yes"] if command == "vacuum" else ["--threads", "1"])]
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, env=ENVIRONMENT, text=True)
+    arguments = [command, query.path, "--yes" if command == "vacuum" else "--threads=1"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, env=ENVIRONMENT, text=True
+    )
     while not ready.exists() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

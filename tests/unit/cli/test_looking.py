@@ -42,7 +42,12 @@ def test_history(out: str) -> None:
     ]
     assert found[0][1].endswith("Z")
     assert found[0][-1] == '{"batch":0}'
-    assert [each["offsets"] for each in documents("history", out)] == [[{"batch": 0}], [{"batch": 1}], [{"batch": 2}], None]
+    assert [each["offsets"] for each in documents("history", out)] == [
+        [{"batch": 0}],
+        [{"batch": 1}],
+        [{"batch": 2}],
+        None,
+    ]
 
 
 def test_the_history_of_a_store(store: str) -> None:
@@ -52,7 +57,7 @@ def test_the_history_of_a_store(store: str) -> None:
 def test_show_a_version(out: str) -> None:
     ftfile.drop(out, "month = '7'")
     text = run("show", out, 1).stdout
-    assert "offsets before\t{\"batch\":0}\noffsets after\t{\"batch\":1}\n" in text
+    assert 'offsets before\t{"batch":0}\noffsets after\t{"batch":1}\n' in text
     assert text.count(".json.gz\t2\t") == 2
     (found,) = documents("show", out, 1)
     assert found == {

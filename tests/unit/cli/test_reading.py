@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.csv as arrow_csv
-import pytest
 
 import ftfile
 from ftfile.cli import reading
@@ -21,6 +20,8 @@ from tests.unit.sink.encrypted import forget_all, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
 __all__ = ("ring",)
 
@@ -80,11 +81,18 @@ class _Clock:
 
 
 def test_tail_follows(query: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = [lambda: query.run(3, [rows(3)]), lambda: None, lambda: ftfile.compact(query.path), lambda: query.run(4, [rows(4)])]
+    steps = [
+        lambda: query.run(3, [rows(3)]),
+        lambda: None,
+        lambda: ftfile.compact(query.path),
+        lambda: query.run(4, [rows(4)]),
+    ]
     monkeypatch.setattr(reading, "SystemClock", lambda: _Clock(steps))
     options = ("--interval", 2.5, "--where", "id >= 12", "--columns", "id")
     text = run("tail", "-f", query.path, "-n", 3, *options, "--json", code=130).stdout
-    assert [json.loads(line)["id"] for line in text.splitlines()] == [20, 22, 21, 23, 30, 32, 31, 33, 40, 42, 41, 43][1:]
+    assert [json.loads(line)["id"] for line in text.splitlines()] == [20, 22, 21, 23, 30, 32, 31, 33, 40, 42, 41, 43][
+        1:
+    ]
     table = run("tail", "-f", query.path, "-n", 0, *options, code=130).stdout
     assert table == "id\n", "one heading"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import datetime
+from pathlib import Path
 
 import ftfile
 from ftfile.testing.micro_batch import StoreBatch
 from tests.unit.cli.running import documents, lines, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_get(store: str) -> None:
@@ -30,8 +28,6 @@ def test_scan(store: str) -> None:
 def test_keys_of_several_columns(tmp_path: Path) -> None:
     columns = {"country": "string", "day": "date", "n": "long"}
     store = StoreBatch(str(tmp_path / "store"), columns, {"keyColumns": "country,day"})
-    import datetime
-
     days = [datetime.date(2024, 7, day) for day in (1, 2)]
     store.run(0, [[{"country": country, "day": day, "n": day.day} for country in ("at", "de") for day in days]])
     path = store.path
@@ -49,7 +45,7 @@ def test_stats_verify_and_compact(store: str) -> None:
     assert run("kv", "compact", store).stdout == "Nothing to merge\n"
     assert documents("kv", "compact", store, "--full")[0]["runs_written"] == 3
     run_file = next(each.add.path for each in ftfile.kv.open(store).runs())
-    with open(f"{store}/{run_file}", "r+b") as file:
+    with Path(store, run_file).open("r+b") as file:
         file.seek(20)
         file.write(b"damaged")
     text = run("kv", "verify", store, code=1).stdout

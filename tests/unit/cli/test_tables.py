@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from rich.cells import cell_len
 
@@ -12,11 +10,14 @@ from ftfile.cli.human_text import ago, bytes_text, count_text, duration_text, ex
 from ftfile.cli.tables import BYTES, COUNT, TIME, Column, chosen_columns, print_table
 from tests.unit.cli.running import in_terminal
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ROWS = [
-    {"file": "month=7/" + "日本語" * 10 + ".json", "rows": 1_234_567, "bytes": 12_345_678, "time": 0, "query": "q" * 36},
+    {
+        "file": "month=7/" + "日本語" * 10 + ".json",
+        "rows": 1_234_567,
+        "bytes": 12_345_678,
+        "time": 0,
+        "query": "q" * 36,
+    },
     {"file": "short\t\x1b[31mred", "rows": 1, "bytes": 0, "time": 1_700_000_000_123, "query": None},
 ]
 COLUMNS = [
@@ -30,7 +31,9 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_a_table_fits_its_terminal(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_fits_its_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(tables, "is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
     print_table(COLUMNS, ROWS)

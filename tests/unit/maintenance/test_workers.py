@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.attempt.pieces.progress import Progress
+from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.stage import OpenPart
 from ftfile.commit.log import fold
 from ftfile.core.errors import ConfigError, CorruptData, NotPublished, OutOfSpace
 from ftfile.encoding.base.columnar import CollectingEncoder
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
 from ftfile.maintenance.merger import Merging
-from ftfile.maintenance.workers import Progress, Threads
 from ftfile.parts import reader
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.attempt.pieces.progress import Progress
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, StillOpen
 from ftfile.maintenance.compact import CompactReport
 from ftfile.maintenance.merger import Merging
-from ftfile.maintenance.workers import Progress
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.spark import compact, flush, verify
 from ftfile.spark.maintenance import spark_tasks

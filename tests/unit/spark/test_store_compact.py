@@ -18,16 +18,20 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.fs.registry import open_filesystem
 from ftfile.kv.key_values import encode_key
 from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.task.jobs import Merger
+from ftfile.kv.upkeep import due
 from ftfile.kv.upkeep.compact import CompactReport
-from ftfile.spark.maintenance import store_rounds
-from ftfile.spark.maintenance.calls import compact
+from ftfile.kv.upkeep.merging import Merging
+from ftfile.spark.maintenance.calls import compact, verify
+from ftfile.spark.maintenance.spark_tasks import shares_of
 from ftfile.testing.store_check import check_store
 from tests.unit.kv.stores import counting, file_system, rows_of
 from tests.unit.sink.encrypted import ring
 from tests.unit.spark.fake_session import Session
 
 if TYPE_CHECKING:
+    from ftfile.attempt.pieces.progress import Progress
     from ftfile.kv.upkeep.maintained import HowWritten
     from ftfile.testing.micro_batch import StoreBatch
 
@@ -117,9 +121,9 @@ class TestRounds:
             )
             for place, size in enumerate(sizes)
         ]
-        work = store_rounds._StoreMerging(how_with(10), 0)  # noqa: SLF001
-        found = store_rounds._shares_of(work, jobs, 2)  # noqa: SLF001
-        assert [[int(job.id) for job in own] for own in found] == shares
+        work = Merging(how_with(10), 0)
+        found = [work.size_of(job) for job in due._round_of(work, jobs, 2)]  # noqa: SLF001
+        assert shares_of(found, min(len(found), 2)) == shares
 
 
 class TestFailures:
@@ -247,3 +251,32 @@ class TestRefusals:
             run(Session(), out, tasks=0)
         with pytest.raises(ConfigError, match="Spark Connect"):
             compact(Session(), out)  # type: ignore[arg-type] # likewise
+
+
+class TestVerify:
+    def test_damaged_runs_are_named_as_in_one_process(self, out: str) -> None:
+        write(query_at(out), range(2))
+        session = Session()
+        report = verify(session, out, tasks=2)  # type: ignore[arg-type] # it has what is called
+        assert isinstance(report, StoreReport)
+        assert report == ftfile.kv.verify(out)
+        assert (report.ok, report.runs, session.rounds) == (
+            True,
+            len(CommitLog(file_system(out)).read_on().segments),
+            [2],
+        )
+        damaged = sorted(Path(out).rglob("*.spool"))[2]
+        damaged.write_bytes(damaged.read_bytes()[:-9])
+        told: list[Progress] = []
+        report = verify(Session(), out, tasks=2, progress=told.append)  # type: ignore[arg-type] # likewise
+        assert isinstance(report, StoreReport)
+        assert report == ftfile.kv.verify(out)
+        assert not report.ok
+        assert {each.path for each in report.damaged} == {str(damaged.relative_to(out))}
+        assert [each.done for each in told] == [*range(1, 7)]
+        assert told[-1].total == 6
+
+    def test_full_is_of_files(self, out: str) -> None:
+        write(query_at(out), range(1))
+        with pytest.raises(ConfigError, match=r"full: .* is a store, and only a directory of files"):
+            verify(Session(), out, tasks=2, full=True)  # type: ignore[arg-type] # likewise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.opening import maintaining
 from ftfile.commit.vacuum.run import DEFAULT_RETENTION, delete_garbage, retention_ms_of
@@ -41,7 +42,8 @@ def expire(  # noqa: PLR0913 - all by name
     Args:
         path: of a directory, or a store.
         older_than: the age from which a version may end, by the store's clock, as `retention` of a vacuum.
-        keep_last: number of the newest versions that stay readable as they were.
+        keep_last: number of the newest versions that stay readable as they were; those of a vacuum or an expiry, which
+            change no file, do not count.
         dry_run: delete nothing, and return what would be deleted.
         force: accept an age below 24 hours, where nothing else writes or reads.
         key_provider: see `ftfile.open`.
@@ -62,7 +64,13 @@ def expire(  # noqa: PLR0913 - all by name
 def _latest_ms(log: CommitLog, keep_last: int) -> int:
     """Return the last time, by the store's clock, at which the first of the newest versions was the newest one."""
     head = log.read_on()
-    first = max(head.version - keep_last + 1, head.log_start)
+    first, kept = head.version, 0
+    for version in range(head.version, head.log_start - 1, -1):
+        record = log.read_record(version)
+        if record is not None and (record.adds or record.removes or not isinstance(record.author, MaintenanceAuthor)):
+            first, kept = version, kept + 1
+        if kept == keep_last:
+            break
     created = created_ms(log, first) or 0
     # The next one may be as old by the clock, or older.
     following = created_ms(log, first + 1) if first < head.version else None

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ftfile.attempt.pieces.progress import Tracker
+from ftfile.attempt.pieces.workers import Threads, Work
 from ftfile.core.checksum import Crc32, require_known
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.kv.buckets import bucket_number
-from ftfile.kv.files.opening import open_run
+from ftfile.kv.files.opening import OpenFiles, open_run
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
-from ftfile.kv.planning.runs import apart
+from ftfile.kv.planning.runs import Run, apart
 from ftfile.kv.reading.open_store import open_store
 from ftfile.kv.run.cache import Cache
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from ftfile.attempt.identity import TaskIdentity
+    from ftfile.attempt.pieces.progress import OnProgress
+    from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Add
     from ftfile.core.context import Context
+    from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.files.opening import OpenFiles
-    from ftfile.kv.planning.runs import Run
+    from ftfile.kv.reading.reader import Reader
     from ftfile.kv.reading.view import View
 
-__all__ = ("DamagedRun", "StoreReport", "check_bytes", "verify")
+__all__ = ("DamagedRun", "StoreReport", "check_bytes", "verify", "verify_runs")
 
 _READ_BYTES = 4 << 20
 _CACHE_BYTES = 32 << 20
@@ -67,11 +73,18 @@ class StoreReport:
     rows: int
     damaged: tuple[DamagedRun, ...]
 
+    @property
+    def ok(self) -> bool:
+        """Return True if all runs are as they were committed."""
+        return not self.damaged
 
-def verify(
+
+def verify(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     *,
     version: int | None = None,
+    threads: int | None = None,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -82,27 +95,72 @@ def verify(
     run's bucket, and from the first to the last that were committed; its pages find every row. Runs of a bucket with
     keys in common are apart in position.
 
-    For arguments and errors see `ftfile.kv.open`; of damaged runs, none is raised.
+    Args:
+        path: of the store.
+        version: see `ftfile.kv.open`, as for the others and for errors; of damaged runs, none is raised.
+        threads: that read, each with memory for some blocks; by default one for each core.
+        progress: called with a `Progress` after each file.
+        key_provider: see `ftfile.kv.open`.
+        storage: likewise.
+        context: likewise.
+
+    Raises:
+        ConfigError: also if `threads` is below 1.
     """
+    workers = Threads.of("verify", threads, context)
     reader = open_store(path, version=version, key_provider=key_provider, storage=storage, context=context)
-    view = reader.view
+    return verify_runs(reader, workers, progress)
+
+
+def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -> StoreReport:
+    """Return the damaged runs of the version that a reader has, all of which the workers read; see `verify`."""
+    view, fs = reader.view, reader.log.fs
     runs = sorted(view.runs.values(), key=lambda run: (run.add.path, run.add.offset))
+    pieces = [tuple(own) for _, own in groupby(runs, key=lambda run: run.add.path)]
+    work = _Checking(view.definition)
+    tracker = Tracker("verify", fs.context.clock, progress, len(pieces), sum(map(work.size_of, pieces)))
+    errors: dict[str, str] = {}
+    for number, found in workers.do(work, pieces, fs, {}):
+        tracker.add(1, work.size_of(pieces[number]))
+        errors |= found
     damaged = [
         DamagedRun(run.add.path, run.add.offset, bucket_number(run.add.bucket), error)
         for run in runs
-        for error in _errors(run, view)
+        for error in ([errors[run.add.id]] if run.add.id in errors else []) + [*_not_apart(run, view)]
     ]
     return StoreReport(view.version, len(runs), sum(run.add.rows for run in runs), tuple(damaged))
 
 
-def _errors(run: Run, view: View) -> Iterator[str]:
-    """Yield the errors of a run: at most one of its bytes, and one for each run that it is not apart from."""
+@dataclass(frozen=True, slots=True)
+class _Checking(Work[tuple[Run, ...], dict[str, str]]):
+    """Reads the runs of a file, and finds those that are not as they were committed."""
+
+    definition: StoreDefinition
+
+    def size_of(self, piece: tuple[Run, ...]) -> int:
+        """Return the bytes of the runs."""
+        return sum(run.add.length for run in piece)
+
+    def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[tuple[Run, ...]]) -> Iterator[dict[str, str]]:
+        """Yield the errors of each file, by the ids of runs."""
+        files = OpenFiles(fs)
+        for runs in pieces:
+            errors = ((run.add.id, _error_of(run, files, self.definition)) for run in runs)
+            yield {run_id: error for run_id, error in errors if error is not None}
+
+
+def _error_of(run: Run, files: OpenFiles, definition: StoreDefinition) -> str | None:
     try:
-        _check_run(run, view.sources.files, view.definition)
+        _check_run(run, files, definition)
     except NotFound as error:
-        yield f"its file is not there: {error}"
+        return f"its file is not there: {error}"
     except (CorruptData, ConfigError) as error:
-        yield str(error)
+        return str(error)
+    return None
+
+
+def _not_apart(run: Run, view: View) -> Iterator[str]:
+    """Yield an error for each run that a run is not apart from."""
     others = (each for level in view.buckets[bucket_number(run.add.bucket)].levels for each in level.runs)
     for other in others:
         if other.add.id < run.add.id and not apart(run, other):

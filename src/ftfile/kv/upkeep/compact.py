@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.pieces.workers import Threads
 from ftfile.commit.opening import maintaining
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
@@ -54,6 +55,7 @@ def compact(
     path: str | os.PathLike[str],
     *,
     full: bool = False,
+    threads: int | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -64,16 +66,17 @@ def compact(
     files of `maxFileSize`, without deleted rows: reads are fastest then, and everything is written once more.
 
     A second compaction with nothing new to merge creates no record. Safe beside writers and readers: of two that merge
-    the same runs the later one gives way. It records its work every `jobBytes`, so that an interruption loses no more,
-    and takes memory for some windows of rows. For the other arguments see `ftfile.vacuum`.
+    the same runs the later one gives way. It records its work every `jobBytes` of each thread, so that an interruption
+    loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. For the
+    other arguments see `ftfile.vacuum`.
 
     Raises:
-        ConfigError: the path is no store, or its keys are not known.
+        ConfigError: the path is no store, its keys are not known, or `threads` is below 1.
         FtfileError: some runs could not be merged, such as damaged ones (`CorruptData`); all others were.
         CommitError: as for a batch write.
     """
     with maintaining("compact", path, key_provider, storage, context, open_store_log) as (log, author):
-        return merge_all(Merges(log, author), full=full)
+        return merge_all(Merges(log, author, Threads.of(author.job_id, threads, context)), full=full)
 
 
 def merge_all(merges: Merges, *, full: bool) -> CompactReport:
@@ -82,7 +85,8 @@ def merge_all(merges: Merges, *, full: bool) -> CompactReport:
     if full:
         merges.do_all(_FullMerges(log).choose)
     else:
-        merges.do_all(lambda head, how, left_alone: all_due(head, how, log, left_alone))
+        at_once = merges.workers.at_once
+        merges.do_all(lambda head, how, left_alone: all_due(head, how, log, left_alone, at_once))
     report = CompactReport(log.read_on().version, merges.records, merges.replaced, merges.written, merges.bytes_written)
     _log.info("compacted: %s", report)
     if merges.errors:

@@ -1,29 +1,30 @@
-"""Merging runs without a batch: jobs are done here, and recorded, until none is left."""
+"""Merging runs without a batch: jobs are done by threads or tasks, and recorded, until none is left."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
+from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
-from ftfile.core.retry import is_away
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
 from ftfile.kv.planning.accept import acceptable
 from ftfile.kv.planning.jobs import without
 from ftfile.kv.planning.plan import is_held, plan_jobs, still_due
-from ftfile.kv.task.jobs import Merger
-from ftfile.kv.upkeep.maintained import how_written, new_stage
+from ftfile.kv.upkeep.maintained import how_written
+from ftfile.kv.upkeep.merging import Done, Merging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from ftfile.attempt.stage import Stage
+    from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import AssemblyJob, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
 
     # Returns the jobs to be done at a head, which name no run with these ids.
     Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
-    # Does jobs, chosen at a head, from the first one on: as many of them as one record is to have, at least one.
-    DoJobs = Callable[[LogState, HowWritten, Sequence[AssemblyJob]], Iterable["Done"]]
 
-__all__ = ("Done", "Merges", "all_due", "merge_due", "merger_of")
+__all__ = ("Merges", "all_due", "merge_due")
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2
@@ -43,27 +42,14 @@ _STALE_MAX = 2
 _log = get_logger(__name__)
 
 
-class Done(NamedTuple):
-    """A job that was tried.
-
-    Attributes:
-        rewrite: None if nothing was merged.
-        errors: of runs that stay as they are.
-    """
-
-    job: AssemblyJob
-    rewrite: Rewrite | None
-    errors: Sequence[Exception]
-
-
 @dataclass
 class Merges:
-    """Merges under way, each recorded by itself or with a few others, so that an interruption loses little.
+    """Merges under way, in rounds with a record each, so that an interruption loses little.
 
     Attributes:
         log: of the store.
         author: of the records.
-        do_jobs: does jobs elsewhere; None for here, one after the other, about `jobBytes` for a record.
+        workers: do the merges of a round side by side.
         records: their number.
         replaced: runs that ended.
         written: runs that took their place, the rests of merges that are cut included.
@@ -73,7 +59,7 @@ class Merges:
 
     log: CommitLog
     author: MaintenanceAuthor
-    do_jobs: DoJobs | None = None
+    workers: Workers
     records: int = 0
     replaced: int = 0
     written: int = 0
@@ -92,12 +78,12 @@ class Merges:
             jobs = [*choose(head, how, self._left_alone)]
             if not jobs:
                 return
-            self._do_some(head, how, jobs)
+            self._do_round(head, how, jobs)
 
-    def _do_some(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyJob]) -> None:
+    def _do_round(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyJob]) -> None:
         """Do jobs, and create a record of them; the last ones wait if they are too many for one."""
         rewrites: list[Rewrite] = []
-        for job, rewrite, errors in (self.do_jobs or self._do_here)(head, how, jobs):
+        for job, rewrite, errors in self._done(Merging(how, head.version), jobs):
             self.errors += errors
             done = set() if rewrite is None else {add.id for add in rewrite.inputs}
             if errors:
@@ -107,15 +93,15 @@ class Merges:
         if rewrites:
             self._record(how, rewrites)
 
-    def _do_here(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyJob]) -> Iterator[Done]:
-        merger = merger_of(how, new_stage(self.log, self.author, how.storage.durability), head.version)
-        read_bytes = 0
-        for job in jobs:
-            rewrite, errors = merger.merge(job)
-            yield Done(job, rewrite, errors)
-            read_bytes += sum(add.length for add in job.inputs)
-            if read_bytes >= how.plan.job_bytes or any(map(is_away, errors)):
-                return
+    def _done(self, work: Merging, jobs: Sequence[AssemblyJob]) -> list[Done]:
+        """Do the jobs of a round; once the store is away, those that have begun alone."""
+        found: dict[int, Done] = {}
+        jobs = _round_of(work, jobs, self.workers.at_once)
+        for number, done in self.workers.do(work, jobs, self.log.fs, dict(work.how.storage.written)):
+            found[number] = done
+            if done.is_store_away:
+                break
+        return [found[number] for number in sorted(found)]
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
         def prepare(head: LogState, _: object) -> Body | None:
@@ -166,9 +152,11 @@ class Merges:
         _log.info("merged %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written)
 
 
-def merger_of(how: HowWritten, stage: Stage, read_version: int) -> Merger:
-    """Return a merger of runs that are live at a version; it writes new ones as the store is written."""
-    return Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), read_version)
+def _round_of(work: Merging, jobs: Sequence[AssemblyJob], at_once: int) -> Sequence[AssemblyJob]:
+    """Return the first jobs, up to `jobBytes` for each worker, one at least."""
+    room = at_once * work.how.plan.job_bytes
+    sizes = (max(work.size_of(job), 1) for job in jobs[:-1])
+    return jobs[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
 
 
 def merge_due(log: CommitLog) -> Merges:
@@ -180,7 +168,8 @@ def merge_due(log: CommitLog) -> Merges:
         CommitError: as for a batch write.
         StorageError: the log cannot be read.
     """
-    merges = Merges(log, MaintenanceAuthor("compact", log.ids.unique()))
+    author = MaintenanceAuthor("compact", log.ids.unique())
+    merges = Merges(log, author, Threads(author.job_id, 1))  # the writer is at work, too
 
     def choose(head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterable[AssemblyJob]:
         return (job for job in all_due(head, how, log, left_alone) if not is_held(job, head.version + 1))
@@ -189,8 +178,13 @@ def merge_due(log: CommitLog) -> Merges:
     return merges
 
 
-def all_due(head: LogState, how: HowWritten, log: CommitLog, left_alone: Collection[str]) -> list[AssemblyJob]:
-    """Return the jobs that are due at a head, also those that no record names yet, without runs left alone, by id."""
+def all_due(
+    head: LogState, how: HowWritten, log: CommitLog, left_alone: Collection[str], at_once: int = 1
+) -> list[AssemblyJob]:
+    """Return the jobs that are due at a head, also those that no record names yet, without runs left alone, by id.
+
+    Those that no record names yet are shared among as many workers as are at work at once.
+    """
     due = [job for job in (without(job, left_alone) for job in head.assembly_jobs) if job.inputs]
     live, now_ms = head.segments.values(), log.clock.now_ms()
-    return [*due, *plan_jobs(live, due, how.plan, log.ids, now_ms=now_ms, left_alone=left_alone)]
+    return [*due, *plan_jobs(live, due, how.plan, log.ids, now_ms=now_ms, tasks=at_once, left_alone=left_alone)]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.pieces.workers import Work
 from ftfile.commit.format.model import Add
 from ftfile.commit.places import has_content, open_add
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.planning.runs import is_run
 from ftfile.kv.reading.verify import check_bytes
-from ftfile.maintenance.workers import Work
 from ftfile.parts.reader import read_add
 
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.pieces.progress import Tracker
+from ftfile.attempt.pieces.workers import Threads
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
@@ -15,16 +17,16 @@ from ftfile.maintenance.verify.files import Files, compare_files, list_files, te
 from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost
 from ftfile.maintenance.verify.history import WHOLE, read_history
 from ftfile.maintenance.verify.log_scan import scan_log
-from ftfile.maintenance.workers import Threads, Tracker
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
+    from ftfile.attempt.pieces.progress import OnProgress
+    from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.content import Fault
     from ftfile.maintenance.verify.log_scan import LogScan
-    from ftfile.maintenance.workers import OnProgress, Workers
 
 __all__ = ("verify",)
 

@@ -13,11 +13,14 @@ from ftfile.commit.opening import maintaining, open_as_written
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import normalise, settings_for_others
+from ftfile.kv.reading.reader import Reader
+from ftfile.kv.reading.verify import verify_runs
+from ftfile.kv.upkeep.compact import merge_all
+from ftfile.kv.upkeep.due import Merges
 from ftfile.maintenance.compact import TARGET_BYTES, compact_files
 from ftfile.maintenance.flush import Flush, files_each
 from ftfile.maintenance.verify.run import verify as verify_directory
 from ftfile.spark.maintenance.spark_tasks import Place, SparkTasks
-from ftfile.spark.maintenance.store_rounds import compact_store
 from ftfile.spark.settings import absolute_options, require_shared
 
 if TYPE_CHECKING:
@@ -26,13 +29,14 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from pyspark.sql import SparkSession
 
+    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.commit.format.model import MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
+    from ftfile.kv.reading.verify import StoreReport
     from ftfile.kv.upkeep.compact import CompactReport as StoreCompactReport
     from ftfile.maintenance.compact import CompactReport
     from ftfile.maintenance.flush import FlushReport
     from ftfile.maintenance.verify.findings import VerifyReport
-    from ftfile.maintenance.workers import OnProgress
 
 __all__ = ("compact", "flush", "verify")
 
@@ -81,7 +85,7 @@ def compact(  # noqa: PLR0913 - all by name
         is_store = store_of(log.read_on()) is not None
         _refuse_others(workers.place.path, of_files if is_store else {"full": full or None}, is_store=is_store)
         if is_store:
-            return compact_store(log, author, workers, full=full)
+            return merge_all(Merges(log, author, workers), full=full)
         target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
         return compact_files(
             log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress
@@ -132,33 +136,37 @@ def verify(  # noqa: PLR0913 - all by name
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
-    full: bool = True,
+    full: bool | None = None,
     progress: OnProgress | None = None,
     tasks: int | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
-) -> VerifyReport:
-    """Compare a directory of files with its log as `ftfile.open(path).verify()` does; tasks of Spark read the content.
+) -> VerifyReport | StoreReport:
+    """Compare files with their log as `ftfile.open(path).verify()` does, or runs of a store as `ftfile.kv.verify`.
 
-    Writes nothing; safe beside running queries. This process lists the files, and reads the log.
+    Writes nothing; safe beside running queries. Tasks of Spark read the content; this process reads the log, and lists
+    the files.
 
     Args:
         spark: see `compact`.
-        path: of the directory.
-        full: read the content; without it, no task has anything to do.
+        path: of the directory of files, or of the store.
+        full: read the content, as by default; without it, no task has anything to do. Of files alone.
         progress: called with a `Progress` for each file, once the tasks have ended.
         tasks: see `compact`.
         key_provider: likewise.
         storage: likewise.
 
     Raises:
-        ConfigError: it is no directory of files, its keys are not known, or executors see another directory there.
+        ConfigError: nothing was committed there, its keys are not known, `full` is given for a store, or executors see
+            another directory there.
         StorageError: the store failed.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
     with _maintaining("verify", spark, path, tasks, key_provider, storage) as (log, _, workers):
-        refuse_store(log.read_on(), workers.place.path)
-        return verify_directory(log.fs, full=full, workers=workers, progress=progress)
+        if store_of(log.read_on()) is not None:
+            _refuse_others(workers.place.path, {"full": full}, is_store=True)
+            return verify_runs(Reader(log, workers.place.path), workers, progress)
+        return verify_directory(log.fs, full=full is not False, workers=workers, progress=progress)
 
 
 @contextlib.contextmanager

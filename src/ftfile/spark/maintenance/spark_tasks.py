@@ -13,13 +13,13 @@ from pyspark import TaskContext
 
 from ftfile.attempt.directory_marker import check_marker
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.pieces.workers import Workers
 from ftfile.commit.sealed.filesystem import SealedFileSystem, open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
-from ftfile.maintenance.workers import Workers
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ftfile.attempt.directory_marker import DirectoryMarker
+    from ftfile.attempt.pieces.workers import Piece, Result, Work
     from ftfile.fs.api import FileSystem
-    from ftfile.maintenance.workers import Piece, Result, Work
 
 __all__ = ("Place", "SparkTasks", "shares_of")
 
@@ -64,36 +64,35 @@ class SparkTasks(Workers):
     tasks: int  # that the cluster does at once
     place: Place
 
+    @property
+    def at_once(self) -> int:
+        """Return the number of tasks that the cluster does at once."""
+        return self.tasks
+
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results once all tasks have ended; see `do_shares`."""
-        sizes = [work.size_of(piece) for piece in pieces]
-        shares = shares_of(sizes, min(len(pieces), max(self.tasks, sum(sizes) // SHARE_BYTES)))
-        found = self.do_shares(work, [[pieces[number] for number in share] for share in shares], fs, written)
-        for share, results in zip(shares, found, strict=True):
-            yield from zip(share, results, strict=False)
-
-    def do_shares(
-        self, work: Work[Piece, Result], shares: Sequence[Sequence[Piece]], fs: FileSystem, written: Mapping[str, str]
-    ) -> list[list[Result]]:
-        """Return the results of each share, done by a task of its own. Spark repeats a task that dies.
+        """Yield the results once all tasks have ended. Spark repeats a task that dies.
 
         Raises:
             Py4JJavaError, PySparkException: a task failed as often as Spark allows.
         """
-        if not shares:
-            return []
+        if not pieces:
+            return
+        sizes = [work.size_of(piece) for piece in pieces]
+        shares = shares_of(sizes, min(len(pieces), max(self.tasks, sum(sizes) // SHARE_BYTES)))
         place = replace(self.place, storage=(*self.place.storage, *written.items()))
-        task = _Shares(place, self.job_id, work, [_packed(fs, share) for share in shares])
-        _log.info("%d pieces of work go to %d tasks", sum(map(len, shares)), len(shares))
+        packed = [_packed(fs, [pieces[number] for number in share]) for share in shares]
+        task = _Shares(place, self.job_id, work, packed)
+        _log.info("%d pieces of work go to %d tasks", len(pieces), len(shares))
 
         def results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return task.results(batches)
 
         numbers = self.spark.range(0, len(shares), 1, len(shares))
         rows = numbers.mapInArrow(results, "number long, result binary").collect()
-        return [_unpacked(fs, bytes(result)) for _, result in sorted(rows)]
+        for share, (_, result) in zip(shares, sorted(rows), strict=True):
+            yield from zip(share, _unpacked(fs, bytes(result)), strict=False)
 
 
 def shares_of(sizes: Sequence[int], count: int) -> list[list[int]]:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ftfile import kv
+from ftfile.attempt.pieces.workers import Threads
+from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
-from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.errors import ConfigError, CorruptData, Unavailable
+from ftfile.core.retry import AWAY_S
 from ftfile.kv.planning import plan
-from ftfile.kv.upkeep.due import merge_due
+from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.reading import verify
+from ftfile.kv.task.jobs import Merger
+from ftfile.kv.upkeep.due import Merges, all_due, merge_due
+from ftfile.kv.upkeep.maintained import how_written
+from ftfile.kv.upkeep.merging import Merging
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from ftfile.testing.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
+
+if TYPE_CHECKING:
+    from ftfile.kv.planning.runs import Run
 
 
 @pytest.fixture
@@ -115,6 +130,73 @@ class TestCompact:
         MicroBatch("memory://files/x", {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
         with pytest.raises(ConfigError, match="directory of files"):
             kv.compact("memory://files/x", context=current())
+
+
+class TestThreads:
+    def test_as_many_merge_at_once_as_are_asked_for(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+        expected = write(query, 3)
+        together, honest = threading.Barrier(4), Merger.merge
+
+        def merge(*arguments: Any) -> Any:
+            together.wait(60)
+            return honest(*arguments)
+
+        monkeypatch.setattr(Merger, "merge", merge)
+        report = kv.compact(PATH, full=True, threads=4, context=current())
+        assert (report.records, runs_of(PATH)) == (1, 4)
+        assert rows_of(PATH) == expected
+        check_store(open_filesystem(PATH))
+
+    def test_what_no_record_names_is_shared_among_them(self) -> None:
+        write(counts(buckets="4", flushIntervalCount="4"), 4)
+        log = CommitLog(open_filesystem(PATH))
+        head = replace(log.read_on(), assembly_jobs=())
+        how = how_written(head, log.fs)
+        assert [len(all_due(head, how, log, (), at_once)) for at_once in (1, 3)] == [1, 3]
+
+    def test_records_are_those_of_one_thread(self, query: StoreBatch) -> None:
+        other = counts("memory://upkeep/other", **query.options)
+        for each, threads in ((query, 1), (other, 4)):
+            write(each, 3)
+            kv.compact(each.path, full=True, threads=threads, context=current())
+        found = [
+            [(add.bucket, add.rows) for add in CommitLog(open_filesystem(path)).read_record(3).adds]  # type: ignore[union-attr] # it is there
+            for path in (PATH, other.path)
+        ]
+        assert found[0] == found[1]
+        assert len(found[0]) == 4
+
+    def test_once_the_store_is_away_no_other_merge_of_the_round_begins(
+        self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(query, 3)
+        log = CommitLog(open_filesystem(PATH))
+        head = log.read_on()
+        jobs = plan.plan_jobs(head.segments.values(), (), PlanSettings(flush_runs=2), log.ids, now_ms=0, tasks=4)
+        silent = Unavailable("open", "path", "it is silent")
+        silent.waited_s = AWAY_S
+        monkeypatch.setattr(Merger, "merge", lambda *_: (None, [silent]))
+        merges = Merges(log, MaintenanceAuthor("compact", "job"), Threads("job", 1))
+        assert len(jobs) == 4
+        assert len(merges._done(Merging(how_written(head, log.fs), head.version), jobs)) == 1  # noqa: SLF001
+
+    def test_verify(self, query: StoreBatch, monkeypatch: pytest.MonkeyPatch) -> None:
+        write(query, 3)
+        together, honest = threading.Barrier(3), verify._check_run  # noqa: SLF001
+
+        def check(run: Run, *more: Any) -> None:
+            if run.add.bucket == "b=00000":
+                together.wait(60)
+            honest(run, *more)
+
+        monkeypatch.setattr(verify, "_check_run", check)
+        assert kv.verify(PATH, threads=3, context=current()).ok
+
+    def test_none_are_refused(self, query: StoreBatch) -> None:
+        write(query, 1)
+        for call in (kv.compact, kv.verify):
+            with pytest.raises(ConfigError, match="threads=0"):
+                call(PATH, threads=0, context=current())
 
 
 class TestRunDue:

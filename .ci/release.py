@@ -1,0 +1,62 @@
+"""Builds the wheel and the source distribution, and tries the wheel as a stranger would.
+
+Usage: release.py DIRECTORY SPARK-VERSION... Each version of Spark gets an environment of its own, with nothing but the
+wheel and what it depends on, in which the quick start of the README runs. It needs the network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def build(root: Path, directory: Path) -> tuple[Path, Path]:
+    """Build in `root`, and return the wheel and the source distribution in `directory`."""
+    targets = ["-t", "wheel", "-t", "sdist"]
+    subprocess.run([sys.executable, "-m", "hatchling", "build", *targets, "-d", directory], cwd=root, check=True)
+    (wheel,), (source,) = directory.glob("*.whl"), directory.glob("*.tar.gz")
+    return wheel, source
+
+
+def quick_start(directory: Path) -> str:
+    """Return the first program of the README, with its files below a directory."""
+    _, _, section = (ROOT / "README.md").read_text().partition("## Quick start")
+    found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert found
+    return found[1].replace("/tmp/ftfile-quickstart", str(directory))
+
+
+def try_wheel(wheel: Path, spark: str) -> None:
+    """Install it beside a Spark in an environment of its own, and run the quick start."""
+    with tempfile.TemporaryDirectory(prefix="ftfile-release-") as home:
+        venv.create(Path(home, "environment"), with_pip=True)
+        python = Path(home, "environment/bin/python")
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, wheel, f"pyspark=={spark}"], check=True)
+        clean = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+        program = quick_start(Path(home, "quick-start"))
+        done = subprocess.run([python, "-c", program], cwd=home, env=clean, capture_output=True, text=True, check=False)
+        if done.returncode or "Version(version=" not in done.stdout:
+            sys.exit(f"Spark {spark}: the quick start ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    print(f"Spark {spark}: the quick start runs")
+
+
+def main(directory: str, *sparks: str) -> None:
+    """Build, and try the wheel beside each Spark."""
+    for old in Path(directory).glob("ftfile-*"):
+        old.unlink()
+    wheel, source = build(ROOT, Path(directory).resolve())
+    for spark in sparks:
+        try_wheel(wheel, spark)
+    print(f"{wheel}\n{source}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The pieces of an operation, done side by side, and how far it is."""

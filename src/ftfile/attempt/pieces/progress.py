@@ -1,0 +1,71 @@
+"""How far an operation is: told to who asked for it, and logged from time to time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ftfile.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ftfile.core.clock import Clock
+
+__all__ = ("OnProgress", "Progress", "Tracker")
+
+# Between two log lines of an operation that goes on.
+LOG_EVERY_S = 10.0
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an operation is."""
+
+    operation: str  # `compact`, `flush` or `verify`
+    done: int  # files, or pieces of open ones, that were read
+    total: int
+    done_bytes: int  # of these, on storage
+    total_bytes: int
+    elapsed_s: float
+
+    @property
+    def left_s(self) -> float | None:
+        """Return the seconds that the rest takes at the speed so far; None before anything is done."""
+        return self.elapsed_s * (self.total_bytes / self.done_bytes - 1) if self.done_bytes else None
+
+
+OnProgress: TypeAlias = Callable[[Progress], object]
+
+
+class Tracker:
+    """Tells how far an operation is: calls `on_progress` after each piece, and logs a line from time to time.
+
+    `total` and `total_bytes` are those of all files that it reads.
+    """
+
+    def __init__(
+        self, operation: str, clock: Clock, on_progress: OnProgress | None, total: int, total_bytes: int
+    ) -> None:
+        self._clock = clock
+        self._on_progress = on_progress
+        self._began_s = self._logged_s = clock.monotonic_s()
+        self._now = Progress(operation, 0, total, 0, total_bytes, 0.0)
+
+    def add(self, files: int, size_bytes: int) -> None:
+        """Count files that were read."""
+        now_s, before = self._clock.monotonic_s(), self._now
+        # Of an open piece, a part may be read again.
+        done = min(before.done + files, before.total)
+        done_bytes = min(before.done_bytes + size_bytes, before.total_bytes)
+        self._now = now = replace(before, done=done, done_bytes=done_bytes, elapsed_s=now_s - self._began_s)
+        if now_s - self._logged_s >= LOG_EVERY_S:
+            self._logged_s = now_s
+            left = "" if now.left_s is None else f", about {now.left_s:.0f} s left"
+            read = f"{now.done_bytes / 1e6:.0f} of {now.total_bytes / 1e6:.0f} MB"
+            _log.info("%s: read %d of %d files, %s%s", now.operation, now.done, now.total, read, left)
+        if self._on_progress is not None:
+            self._on_progress(now)
