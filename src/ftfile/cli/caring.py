@@ -1,4 +1,4 @@
-"""`flush`, `compact`, `vacuum`, `expire` and `export`: what a directory needs from time to time."""
+"""`flush`, `compact`, `vacuum`, `expire` and `export`: the upkeep of a directory."""
 
 from collections import Counter
 from functools import partial

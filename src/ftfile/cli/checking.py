@@ -1,4 +1,4 @@
-"""`verify`, `doctor` and `source`: what is wrong, and what to do about it. They write nothing."""
+"""`verify`, `doctor` and `source`: faults and their remedies. They write nothing."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

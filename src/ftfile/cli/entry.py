@@ -1,4 +1,4 @@
-"""What the script `ftfile` calls."""
+"""The entry point of the script `ftfile`."""
 
 import sys
 

@@ -72,7 +72,7 @@ def history(
     try:
         versions = ftfile.open(path, key_provider, storage=settings).history()
     except ConfigError:
-        if not is_store(path, key_provider, settings):
+        if not _is_store(path, key_provider, settings):
             raise
         versions = ftfile.kv.open(path, key_provider=key_provider, storage=settings).history()
     if json:
@@ -164,7 +164,7 @@ def status(path: Path, *, json: Json = False, key_provider: KeyProvider = None, 
         print_table(columns, found.unpublished)
 
 
-def is_store(path: str, key_provider: str | None, settings: dict[str, str] | None) -> bool:
+def _is_store(path: str, key_provider: str | None, settings: dict[str, str] | None) -> bool:
     """Return True if a path is a store of keys and values."""
     try:
         ftfile.kv.open(path, key_provider=key_provider, storage=settings)

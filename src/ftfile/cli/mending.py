@@ -20,31 +20,34 @@ if TYPE_CHECKING:
 __all__ = ("drop", "repair")
 
 
+GiveUp = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--give-up",
+        metavar="FILE",
+        help="A committed file that is lost for good: readers go on without its rows. May be repeated.",
+        show_default=False,
+    ),
+]
+Quarantine = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quarantine", metavar="FILE", help="A foreign file to be put aside. May be repeated.", show_default=False
+    ),
+]
+AcceptLostRecords = Annotated[
+    bool,
+    typer.Option("--accept-lost-records", help="Go on from the last version that can be read; stop queries before."),
+]
+
+
 def repair(
     path: Path,
     *,
     full: Annotated[bool, typer.Option("--full", help="Read every file, too.")] = False,
-    give_up: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--give-up",
-            metavar="FILE",
-            help="A committed file that is lost for good: readers go on without its rows. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    quarantine: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--quarantine", metavar="FILE", help="A foreign file to be put aside. May be repeated.", show_default=False
-        ),
-    ] = None,
-    accept_lost_records: Annotated[
-        bool,
-        typer.Option(
-            "--accept-lost-records", help="Go on from the last version that can be read; stop queries before."
-        ),
-    ] = False,
+    give_up: GiveUp = None,
+    quarantine: Quarantine = None,
+    accept_lost_records: AcceptLostRecords = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,

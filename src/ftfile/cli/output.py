@@ -1,4 +1,4 @@
-"""What commands print: fields, headings and JSON on stdout; what they are about to do, and questions, on stderr."""
+"""The output of commands: fields, headings and JSON on stdout; announcements and questions on stderr."""
 
 import base64
 import dataclasses

@@ -80,7 +80,7 @@ def is_terminal() -> bool:
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return what rich writes by, as wide as the terminal is now."""
+    """Return a console of rich, as wide as the terminal is now."""
     from rich.console import Console
 
     return Console(stderr=stderr, width=shutil.get_terminal_size().columns, highlight=False, markup=False, emoji=False)

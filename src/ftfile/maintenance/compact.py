@@ -110,13 +110,7 @@ def compact(  # noqa: PLR0913 - all by name
             return _planned(_plan(log.read_on(), snapshot, where, target_bytes))
         workers = Threads.of(author.job_id, threads, context)
         return compact_files(
-            log,
-            author,
-            workers,
-            where=where,
-            target_bytes=target_bytes,
-            commit_every=commit_every,
-            progress=progress,
+            log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress
         )
 
 

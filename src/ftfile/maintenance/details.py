@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ("AddedFile", "Batches", "FileDetails", "RemovedFile", "VersionDetails", "file_details", "version_details")
 
-TRIES = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Batches:
@@ -120,7 +118,7 @@ class FileDetails:
 
 
 def version_details(log: CommitLog, version: int) -> VersionDetails:
-    """Return what a version adds and removes; see `OpenedDirectory.version_details`."""
+    """Return the files that a version adds and removes; see `OpenedDirectory.version_details`."""
     head = log.read_on()
     record = log.read_record(version) if head.log_start <= version <= head.version else None
     if record is None:
@@ -219,7 +217,7 @@ def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> l
 
 def _version_of_add(log: CommitLog, add: Add) -> int:
     """Return the version that brought a live add: ranges know it, and of the newest versions, records."""
-    for _ in range(TRIES):
+    while True:
         end = -1
         try:
             for name in cover(list_ranges(log.fs)):
@@ -235,4 +233,4 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
             record = log.read_record(version)
             if record is not None and any(each.id == add.id for each in record.adds):
                 return version
-    raise CorruptData(layout.RANGES, f"the version of {add.final_path!r}", "none", "Read again later")
+        raise CorruptData(layout.RANGES, f"the version of {add.final_path!r}", "none", "Read again later")

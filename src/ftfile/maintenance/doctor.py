@@ -1,4 +1,4 @@
-"""`ftfile.doctor`: what this machine, and a directory as it is seen from here, lack for ftfile to work."""
+"""`ftfile.doctor`: faults of this machine, and of a directory as it is seen from here, each with its remedy."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ __all__ = ("Check", "DoctorReport", "doctor")
 State: TypeAlias = Literal["ok", "info", "warning", "error"]
 
 PYTHON_LEAST = (3, 10)
-SPARK_LEAST = 4
+SPARK_LEAST = 4  # a major version
 JAVA_LEAST = 17
-# Answers of other programs take less, also on a busy machine.
-PROGRAM_S = 60
+ANSWER_S = 60  # seconds for another program to tell its version, on a busy machine
 CLOCK_AHEAD_MS = 60_000
 FREE_BYTES_LEAST = 1 << 30
 
@@ -229,10 +228,10 @@ def _version(name: str) -> str | None:
 
 
 def _output(command: list[str]) -> str:
-    """Return what a program prints; empty if it cannot be run."""
+    """Return the output of a program; empty if it cannot be run."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own interpreter and Java
-            command, capture_output=True, text=True, timeout=PROGRAM_S, check=False
+            command, capture_output=True, text=True, timeout=ANSWER_S, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -73,12 +73,7 @@ def drop(  # noqa: PLR0913 - all by name
             column, or compares it with no value of its type.
         CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
     """
-    everything = isinstance(where, str) and where == ALL
-    if where is None or (isinstance(where, Mapping) and not where):
-        raise ConfigError(
-            f"where={where!r} does not say what to drop: it takes a condition on partition columns, such as "
-            f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
-        )
+    everything = _is_everything(where)
     dropped: list[Add] = []
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
@@ -98,6 +93,16 @@ def drop(  # noqa: PLR0913 - all by name
         report = _report(done.version, dropped)
         _log.info("dropped: %s", report)
         return report
+
+
+def _is_everything(where: object) -> bool:
+    """Return True for every row; ConfigError for what is neither that nor a condition."""
+    if where is None or (isinstance(where, Mapping) and not where):
+        raise ConfigError(
+            f"where={where!r} does not say what to drop: it takes a condition on partition columns, such as "
+            f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
+        )
+    return isinstance(where, str) and where == ALL
 
 
 def _report(version: int | None, dropped: Sequence[Add], *, dry_run: bool = False) -> DropReport:

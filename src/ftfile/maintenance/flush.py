@@ -155,7 +155,7 @@ class Flush:
         return FlushReport(self.files, self.rows, self.log.read_on().version)
 
     def plan(self) -> FlushReport:
-        """Return what `run` would finish; write nothing."""
+        """Return the report of a run, and write nothing."""
         head = self.log.read_on()
         jobs = [job for query_id in self._queries(head) for job in self._jobs(head, query_id)]
         rows = sum(segment.rows for job in jobs for segment in job.inputs)

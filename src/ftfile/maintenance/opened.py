@@ -41,7 +41,7 @@ class OpenedDirectory(Directory):
 
     @checked
     def version_details(self, version: int) -> VersionDetails:
-        """Return what a version adds and removes, its writer, and the offsets before and after it. Writes nothing.
+        """Return the files that a version adds and removes, its writer, and its offsets. Writes nothing.
 
         Raises:
             ConfigError: there is no such version, or it is no longer kept.

@@ -21,7 +21,8 @@ __all__ = ("COMMAND", "ENVIRONMENT", "documents", "in_terminal", "lines", "run")
 
 SOURCES = Path(__file__).parents[3] / "src"
 COMMAND = (sys.executable, "-m", "ftfile.cli")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCES), "TERM": "xterm-256color"}
+PYTHONPATH = os.pathsep.join([str(SOURCES), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PYTHONPATH, "TERM": "xterm-256color"}
 
 
 def run(*arguments: object, code: int = 0, answer: str | None = None) -> Result:

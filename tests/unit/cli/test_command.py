@@ -18,7 +18,7 @@ import pytest
 import typer
 
 import ftfile
-from ftfile.cli import exit_codes, looking
+from ftfile.cli import exit_codes
 from ftfile.cli.app import app
 from ftfile.cli.entry import MISSING
 from ftfile.cli.examples import EXAMPLES
@@ -40,6 +40,7 @@ def commands() -> Iterator[tuple[str, Callable[..., Any] | None]]:
     for info in app.registered_commands:
         yield info.name or "", info.callback
     for group in app.registered_groups:
+        assert group.typer_instance is not None
         for info in group.typer_instance.registered_commands:
             yield f"{group.name} {info.name}", info.callback
 
@@ -93,7 +94,7 @@ def test_help_comes_at_once() -> None:
     assert min(took) < 5 * LIGHT_S, "a machine that does nothing else takes a fifth of it"
 
 
-CODES = {
+CODES: dict[errors.FtfileError, int] = {
     errors.ConfigError("x"): 2,
     errors.SchemaError("x"): 2,
     errors.WrongConnection("read", "p", "x"): 2,
@@ -108,11 +109,11 @@ CODES = {
 
 
 @pytest.mark.parametrize("error", CODES, ids=lambda error: type(error).__name__)
-def test_errors_are_messages_with_a_code(error: Exception, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(looking.ftfile, "open", fail, raising=False)
+    monkeypatch.setattr("ftfile.cli.looking.ftfile.open", fail, raising=False)
     result = run("ls", out, code=CODES[error])
     assert result.stderr == f"ftfile: {error}\n"
     assert result.stdout == ""
@@ -129,7 +130,7 @@ def test_defects_are_not_hidden(out: str, monkeypatch: pytest.MonkeyPatch) -> No
     def fail(*_: object, **__: object) -> None:
         raise TypeError("unsupported operand")
 
-    monkeypatch.setattr(looking.ftfile, "open", fail, raising=False)
+    monkeypatch.setattr("ftfile.cli.looking.ftfile.open", fail, raising=False)
     with pytest.raises(AssertionError, match="unsupported operand"):
         run("ls", out)
 

@@ -19,7 +19,7 @@ from tests.unit.cli.running import documents, run
 from tests.unit.sink.encrypted import forget_all, ring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pytest
 
@@ -69,7 +69,7 @@ def test_tail_reads_no_more_than_it_needs(out: str) -> None:
 class _Clock:
     """A clock whose every sleep is a step of the test; the last one is Ctrl-C."""
 
-    def __init__(self, steps: list[Callable[[], object]]) -> None:
+    def __init__(self, steps: Sequence[Callable[[], object]]) -> None:
         self._steps = iter(steps)
 
     def sleep(self, seconds: float) -> None:

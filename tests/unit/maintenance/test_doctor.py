@@ -109,6 +109,13 @@ def test_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert the("workers").state == "ok"
 
 
+def test_a_program_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(looking, "ANSWER_S", 0.1)
+    monkeypatch.setenv("PYSPARK_PYTHON", program(tmp_path / "other", "exec sleep 9"))
+    assert "Python unknown" in the("workers").found
+
+
 def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"pyspark": "3.5.1", "pyarrow": "26.0.1"}
     monkeypatch.setattr(looking, "_version", versions.get)
@@ -116,6 +123,6 @@ def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cryptography" in the("packages").remedy
     del versions["pyspark"]
     assert the("Spark").state == "info"
-    monkeypatch.setattr(looking.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert the("extra s3").remedy == "pip install 'ftfile[s3]'"
     assert the("driver", "s3://bucket/out").remedy == "pip install 'ftfile[s3]'"
