@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.flush import flush
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
+    from ftfile.maintenance.restore import restore
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 
@@ -41,6 +42,7 @@ __all__ = (
     "kv",
     "open",
     "repair",
+    "restore",
     "source_status",
     "spark",
     "vacuum",
@@ -62,6 +64,7 @@ __getattr__ = lazy_names(
         "kv": "ftfile.kv:",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
+        "restore": "ftfile.maintenance.restore",
         "source_status": "ftfile.source.files.status",
         "spark": "ftfile.spark:",
         "vacuum": "ftfile.commit.vacuum.run",

@@ -34,6 +34,38 @@ REPLACING_PARTITIONS = Scenario(
     settled=1,
     partitioned=True,
 )
+# What was replaced comes back, what the overwrite of partitions brought goes.
+RESTORING = Scenario(
+    "restoring",
+    (
+        Batch("ab"),
+        Batch("bc", "replace", batch_id=1),
+        Batch("ab", "restore", "upkeep", 0),
+        Batch("d", batch_id=2),
+    ),
+    settled=2,
+    partitioned=True,
+)
+# The same, undone, without partitions.
+UNDOING = Scenario(
+    "undoing",
+    (
+        Batch("ab"),
+        Batch("", "drop", "upkeep"),
+        Batch("ab", "restore", "undo", 0),
+        Batch("", "restore", "undo", 1),
+        Batch("ab", "restore", "undo", 2),
+    ),
+    settled=3,
+)
+# What was open comes back open, with the job that was due.
+RESTORING_OPEN = Scenario(
+    "restoring-open",
+    (Batch("abc"), Batch("", batch_id=1), Batch("abc", "restore", "upkeep", 0), Batch("d", batch_id=2)),
+    settled=2,
+    options=(("maxRecordsPerFile", "2"), ("rolling", "policy")),
+    flush=True,
+)
 # A batch write that is repeated, what it brings is dropped in part, and what is left is repeated over.
 REPEATING = Scenario(
     "repeating",

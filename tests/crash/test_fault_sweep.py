@@ -29,6 +29,7 @@ from tests.crash.scenarios import (
     PARTITIONED,
     REPEATING,
     REPLACING,
+    RESTORING,
     ROLLING,
     VACUUMED,
 )
@@ -51,7 +52,7 @@ pytestmark = pytest.mark.slow
 Result = TypeVar("Result")
 
 SCENARIOS = [
-    *(BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, ROLLING, VACUUMED),
+    *(BATCHES, COMPRESSED, ENCRYPTED, NAMED, PARTITIONED, REPLACING, REPEATING, RESTORING, ROLLING, VACUUMED),
     *(STORE, REPLACED_STORE, REBUCKETED_STORE, TWO_INTO_A_STORE),
 ]
 # What those with options ask for cannot be had under final names.

@@ -29,6 +29,9 @@ pytestmark = pytest.mark.slow
 CONTINUE = (("onNewQuery", "continue"),)
 ROLLING = (("rolling", "policy"),)
 COMPACT, DROP = Batch("", "compact", "upkeep"), Batch("", "drop", "upkeep too")
+# To the first batch.
+RESTORE = Batch("ax", "restore", "restoring")
+REPLACED = Batch("yz", "overwrite", query="before")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Race:
         second: those of the other, likewise.
         options: of both.
         partitioned: rows go to partitions by their letters.
+        before: what is done before both.
     """
 
     name: str
@@ -47,13 +51,19 @@ class Race:
     second: tuple[Batch, ...]
     options: tuple[tuple[str, str], ...] = ()
     partitioned: bool = False
+    before: tuple[Batch, ...] = ()
 
     def scenario(self) -> Scenario:
-        batches = {batch.note: batch for batch in (Batch("ax"), *self.first, *self.second)}
+        batches = {batch.note: batch for batch in (Batch("ax"), *self.before, *self.first, *self.second)}
         options = (*CONTINUE, *self.options)
         flushes = not (self.first and self.second) or ("rolling", "policy") in options
         return Scenario(
-            self.name, tuple(batches.values()), settled=1, partitioned=self.partitioned, options=options, flush=flushes
+            self.name,
+            tuple(batches.values()),
+            settled=1 + len(self.before),
+            partitioned=self.partitioned,
+            options=options,
+            flush=flushes,
         )
 
 
@@ -114,6 +124,17 @@ RACES = [
         (Batch("b", batch_id=1), Batch("", batch_id=2)),
         (COMPACT,),
         (*ROLLING, ("maxRecordsPerFile", "1")),
+    ),
+    Race("restore and append", (RESTORE,), (Batch("b", batch_id=1),), before=(DROP,)),
+    Race("restore and compaction", (RESTORE,), (COMPACT,), before=(REPLACED,)),
+    Race("restore and overwrite", (RESTORE,), (Batch("c", "overwrite", query="q"),), before=(DROP,)),
+    Race("two restores", (RESTORE,), (replace(RESTORE, query="too"),), before=(DROP,)),
+    Race(
+        "restore and open files",
+        (RESTORE,),
+        (Batch("b", batch_id=1), Batch("", batch_id=2)),
+        (*ROLLING, ("maxRecordsPerFile", "1")),
+        before=(DROP,),
     ),
     StoreRace("two queries into a store", (Batch("ab", batch_id=2),), (Batch("Ac", query="q"),)),
     StoreRace("compaction of a store and append", (COMPACT,), (Batch("Ab", query="q"),)),

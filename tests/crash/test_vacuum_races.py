@@ -32,6 +32,7 @@ BATCHES = {
     "compact": Batch("", "compact", "upkeep"),
     "overwrite": Batch("d", "overwrite", batch_id=3),
     "open files": Batch("d", batch_id=3),
+    "restore": Batch("a", "restore", "upkeep"),
 }
 ROLLING = (("rolling", "policy"), ("maxRecordsPerFile", "1"))
 
@@ -96,12 +97,15 @@ class Race:
     def go_on(self, fs: CrashingFileSystem, notes: Sequence[str]) -> None:
         """Finish the scenario when the vacuum is over, and vacuum once more."""
         CLOCK.advance(1)
-        self.scenario.play(fs, 3, notes, lambda _: None)
-        self.scenario.check_finished(fs)
+        # What the vacuum has deleted does not come back.
+        is_refused = self.batch.change == "restore" and self.batch.note not in notes
+        if not is_refused:
+            self.scenario.play(fs, 3, notes, lambda _: None)
+            self.scenario.check_finished(fs)
         CLOCK.advance(1)
         IDS.start(4, 0)
         ftfile.vacuum(self.scenario.query(fs, "a").path, dry_run=False, retention="0s", force=True, context=current())
-        self.scenario.check_finished(fs)
+        self.scenario.check(fs, notes) if is_refused else self.scenario.check_finished(fs)
 
     def commit(self, fs: CrashingFileSystem, turns: Turns) -> None:
         query = self.scenario.query(TurnsFileSystem(fs, "batch", turns), "a", 1, driver="batch")

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from ftfile.testing.fs.crashing import CrashState
     from ftfile.testing.fs.volume import Store
 
-Change = Literal["append", "overwrite", "replace", "transaction", "compact", "drop", "purge", "rebucket", "window"]
+Change = Literal[
+    "append", "overwrite", "replace", "transaction", "compact", "drop", "restore", "purge", "rebucket", "window"
+]
 
 
 class WorldIds(threading.local):
@@ -65,7 +67,7 @@ class Batch:
     """One micro-batch of one query, or what else is done to the directory; one row for each letter.
 
     Attributes:
-        letters: of a drop, what it drops; none for everything.
+        letters: of a drop, what it drops; none for everything. Of a restore, the rows that are there then.
         change: what is done; `replace` overwrites the partitions of its rows. A `transaction` is a batch write, of the
             application `query` and the version `batch_id`; a `window` is one of an operator, likewise.
         troubled: in its first run a speculative attempt loses, another fails, and both leave files.
@@ -88,7 +90,7 @@ class Batch:
 
     @property
     def is_upkeep(self) -> bool:
-        return self.change in {"compact", "drop", "purge", "rebucket"}
+        return self.change in {"compact", "drop", "restore", "purge", "rebucket"}
 
     @property
     def lines(self) -> list[str]:
@@ -239,6 +241,9 @@ class Scenario:
         query.run(batch.batch_id, tasks)
 
     def maintain(self, batch: Batch, path: str) -> None:
+        if batch.change == "restore":
+            ftfile.restore(path, batch.batch_id, context=current())
+            return
         where: Any = {"letter": list(batch.letters)} if batch.letters else "all"
         ftfile.compact(path, commit_every=1, context=current()) if batch.change == "compact" else ftfile.drop(
             path, where, context=current()
@@ -253,11 +258,11 @@ class Scenario:
         """Return the rows that are right when these were committed, in this order."""
         rows: Counter[bytes] = Counter()
         for batch in batches:
-            dropped = batch.change == "overwrite" or (batch.change == "drop" and not batch.letters)
+            dropped = batch.change in {"overwrite", "restore"} or (batch.change == "drop" and not batch.letters)
             for row in list(rows):
                 if dropped or (batch.change in {"drop", "replace"} and row[:1].decode() in batch.letters):
                     del rows[row]
-            if not batch.is_upkeep:
+            if not batch.is_upkeep or batch.change == "restore":
                 rows.update(row for row in batch.rows if not self.is_bad(row))
         return rows
 
@@ -271,6 +276,16 @@ class Scenario:
             return next((batch for batch in self.batches if batch.change == author.operation), None)
         note = f"{author.query_id}/{author.batch_id}" if isinstance(author, StreamAuthor) else _transaction(author)
         return next(batch for batch in self.batches if batch.note == note)
+
+    def batches_of(self, authors: Iterable[Author]) -> Iterator[Batch | None]:
+        """Yield the batch of each author; each restore is one of its own, and others repeat the last."""
+        restores = [batch for batch in reversed(self.batches) if batch.change == "restore"]
+        for author in authors:
+            is_restore = isinstance(author, MaintenanceAuthor) and author.operation == "restore"
+            if not is_restore:
+                yield self.batch_of(author)
+                continue
+            yield restores.pop() if len(restores) > 1 else restores[0]
 
     def with_keys(self, fs: FileSystem) -> FileSystem:
         """Return the directory as who has its keys sees it."""
@@ -300,7 +315,7 @@ class Scenario:
         report = check_directory(keyed, recorded_by_spark=by_query, rows_of=self.rows_of, direct=direct)
         streams = [author for author in report.authors if isinstance(author, StreamAuthor)]
         assert all((author.offsets_hash is not None) == self.checkpoint for author in streams)
-        batches = [batch for batch in map(self.batch_of, report.authors) if batch is not None]
+        batches = [batch for batch in self.batches_of(report.authors) if batch is not None]
         if report.log_start:
             # Records before those that are kept are of the batches before theirs.
             batches[:0] = self.batches[: self.batches.index(batches[0]) if batches else len(recorded)]

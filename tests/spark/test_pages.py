@@ -38,7 +38,9 @@ ELSEWHERE = {
     "docs/kafka.md": "tests/kafka/job.py",
     "docs/keyed-state.md": "tests/spark/test_page_of_stores.py",
     "docs/object-stores.md": "tests/spark/test_on_s3.py",
+    "docs/running.md": "tests/cluster/test_pipelines.py",
     "docs/python.md": "tests/unit/source/test_python_page.py",
+    "docs/restoring.md": "tests/unit/maintenance/test_restoring.py",
 }
 # What pages name, below the directory of a test.
 PLACES = re.compile(r"(?<![\w])/(data|var/log|etc/ftfile|media/mine)/")
@@ -211,6 +213,20 @@ def test_rolling(page: Page) -> None:
     evening, morning = (SimpleNamespace(first_ms=number * 3_600_000) for number in (23, 24))
     assert policy.reason_to_end(evening, 24 * 3_600_000) == "midnight"
     assert policy.reason_to_end(morning, 47 * 3_600_000) is None
+
+
+def test_a_cell_that_starts_a_query_may_run_twice(page: Page) -> None:
+    """As docs/running.md says of notebooks."""
+    page.stream({"word": "string"}, {"word": "a"})
+    cell = """
+query = df.writeStream.format("ftfile").option("checkpointLocation", "/data/checkpoint").start("/data/out")
+"""
+    page.run(cell)
+    first = page.names["query"]
+    page.run(cell)
+    assert not first.isActive
+    assert page.names["query"].isActive
+    assert ftfile.open(str(page.home / "out")).to_arrow().to_pylist() == [{"word": "a"}]
 
 
 def test_every_page_with_examples_is_run() -> None:

@@ -51,7 +51,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Read rows": (reading.cat, reading.head, reading.tail),
     "Check": (checking.verify, checking.doctor),
     "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair),
-    "Delete: these ask before": (caring.vacuum, caring.expire, mending.drop),
+    "Remove or delete: these ask before": (caring.vacuum, caring.expire, mending.drop, mending.restore),
 }
 
 for _panel, _functions in _PANELS.items():

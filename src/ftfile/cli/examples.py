@@ -55,6 +55,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ftfile drop /data/out --where "month < 7" --dry-run',
         "ftfile drop /data/out --where \"bucketTime < DATE '2024-07-01'\" --bucket-pattern yyyy-MM-dd",
     ),
+    "restore": (
+        "ftfile restore /data/out --version 12 --dry-run",
+        "ftfile restore /data/out --timestamp 2024-07-01T12:00:00Z --yes",
+    ),
     "kv": ("ftfile kv stats /data/words", "ftfile kv get /data/words hello world"),
     "kv get": ("ftfile kv get /data/words hello world", "ftfile kv get /data/visits de,2024-07-01 --json"),
     "kv scan": ("ftfile kv scan /data/words --start h --end i", "ftfile kv scan /data/words -n 10 --columns word,n"),

@@ -1,4 +1,4 @@
-"""`repair` and `drop`: what changes which rows a directory has, or how it is read."""
+"""`repair`, `drop` and `restore`: faults are mended, rows are removed or come back."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -9,15 +9,18 @@ import ftfile
 from ftfile.cli.checking import print_findings
 from ftfile.cli.exit_codes import FOUND
 from ftfile.cli.human_text import bytes_text, count_text
-from ftfile.cli.output import agree, print_json, say
+from ftfile.cli.output import agree, heading, print_json, say
 from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Yes, settings_of
 from ftfile.cli.progress_bar import waiting
 from ftfile.cli.tables import Column, print_table
 
 if TYPE_CHECKING:
-    from ftfile.maintenance.repair.run import RepairReport
+    from collections.abc import Sequence
 
-__all__ = ("drop", "repair")
+    from ftfile.maintenance.repair.run import RepairReport
+    from ftfile.maintenance.restore import RestoredFile
+
+__all__ = ("drop", "repair", "restore")
 
 
 GiveUp = Annotated[
@@ -134,6 +137,55 @@ def drop(
         print("Nothing to remove")
     else:
         print(f"Would remove {what}" if dry_run else f"Removed {what}, in version {report.version}")
+
+
+def restore(
+    path: Path,
+    *,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", help="The version to go back to.", show_default=False)
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option("--timestamp", metavar="TIME", help="Or a time: the newest version then.", show_default=False),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Make the rows of an older version those of the newest one, in one record. It asks before.
+
+    It is undone by another restore. Queries go on with their next batch.
+    """
+    settings = settings_of(storage)
+    run = partial(ftfile.restore, path, version, timestamp=timestamp, key_provider=key_provider, storage=settings)
+    report = run(dry_run=True)
+    what = f"{_of(report.restored)} come back, {_of(report.removed)} are removed"
+    if not dry_run:
+        if report.restored or report.removed:
+            say(f"To the rows of version {report.restored_version}: {what}")
+            agree("Restore them?", yes=yes)
+        report = run()
+    if json:
+        print_json(report)
+    elif not (report.restored or report.removed or report.missing):
+        print(f"The newest version has the rows of version {report.restored_version}")
+    elif dry_run:
+        print(f"Would restore version {report.restored_version}: {what}")
+    else:
+        print(f"Restored version {report.restored_version} as version {report.version}: {what}")
+    if report.missing:
+        heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
+        for file in report.missing:
+            print(file)
+        raise typer.Exit(FOUND)
+
+
+def _of(files: "Sequence[RestoredFile]") -> str:
+    """Return the number of rows of files, and of these."""
+    return f"{count_text(sum(file.rows for file in files), 'row')} in {count_text(len(files), 'file')}"
 
 
 def _print_steps(report: "RepairReport") -> None:

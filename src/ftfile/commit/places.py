@@ -140,8 +140,8 @@ def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False
         add.final_path or add.path,
         f"a file of {add.length} bytes",
         "nothing, neither staged nor published nor retired",
-        "Of an old version, it was vacuumed, and a newer one can be read; or another program moved or deleted it: "
-        "restore it from a copy",
+        "Of an old version, it was vacuumed, and a newer one can be read, or a restore moves it, and the same one can "
+        "be read again; or another program moved or deleted it: restore it from a copy",
     )
 
 
@@ -190,7 +190,8 @@ def sync_names(fs: FileSystem, entry: Unpublished) -> None:
         return
     directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
     directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}
-    directories |= {layout.META, layout.RETIRED} if entry.removes else set()
+    moves = bool(entry.removes) or any(layout.is_retired(add.path) for add in entry.adds)
+    directories |= {layout.META, layout.RETIRED} if moves else set()
     # Parents first: a part whose move is durable is lost if the name of the directory it moved to is not.
     for directory in sorted(directories):
         _sync(fs, directory)
@@ -200,7 +201,7 @@ def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
     """Remove the emptied directories of the batch; leftovers of other attempts, or a failure, harm nothing."""
     if fs.capabilities.implied_directories:
         return
-    for directory in {layout.parent(add.path) for add in entry.adds}:
+    for directory in {layout.parent(add.path) for add in entry.adds if layout.is_staged(add.path)}:
         try:
             if fs.remove_directory(directory) and entry.query_id is None:
                 fs.remove_directory(layout.parent(directory))  # a job has one batch, a query will have more

@@ -21,7 +21,9 @@ from ftfile.commit.replay import check_replay, fingerprint_mac
 from ftfile.core.errors import InvalidMessages
 
 if TYPE_CHECKING:
-    from ftfile.commit.format.model import Author, Fingerprint
+    from collections.abc import Sequence
+
+    from ftfile.commit.format.model import Add, Author, Fingerprint
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.policy import Policy
@@ -105,12 +107,20 @@ def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce:
 
 
 def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
-    """Check the files and final paths of all that is added; nothing is committed that cannot be published."""
+    """Check the files and final paths of all that is added; nothing is committed that cannot be published.
+
+    A restore adds files that are old, and has checked itself that no vacuum may delete them.
+    """
     adds = (*body.adds, *body.dead_letters)
     parts = [add for add in adds if add.kind == "part"]
     assert len({add.id for add in adds}) == len(adds), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"
+    if body.restored is None:
+        _require_staged(log, head, body, adds)
+    FinalPaths(log, head, adds).claim(adds)
+
+
+def _require_staged(log: CommitLog, head: LogState, body: Body, adds: Sequence[Add]) -> None:
     # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
     kept = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
     check_staged(log.fs, [add for add in adds if add.path not in kept], head.horizon_ms)
-    FinalPaths(log, head, adds).claim(adds)

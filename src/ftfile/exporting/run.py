@@ -181,7 +181,9 @@ class _Exporter:
         if record.encoding is not None:
             partition_by = self._definitions[record.encoding]["partitionBy"]
         time_ms = self._time_ms(version)
-        is_change = not isinstance(record.author, MaintenanceAuthor) or bool(record.overwrite or not record.adds)
+        is_change = not isinstance(record.author, MaintenanceAuthor) or bool(
+            record.overwrite or record.restored is not None or not record.adds
+        )
         files = Files(self._definitions, self._definitions[schema], time_ms)
         self._refuse(adds, schema)
         actions: list[dict[str, Any]] = []
@@ -234,7 +236,7 @@ class _Exporter:
 
     def _snapshot(self, version: int) -> Snapshot:
         """Return a version with what is live, whose definitions are known from then on."""
-        snapshot = take_snapshot(self._log, version)
+        snapshot = take_snapshot(self._log, version, as_recorded=True)
         self._definitions.update(snapshot.definitions)
         return snapshot
 

@@ -14,7 +14,7 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
-from ftfile.commit.log.times import version_at
+from ftfile.commit.log.times import parsed_version_at
 from ftfile.commit.opening import open_log
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
@@ -22,7 +22,6 @@ from ftfile.commit.read.history import Version, read_history
 from ftfile.commit.read.snapshot import Snapshot, take_snapshot
 from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
-from ftfile.core.units import parse_time
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.calls.parallel import by_threads, parallel
 from ftfile.fs.registry import normalise
@@ -126,11 +125,7 @@ class Directory:
         Raises:
             ConfigError: it is no time, or no version is as old as that.
         """
-        text = time if isinstance(time, str) else time.isoformat()
-        try:
-            return version_at(self._log, parse_time(text))
-        except ValueError:
-            raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
+        return parsed_version_at(self._log, time)
 
     @checked
     def files(self, version: int | None = None) -> list[FinishedFile]:

@@ -7,7 +7,7 @@
 - **I5** live adds exist with recorded length and checksum; removed ones until a vacuum may have taken them.
 - **I6** no path is written twice, no two parts share a path or a final name, live segments never overlap.
 - **I7** snapshots are prefixes of the log: records remove what is live, bases and hints tell the same story.
-- **I8** maintenance changes no snapshot's rows.
+- **I8** maintenance changes no snapshot's rows, and a restore has those of the version that it names.
 - **I9** a plain lister sees only whole, finished parts of existing records, and no row twice.
 """
 
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
+from ftfile.commit.format.layout import restored_version
 from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.log.hints import read_published
 from ftfile.commit.places import open_add
@@ -192,11 +193,14 @@ def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) 
     old = (record for record in log.records if log.modified_ms[record.version] <= log.horizon_ms)
     letters = [letter for record in log.records for letter in record.dead_letters]
     deletable = {remove.id for record in old for remove in record.removes} | {letter.id for letter in letters}
-    adds = (*log.adds(), *letters)
+    # Restores move files: each is where the newest record that brought it back says.
+    newest = {layout.original_id(add.id): add for add in sorted(log.adds(), key=lambda add: restored_version(add.id))}
+    adds = [(add, newest[layout.original_id(add.id)]) for add in log.adds()]
+    adds += [(letter, letter) for letter in letters]
     return [
         (add, plain)
-        for add in adds
-        if add.id not in damaged and (plain := _content_of(fs, add, may_be_gone=add.id in deletable)) is not None
+        for add, moved in adds
+        if add.id not in damaged and (plain := _content_of(fs, moved, may_be_gone=add.id in deletable)) is not None
     ]
 
 
@@ -231,7 +235,9 @@ def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier
         removed, author = [remove.id for remove in record.removes], record.author
         added = [add.id for add in record.adds]
         # What a vacuum has deleted, or somebody damaged, cannot be counted.
-        if isinstance(author, MaintenanceAuthor) and added and rows.keys() >= {*removed, *added}:
+        if record.restored is not None:
+            _check_restored(log, rows, record)
+        elif isinstance(author, MaintenanceAuthor) and added and rows.keys() >= {*removed, *added}:
             same = _sum_of(rows, removed) == _sum_of(rows, added)
             require(same, "I8", f"version {record.version}, {author.operation}, changes rows")
     if earlier is None:
@@ -240,6 +246,15 @@ def _check_rows(log: LogContents, rows: Mapping[str, Counter[Hashable]], earlier
     if then in log.snapshots and rows.keys() >= earlier.live.keys() | log.snapshots[then].keys():
         same = _sum_of(rows, log.snapshots[then]) == earlier.live_rows
         require(same, "I8", f"the rows of version {then} are not what they were")
+
+
+def _check_restored(log: LogContents, rows: Mapping[str, Counter[Hashable]], record: Record) -> None:
+    then, now = log.snapshots.get(record.restored or 0), log.snapshots[record.version]
+    if then is not None and rows.keys() >= then.keys() | now.keys():
+        same = _sum_of(rows, then) == _sum_of(rows, now)
+        require(
+            same, "I8", f"version {record.version} has other rows than version {record.restored}, which it restores"
+        )
 
 
 def _check_visible(
@@ -275,8 +290,8 @@ def _check_replaced(records: Sequence[Record], report: DirectoryReport) -> None:
 def _heirs(record: Record, path: str | None) -> list[Add]:
     """Return the adds that replace the part of a path: of an overwrite of partitions, those in its own directory."""
     # A power cut may leave some partitions old and others new, until the next commit publishes the record.
-    directory = layout.parent(path or "")
-    return [add for add in record.adds if record.replaces is None or layout.parent(add.final_path or "") == directory]
+    directory, in_parts = layout.parent(path or ""), record.replaces is not None or record.restored is not None
+    return [add for add in record.adds if not in_parts or layout.parent(add.final_path or "") == directory]
 
 
 def _sum_of(rows: Mapping[str, Counter[Hashable]], add_ids: Iterable[str]) -> Counter[Hashable]:

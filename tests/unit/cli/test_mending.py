@@ -52,3 +52,27 @@ def test_drop(out: str) -> None:
     assert documents("drop", out, *where)[0]["files"] == 0
     assert "none of the partition columns" in run("drop", out, "--where", "id = 7", code=2).stderr
     assert run("drop", out, "--where", "all", "--yes").stdout == "Removed 6 rows in 3 files, in version 4\n"
+
+
+def test_restore(out: str) -> None:
+    ftfile.drop(out, "month = '7'")
+    plan = run("restore", out, "--version", 2, "--dry-run").stdout
+    assert plan == "Would restore version 2: 6 rows in 3 files come back, 0 rows in 0 files are removed\n"
+    assert documents("restore", out, "--version", 2, "--dry-run")[0]["dry_run"] is True
+    assert "--yes" in run("restore", out, "--version", 2, code=2).stderr
+    assert ftfile.open(out).count() == 6
+    assert run("restore", out, "--version", 2, "--yes").stdout.startswith("Restored version 2 as version 4: 6 rows")
+    assert ftfile.open(out).count() == 12
+    assert run("restore", out, "--version", 2).stdout == "The newest version has the rows of version 2\n"
+    assert "one of both" in run("restore", out, code=2).stderr
+
+
+def test_a_version_that_cannot_be_restored(out: str) -> None:
+    gone = ftfile.open(out).files()[0]
+    ftfile.drop(out, "all")
+    for file in Path(out, layout.RETIRED).iterdir():
+        file.unlink()
+    text = run("restore", out, "--version", 2, "--dry-run", code=1).stdout
+    assert "cannot be restored: 6 files" in text
+    assert gone.path in text
+    assert "vacuum" in run("restore", out, "--version", 2, "--yes", code=5).stderr

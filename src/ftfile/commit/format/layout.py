@@ -48,8 +48,10 @@ __all__ = (
     "dead_letter_task",
     "is_dead_letters",
     "is_note",
+    "is_retired",
     "is_staged",
     "note_path",
+    "original_id",
     "parent",
     "parse_base_name",
     "parse_columns_name",
@@ -58,6 +60,9 @@ __all__ = (
     "parse_wal_name",
     "range_path",
     "record_path",
+    "restored_id",
+    "restored_path",
+    "restored_version",
     "retired_path",
     "staged_directory",
     "storage_identity",
@@ -88,6 +93,7 @@ _BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
 _COLUMNS_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.columns")
 _DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
 _RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
+_RESTORED = re.compile(r"(?:\.r(\d+))+$")
 _WAL_NAME = re.compile(r"(\d{10})-(\d{10})\.wal")
 
 
@@ -226,6 +232,37 @@ def is_note(path: str) -> bool:
 def retired_path(add_id: str) -> str:
     """Return where a removed part is hidden until nobody needs it."""
     return f"{RETIRED}/{add_id}.retired"
+
+
+def is_retired(path: str) -> bool:
+    """Return True if a file is where removed parts are hidden."""
+    return path.startswith(f"{RETIRED}/")
+
+
+def restored_id(add_id: str, version: int) -> str:
+    """Return the id that the rows of a removed add have from the version on that brings them back."""
+    return f"{add_id}.r{version}"
+
+
+def restored_version(add_id: str) -> int:
+    """Return the version that brought an add back under its id; -1 for one that never came back."""
+    match = _RESTORED.search(add_id)
+    return int(match[1]) if match else -1
+
+
+def original_id(add_id: str) -> str:
+    """Return the id that the rows of an add had before they were ever brought back."""
+    return _RESTORED.sub("", add_id)
+
+
+def restored_path(final_path: str, version: int) -> str:
+    """Return the final path of a part that a version brings back, which no file had before.
+
+    A late publisher of the record that removed the part, or of one that brought it back, finds nothing there.
+    """
+    directory, slash, name = final_path.rpartition("/")
+    stem, dot, endings = name.partition(".")
+    return f"{directory}{slash}{stem}.r{version}{dot}{endings}"
 
 
 def bucket_key(directory: str, stem: str = "") -> str:

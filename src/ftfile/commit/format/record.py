@@ -143,6 +143,7 @@ HEADER = Fields(
     Field("taskCount", "tasks", NUMBER),
     Field("overwrite", "overwrite", FLAG),
     Field("replaces", "replaces", TEXT),
+    Field("restoredVersion", "restored", NUMBER),
     Field("lineageStartBatch", "lineage_start", NUMBER),
     Field("vacuumHorizonMs", "horizon_ms", NUMBER),
     Field("logStartVersion", "log_start", NUMBER),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.units import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo
 
-__all__ = ("created_ms", "first_since", "newest_at", "time_text", "version_at")
+__all__ = ("created_ms", "first_since", "newest_at", "parsed_version_at", "time_text", "version_at")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -42,6 +43,19 @@ def version_at(log: CommitLog, time: datetime) -> int:
     kept = versions[oldest:]
     found = f"version {kept[0]} of {time_text(created_ms(log, kept[0]))}" if kept else "none"
     raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {found}")
+
+
+def parsed_version_at(log: CommitLog, time: str | datetime) -> int:
+    """Return the newest version that was created at or before a time, or its text as in ISO 8601; without a zone, UTC.
+
+    Raises:
+        ConfigError: it is no time, or no version is as old as that.
+    """
+    text = time if isinstance(time, str) else time.isoformat()
+    try:
+        return version_at(log, parse_time(text))
+    except ValueError:
+        raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
 
 
 def first_since(log: CommitLog, time: datetime) -> int:

@@ -32,6 +32,7 @@ class Version:
         overwrite: True if it replaced everything that was there.
         replaces: the condition on the partitions that it replaced, or `partitions of the rows`; None if it is no
             overwrite of partitions.
+        restored_version: of a restore, the version whose rows came back, else None.
         bad_records: number that could not be written.
         durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
         offsets: Spark's offsets of the batch, one for each source, when the checkpoint was known.
@@ -49,6 +50,7 @@ class Version:
     files_removed: int
     overwrite: bool
     replaces: str | None
+    restored_version: int | None
     bad_records: int
     durability: str | None
     offsets: list[Any] | None
@@ -79,6 +81,7 @@ def version_of(record: Record, time_ms: int | None) -> Version:
         files_removed=sum(remove.kind == "part" for remove in record.removes),
         overwrite=record.overwrite,
         replaces=record.replaces,
+        restored_version=record.restored,
         bad_records=record.metrics.get("badRecords", 0),
         durability=record.metrics.get("durability"),
         offsets=stream.offsets if stream else None,

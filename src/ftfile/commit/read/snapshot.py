@@ -30,7 +30,20 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Snapshot", "added_by", "read_records", "snapshot_at", "take_snapshot")
+__all__ = (
+    "RESTORES",
+    "Snapshot",
+    "added_by",
+    "last_restore",
+    "moved_since",
+    "read_records",
+    "snapshot_as_moved",
+    "snapshot_at",
+    "take_snapshot",
+)
+
+# Table that names the newest version that brought removed adds back.
+RESTORES = "restores"
 
 TRIES, ADDED_TRIES = 100, 5
 _ADVICE = "Delete the ranges, and ftfile.maintenance.ranges.merge_ranges(path) makes them anew of the records"
@@ -130,8 +143,11 @@ class Snapshot:
     ranges_to: int = -1  # the last version covered by ranges known to be whole and of this log without earlier records
 
 
-def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
-    """Return the snapshot of a version, by default of the head; ConfigError if the log does not have or keep it."""
+def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bool = False) -> Snapshot:
+    """Return the snapshot of a version, by default of the head; ConfigError if the log does not have or keep it.
+
+    Adds whose files a later version brought back are given as that version has them, unless `as_recorded`.
+    """
     for _ in range(TRIES):
         head = log.read_on()
         newest, oldest = head.version, head.log_start
@@ -139,7 +155,7 @@ def take_snapshot(log: CommitLog, version: int | None = None) -> Snapshot:
             raise ConfigError(f"versionAsOf={version}: the newest version is {newest}, the oldest {oldest}")
         error: CorruptData | None = None
         try:
-            snapshot = snapshot_at(log, head, version)
+            snapshot = (snapshot_at if as_recorded else snapshot_as_moved)(log, head, version)
         except CorruptData as found:
             error = found
         # A record that is not kept any more may be missing, or be a dead one.
@@ -170,6 +186,34 @@ def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, sinc
             if found == seen:
                 raise
             seen = found
+
+
+def last_restore(head: LogState) -> int:
+    """Return the newest version that is a restore; -1 for none."""
+    table = head.tables.get(RESTORES)
+    return -1 if table is None else int(table["last"][1])
+
+
+def moved_since(log: CommitLog, head: LogState, version: int) -> Mapping[str, Add]:
+    """Return, by its first id, each add that a restore after a version has brought back, as it was last recorded."""
+    if last_restore(head) <= version:
+        return {}
+    moved: dict[str, Add] = {}
+    for add in snapshot_at(log, head, since=max(version, head.log_start)).adds.values():
+        restored = layout.restored_version(add.id)
+        if restored > version and restored >= layout.restored_version(moved.get(layout.original_id(add.id), add).id):
+            moved[layout.original_id(add.id)] = add
+    return moved
+
+
+def snapshot_as_moved(log: CommitLog, head: LogState, version: int | None = None) -> Snapshot:
+    """Return `snapshot_at` with adds that a restore has brought back since as it was last recorded."""
+    snapshot = snapshot_at(log, head, version)
+    moved = moved_since(log, head, snapshot.version)
+    if not moved:
+        return snapshot
+    adds = (moved.get(layout.original_id(add.id), add) for add in snapshot.adds.values())
+    return replace(snapshot, adds={add.id: add for add in adds})
 
 
 def read_records(log: CommitLog) -> Iterator[Record]:

@@ -33,7 +33,6 @@ __all__ = ("Findings", "GarbageFile", "find_garbage")
 
 _log = get_logger(__name__)
 
-_RETIRED_NAME = re.compile(r"(.+)\.retired")
 # What `create_exclusive` of a killed process leaves.
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
 
@@ -158,14 +157,13 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
             (directories if info.is_directory else found).append(info)
             waiting += [info.path] if info.is_directory else []
     staged = {info.path: info for info in found if info.modified_ms <= horizon_ms}
-    retired = {}
-    for info in list_or_empty(fs, layout.RETIRED):
-        match = _RETIRED_NAME.fullmatch(info.path.rsplit("/", 1)[-1])
-        if match and info.modified_ms <= horizon_ms:
-            retired[match[1]] = info
+    hidden = [info for info in list_or_empty(fs, layout.RETIRED) if info.path.endswith(".retired")]
+    retired = {info.path: info for info in hidden if info.modified_ms <= horizon_ms}
     for add in within.adds.values():
         staged.pop(add.path, None)
-        retired.pop(add.id, None)
+        retired.pop(layout.retired_path(add.id), None)
+        # A part that comes back waits where it was hidden.
+        retired.pop(add.path, None)
     # Dead letters are in no snapshot: until they are published, only this list knows of them.
     for add in (add for entry in head.unpublished.values() for add in entry.adds):
         staged.pop(add.path, None)

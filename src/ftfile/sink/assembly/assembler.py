@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.message import Rewritten, StagedPart, add_of
 from ftfile.attempt.stage import Stage, StagedFile
-from ftfile.commit.format.layout import storage_identity
+from ftfile.commit.format.layout import restored_id, restored_version, storage_identity
 from ftfile.commit.format.model import Add, AssemblyJob, Origin, SourceRange
 from ftfile.commit.rewrites import Rewrite
 from ftfile.commit.sealed.filesystem import keys_of
@@ -225,8 +225,7 @@ class _Job:
         if rows == segment.rows:
             self._used.pop()
         elif rows:
-            # Its id tells where it begins, so that rests of rests have other ids.
-            rest_id = f"{segment.id.partition('.')[0]}.{segment.offset + start}.{skipped}"
+            rest_id = _rest_id(segment.id, segment.offset + start, skipped)
             rest = replace(segment, id=rest_id, rows=rows, skip_rows=skipped)
             if start:
                 found = reader.data[start:]
@@ -264,3 +263,10 @@ class _Job:
         self._stage.end(file)
         self._open = None
         self._parts.append((file.part(plain_bytes, part.rows, bucket, self._filters), tuple(self._ranges)))
+
+
+def _rest_id(segment_id: str, offset: int, skipped: int) -> str:
+    """Return the id of the rest of a segment; it tells where that begins, so that rests of rests have other ids."""
+    rest_id, restored = f"{segment_id.partition('.')[0]}.{offset}.{skipped}", restored_version(segment_id)
+    # A segment that came back may leave the same rest a second time.
+    return rest_id if restored < 0 else restored_id(rest_id, restored)

@@ -31,7 +31,9 @@ def new_rows_of(record: Record) -> tuple[Add, ...]:
 
 
 def is_change(record: Record) -> bool:
-    """Return True if the record ends rows that were live: an overwrite, a drop, a repair that gives rows up."""
+    """Return True if the record ends rows that were live, or brings others back: an overwrite, a drop, a restore."""
+    if record.restored is not None:
+        return True
     if isinstance(record.author, MaintenanceAuthor):
         return record.author.operation not in _REWRITES and len(record.removes) > len(record.adds)
     return (record.overwrite or record.replaces is not None) and bool(record.removes)
@@ -40,6 +42,9 @@ def is_change(record: Record) -> bool:
 def describe(record: Record) -> str:
     """Return the effect of a record that removes rows, for messages."""
     author = record.author
+    if record.restored is not None:
+        changes = f"removes {len(record.removes)} files, and brings {len(record.adds)} back,"
+        return f"version {record.version}, a restore of version {record.restored}, {changes}"
     if isinstance(author, MaintenanceAuthor):
         return f"version {record.version}, a {author.operation}, removes {len(record.removes)} files"
     return f"version {record.version}, an overwrite, replaces {len(record.removes)} files"

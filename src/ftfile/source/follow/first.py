@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.commit.read.snapshot import last_restore, take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +21,16 @@ class FirstSnapshot:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._version: int | None = None
+        self._restored = -1
         self._adds: tuple[Add, ...] = ()
         self.definitions: dict[str, Any] = {}
 
     def adds(self, version: int) -> Sequence[Add]:
         """Return the live adds of a version in the order of their first batches and ids, the same at every call."""
-        if self._version != version:
+        # A restore moves files.
+        restored = last_restore(self._log.read_on())
+        if (self._version, self._restored) != (version, restored):
+            self._restored = restored
             snapshot = take_snapshot(self._log, version)
             ordered = sorted(snapshot.adds.values(), key=lambda add: (add.origin.first_batch, add.id))
             self._version, self._adds, self.definitions = version, tuple(ordered), snapshot.definitions

@@ -8,7 +8,9 @@ from ftfile.attempt.follow.continuity import require_kept
 from ftfile.attempt.follow.offsets import InLog, InSnapshot
 from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
 from ftfile.attempt.kind_of_directory import refuse_store
+from ftfile.commit.format.layout import original_id
 from ftfile.commit.places import open_add
+from ftfile.commit.read.snapshot import moved_since
 from ftfile.core.errors import ChangedRows, CorruptData, HistoryGone
 from ftfile.core.logs import get_logger
 from ftfile.fs.calls.parallel import parallel
@@ -78,6 +80,7 @@ class FollowPlanner(LogPlanner[Share]):
         # What lies at a version that is not kept may be a dead record.
         require_kept(self._log.read_on(), begin.version + isinstance(begin, InLog))
         removed = [add for version, add in plan.taken if not head.is_live(add, version)]
+        removed = self._as_moved(head, begin.version, removed)
         try:
             parallel(self._log.fs, lambda add: open_add(add, self._log.fs.stat, is_old=True), removed)
         except CorruptData as error:
@@ -100,7 +103,12 @@ class FollowPlanner(LogPlanner[Share]):
             records.append(record)
         # What lies at a version that is not kept may be a dead record.
         require_kept(self._log.read_on(), start.version + 1)
-        return _shares(adds, self._definitions_of(head, records, adds))
+        return _shares(self._as_moved(head, start.version, adds), self._definitions_of(head, records, adds))
+
+    def _as_moved(self, head: LogState, version: int, adds: list[Add]) -> list[Add]:
+        """Return adds of versions after one as restores since then have them: these move files."""
+        moved = moved_since(self._log, head, version) if adds else {}
+        return [moved.get(original_id(add.id), add) for add in adds] if moved else adds
 
 
 def _shares(adds: Iterable[Add], definitions: dict[str, Any]) -> Iterator[Share]:
