@@ -53,7 +53,7 @@ def ls(
         Column("state", lambda file: file.state, style=lambda state: _STATE_STYLES.get(state, "red")),
         Column("rows", lambda file: file.rows, COUNT),
         Column("bytes", lambda file: file.size_bytes, BYTES, keep=5),
-        Column("batch", lambda file: file.batch_id, TEXT, keep=4),
+        Column("batch", lambda file: file.batch_id, TEXT, keep=3),
         Column("query or job", lambda file: file.query_id or file.job_id, keep=1),
         Column("directory", lambda file: file.directory or None, keep=2),
     ]

@@ -21,7 +21,7 @@ def say(text: str, style: str = "") -> None:
     if sys.stderr.isatty():
         console(stderr=True).print(text, style=style, soft_wrap=True)
     else:
-        print(text, file=sys.stderr)
+        print(text, file=sys.stderr, flush=True)
 
 
 def heading(text: str, style: str = "bold") -> None:
@@ -67,10 +67,10 @@ def agree(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        say(f"ftfile: {question} Give --yes to do so, or --dry-run to see more: nothing was changed")
+        say("ftfile: nobody is there to be asked: give --yes. Nothing was changed")
         raise typer.Exit(USAGE)
     if not typer.confirm(question, err=True):
-        say("nothing was changed")
+        say("Nothing was changed")
         raise typer.Exit(USAGE)
 
 

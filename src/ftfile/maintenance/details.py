@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
@@ -13,9 +14,10 @@ from ftfile.commit.read.history import version_of
 from ftfile.commit.read.ranges import cover, list_ranges, read_range
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
-from ftfile.core.near import no_such
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.read.history import Version
@@ -142,8 +144,7 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
     snapshot = take_snapshot(log, version)
     adds = {add.final_path: add for add in snapshot.adds.values() if add.kind == "part"}
     if path not in adds:
-        names = [name for name in adds if name is not None]
-        raise ConfigError(no_such(f"finished file in version {snapshot.version}", path, names))
+        raise ConfigError(_no_such_file(path, snapshot.version, [name for name in adds if name is not None]))
     add = adds[path]
     head = log.read_on()
     added = _version_of_add(log, add)
@@ -178,6 +179,14 @@ _STATES = {
     Place.NOWHERE: "missing",
     Place.DAMAGED: "damaged",
 }
+
+
+def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
+    """Return the text that a version has no file of this name, with names like it."""
+    name = path.rpartition("/")[2]
+    near = [each for each in names if name and name in each][:3] or get_close_matches(path, names, n=3)
+    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"there is no finished file {path!r} in version {version}{meant}"
 
 
 def _added(add: Add) -> AddedFile:
