@@ -10,7 +10,7 @@ from ftfile.cli.human_text import ago, bytes_text, count_text
 from ftfile.cli.output import heading, print_fields, print_json
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Threads, settings_of
 from ftfile.cli.progress_bar import progress_bar, waiting
-from ftfile.cli.tables import BYTES, Column, print_table
+from ftfile.cli.tables import BYTES, Column, is_terminal, print_table
 from ftfile.core.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -94,9 +94,14 @@ def doctor(
             Column("check", lambda each: each.name),
             Column("state", lambda each: each.state, style=_STATE_STYLES.__getitem__),
             Column("found", lambda each: each.found, folds=True),
-            Column("remedy", lambda each: each.remedy or None, folds=True, keep=8),
+            Column("remedy", lambda each: each.remedy or None, folds=True, keep=0),
         ]
-        print_table(columns, report.checks)
+        print_table(columns[:3] if is_terminal() else columns, report.checks)
+        if is_terminal():
+            for check in report.checks:
+                if check.remedy and check.state != "info":
+                    heading(f"{check.name}: what to do", _STATE_STYLES[check.state])
+                    print(check.remedy)
     if not report.ok:
         raise typer.Exit(FOUND)
 

@@ -1,7 +1,7 @@
 """`ls`, `history`, `show` and `status`: a directory as its log has it. They write nothing."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,11 +10,13 @@ import ftfile
 from ftfile.cli.human_text import ago, bytes_text, count_text, time_text
 from ftfile.cli.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Version, settings_of
-from ftfile.cli.tables import BYTES, COUNT, TEXT, TIME, Column, is_terminal, print_table
+from ftfile.cli.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from ftfile.commit.read.history import Version as RecordedVersion
+    from ftfile.commit.read.history import VersionMetrics
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.status import DirectoryStatus
 
@@ -87,9 +89,13 @@ def history(
         Column("bytes", lambda each: each.size_bytes, BYTES, keep=5),
         Column("files", lambda each: each.files, COUNT, keep=7),
         Column("removed", lambda each: each.files_removed or None, COUNT, keep=4),
+        Column("finished by", lambda each: _reasons(each.metrics.files_by_reason), keep=3),
+        Column("seconds", lambda each: _seconds_of(each.metrics) or None, SECONDS, keep=4),
         Column("bad", lambda each: each.bad_records or None, COUNT, keep=3),
         Column("query or job", lambda each: each.query_id or each.job_id, keep=2),
         Column("replaces", lambda each: "everything" if each.overwrite else each.replaces, keep=1),
+        Column("metadata", lambda each: each.user_metadata, keep=3, folds=True),
+        Column("txn", _transaction, keep=1),
         Column("offsets", lambda each: _offsets(each.offsets), keep=0, folds=True),
     ]
     print_table(columns, _newest(versions, limit))
@@ -211,6 +217,10 @@ def _print_version(found: "VersionDetails") -> None:
             ("batch", commit.batch_id),
             ("job", commit.job_id),
             ("replaces", "everything" if commit.overwrite else commit.replaces),
+            ("metadata", commit.user_metadata),
+            ("transaction", _transaction(commit)),
+            ("finished by", _reasons(commit.metrics.files_by_reason)),
+            ("seconds", f"{_seconds_of(commit.metrics):.3f}" if _seconds_of(commit.metrics) else None),
             ("rows", count_text(commit.rows)),
             ("bad records", commit.bad_records or None),
             ("durability", commit.durability),
@@ -276,6 +286,21 @@ def _offsets(offsets: list[Any] | None) -> str | None:
     from json import dumps
 
     return " ".join(dumps(offset, separators=(",", ":")) for offset in offsets)
+
+
+def _reasons(files_by_reason: Mapping[str, int]) -> str | None:
+    """Return the rules that ended files, with the number of files."""
+    return ", ".join(f"{reason} {files:,}" for reason, files in sorted(files_by_reason.items())) or None
+
+
+def _seconds_of(metrics: "VersionMetrics") -> float:
+    """Return the time of the slowest task and of the commit, as far as they are known."""
+    commit = (metrics.prepare_seconds, metrics.create_seconds or 0.0, metrics.publish_seconds or 0.0)
+    return metrics.write_seconds + sum(commit)
+
+
+def _transaction(version: "RecordedVersion") -> str | None:
+    return None if version.txn_app_id is None else f"{version.txn_app_id} {version.txn_version}"
 
 
 def _newest(items: Sequence[Any], limit: int | None, *, all_of_them: bool = False) -> Iterable[Any]:

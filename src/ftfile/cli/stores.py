@@ -1,5 +1,6 @@
 """`ftfile kv`: keyed stores."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,8 +9,19 @@ import ftfile
 from ftfile.cli.exit_codes import FOUND
 from ftfile.cli.human_text import bytes_text, count_text
 from ftfile.cli.output import print_fields, print_json, say
-from ftfile.cli.parameters import Columns, Json, KeyProvider, Path, Storage, Version, columns_of, settings_of
-from ftfile.cli.progress_bar import waiting
+from ftfile.cli.parameters import (
+    Columns,
+    DryRun,
+    Json,
+    KeyProvider,
+    Path,
+    Storage,
+    Threads,
+    Version,
+    columns_of,
+    settings_of,
+)
+from ftfile.cli.progress_bar import progress_bar, waiting
 from ftfile.cli.row_formats import Format, RowPrinter, format_of, limited
 from ftfile.cli.tables import COUNT, Column, print_table
 from ftfile.core.errors import ConfigError
@@ -117,13 +129,15 @@ def verify(
     path: Path,
     *,
     version: Version = None,
+    threads: Threads = None,
     json: Json = False,
     key_provider: KeyProvider = None,
     storage: Storage = None,
 ) -> None:
     """Read every run of a version, and compare it with the log. It ends with 1 where one is damaged."""
-    with waiting("verify"):
-        report = ftfile.kv.verify(path, version=version, key_provider=key_provider, storage=settings_of(storage))
+    run = partial(ftfile.kv.verify, path, version=version, key_provider=key_provider, storage=settings_of(storage))
+    with progress_bar("verify") as progress:
+        report = run(threads=threads, progress=progress)
     if json:
         print_json(report)
     else:
@@ -146,17 +160,28 @@ def compact(
     path: Path,
     *,
     full: Annotated[bool, typer.Option("--full", help="Leave one run in each bucket: reads are fastest then.")] = False,
+    threads: Threads = None,
+    dry_run: DryRun = False,
     json: Json = False,
     key_provider: KeyProvider = None,
     storage: Storage = None,
 ) -> None:
     """Merge the runs that are due. No row is lost or changed."""
-    with waiting("compact"):
-        report = ftfile.kv.compact(path, full=full, key_provider=key_provider, storage=settings_of(storage))
+    settings = settings_of(storage)
+    run = partial(ftfile.kv.compact, path, full=full, key_provider=key_provider, storage=settings)
+    report = run(dry_run=True)
+    plan = f"{count_text(report.runs_replaced, 'run')} into about {report.runs_written:,}"
+    if not dry_run:
+        if report.runs_replaced:
+            say(f"Merging at first {plan}")
+        with waiting("compact"):
+            report = run(threads=threads)
     if json:
         print_json(report)
-    elif not report.records:
+    elif not report.runs_replaced:
         print("Nothing to merge")
+    elif dry_run:
+        print(f"Would merge at first {plan}")
     else:
         made = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
         print(f"Merged {count_text(report.runs_replaced, 'run')} into {made}; the newest version is {report.version}")

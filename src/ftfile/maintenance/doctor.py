@@ -160,9 +160,9 @@ def _worker() -> Check:
 def _extras() -> Iterator[Check]:
     for extra, (module, use) in _EXTRAS.items():
         if importlib.util.find_spec(module) is None:
-            yield Check(f"extra {extra}", "info", f"not installed: {use}", f"pip install 'ftfile[{extra}]'")
+            yield Check(f"extra {extra}", "info", f"not installed, for {use}", f"pip install 'ftfile[{extra}]'")
         else:
-            yield Check(f"extra {extra}", "ok", f"installed: {use}")
+            yield Check(f"extra {extra}", "ok", f"installed, for {use}")
 
 
 def _directory(

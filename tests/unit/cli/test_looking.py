@@ -50,6 +50,18 @@ def test_history(out: str) -> None:
     ]
 
 
+def test_why_files_ended_and_who_wrote_what(rolled: str, tmp_path: Path) -> None:
+    ftfile.flush(rolled)
+    heading, *_, last = run("history", rolled).stdout.splitlines()
+    row = dict(zip(heading.split("\t"), last.split("\t"), strict=True))
+    assert (row["operation"], row["finished by"]) == ("flush", "flush 2")
+    assert "finished by\tflush 2\n" in run("show", rolled, 3).stdout
+    options = {"fileFormat": "json", "userMetadata": "a night\trun"}
+    MicroBatch(str(tmp_path / "noted"), {"id": "long"}, options).run(0, [[{"id": 1}]])
+    assert "a night\\trun" in run("history", tmp_path / "noted").stdout
+    assert documents("history", tmp_path / "noted")[0]["user_metadata"] == "a night\trun"
+
+
 def test_the_history_of_a_store(store: str) -> None:
     assert [line[4] for line in lines("history", store)] == ["3", "3", "3"]
 

@@ -43,7 +43,10 @@ def test_stats_verify_and_compact(store: str) -> None:
     assert documents("kv", "stats", store)[0]["runs"] == 9
     assert run("kv", "verify", store).stdout == "Version 2: 9 runs with 9 rows, whole\n"
     assert run("kv", "compact", store).stdout == "Nothing to merge\n"
-    assert documents("kv", "compact", store, "--full")[0]["runs_written"] == 3
+    assert run("kv", "compact", store, "--full", "--dry-run").stdout == "Would merge at first 9 runs into about 3\n"
+    assert documents("kv", "compact", store, "--full", "--dry-run")[0]["dry_run"] is True
+    assert ftfile.kv.open(store).version == 2
+    assert documents("kv", "compact", store, "--full", "--threads", 1)[0]["runs_written"] == 3
     run_file = next(each.add.path for each in ftfile.kv.open(store).runs())
     with Path(store, run_file).open("r+b") as file:
         file.seek(20)
