@@ -93,7 +93,7 @@ def test_an_installation_has_the_command(tmp_path: Path, built: tuple[Path, Path
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path)]
     subprocess.run([*install, str(built[0])], check=True, capture_output=True)
     clean = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [tmp_path / "bin/ftfile", "--version"]
+    command = [str(tmp_path / "bin/ftfile"), "--version"]
     done = subprocess.run(command, env=clean, capture_output=True, text=True, check=True)
     assert done.stdout == f"ftfile {__version__}\n"
 

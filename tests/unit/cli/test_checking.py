@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ftfile
-from ftfile.testing.files_run import FilesRun
+from tests.kit.files_run import FilesRun
 from tests.unit.cli.running import documents, run
 
 if TYPE_CHECKING:

@@ -21,8 +21,11 @@ STORE = "memory://data"
 PAGE = Path(__file__).parents[3] / "docs/command.md"
 CHANGING = (
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", "2026-11-22 19:07:52"),
-    (r"\d+(\.\d)? (s|min) ago +", "3 s ago "),
+    (r"\d+(\.\d)? (s|min) ago", "3 s ago"),
+    (r"\b\d\.\d s$", "0.1 s"),
+    (r"^(seconds +)\d\.\d+$", r"\g<1>0.123"),
     (r"\b[0-9a-f]{12}\b", "c8be2bf32d91"),
+    (" {2,}", "  "),  # columns are as wide as their values
     (r"crc32:[0-9a-f]{8}", "crc32:bdd898d6"),
 )
 

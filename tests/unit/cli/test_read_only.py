@@ -27,7 +27,14 @@ OF_FILES = [
     ["verify", "--full"], ["doctor"], ["flush", "--dry-run"], ["compact", "--dry-run"], ["repair", "--dry-run"],
     ["drop", "--where", "all", "--dry-run"],
 ]  # fmt: skip
-OF_STORES = [["history"], ["kv", "get", "a"], ["kv", "scan"], ["kv", "stats"], ["kv", "verify"], ["kv", "compact", "--dry-run"]]
+OF_STORES = [
+    ["history"],
+    ["kv", "get", "a"],
+    ["kv", "scan"],
+    ["kv", "stats"],
+    ["kv", "verify"],
+    ["kv", "compact", "--dry-run"],
+]
 
 
 class ReadOnly(WrapperFileSystem):
