@@ -14,10 +14,12 @@ from ftfile.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ftfile import errors, kv, spark
+    from ftfile.commit.vacuum.expire import expire
     from ftfile.commit.vacuum.run import vacuum
     from ftfile.core.version import __version__
     from ftfile.exporting.run import export
     from ftfile.maintenance.compact import compact
+    from ftfile.maintenance.doctor import doctor
     from ftfile.maintenance.drop import drop
     from ftfile.maintenance.flush import flush
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
@@ -32,8 +34,10 @@ __all__ = (
     "FtKvDataSource",
     "__version__",
     "compact",
+    "doctor",
     "drop",
     "errors",
+    "expire",
     "export",
     "flush",
     "kv",
@@ -53,8 +57,10 @@ __getattr__ = lazy_names(
         "FtKvDataSource": "ftfile.spark.datasource",
         "__version__": "ftfile.core.version",
         "compact": "ftfile.maintenance.compact",
+        "doctor": "ftfile.maintenance.doctor",
         "drop": "ftfile.maintenance.drop",
         "errors": "ftfile.errors:",
+        "expire": "ftfile.commit.vacuum.expire",
         "export": "ftfile.exporting.run",
         "flush": "ftfile.maintenance.flush",
         "kv": "ftfile.kv:",

@@ -87,6 +87,15 @@ def test_the_wheel_has_all_that_is_needed(built: tuple[Path, Path]) -> None:
     ]
 
 
+def test_an_installation_has_the_command(tmp_path: Path, built: tuple[Path, Path]) -> None:
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path)]
+    subprocess.run([*install, str(built[0])], check=True, capture_output=True)
+    clean = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [str(tmp_path / "bin/ftfile"), "--version"]
+    done = subprocess.run(command, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout == f"ftfile {__version__}\n"
+
+
 def test_the_changelog_knows_the_version() -> None:
     sections = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert sections[0] in {"Unreleased", __version__}

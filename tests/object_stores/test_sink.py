@@ -18,6 +18,7 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.wire import Wire
+from tests.unit.cli.running import documents, run
 from tests.unit.sink.encrypted import SECOND, forget_all, ring, words_in, write_ring
 
 if TYPE_CHECKING:
@@ -305,3 +306,17 @@ def test_a_store_that_ignores_conditions_is_refused_at_start(sink: Sink) -> None
     with Wire(sink.store, ignores_conditions=True)(), pytest.raises(Unsupported, match="If-None-Match"):
         sink.query().plan()
     assert not sink.names()
+
+
+def test_the_command(sink: Sink) -> None:
+    query = sink.query({"month": "string", "value": "string"}, fileFormat="json", partitionBy="month")
+    for batch in range(2):
+        query.run(batch, [[{"month": month, "value": str(batch)} for month in ("7", "8")]])
+    settings = [f"--storage={name}={text}" for name, text in sink.store.settings.items()]
+    assert [each["state"] for each in documents("ls", sink.url, *settings)] == ["published"] * 4
+    assert "result\twhole\n" in run("verify", sink.url, "--full", *settings).stdout
+    assert documents("tail", sink.url, "-n", 1, *settings) == [{"month": "8", "value": "1"}]
+    assert "Merged 4 files" in run("compact", sink.url, *settings).stdout
+    assert "no log" in run("ls", f"{sink.url}-nowhere", *settings, code=2).stderr
+    assert documents("drop", sink.url, "--where", "month = '7'", "--yes", *settings)[0]["rows"] == 2
+    assert documents("status", sink.url, *settings)[0]["version"] == 3

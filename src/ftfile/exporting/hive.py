@@ -60,24 +60,37 @@ class _State:
 class HiveManifests:
     """The lists of the newest version of a directory."""
 
-    def __init__(self, versions: Versions, url: str) -> None:
-        self._versions, self._url = versions, url
+    def __init__(self, versions: Versions, url: str, table: str | None) -> None:
+        """Take the name that statements give the table; without one there are none."""
+        self._versions, self._url, self._table = versions, url, table
         self._fs = versions.log.fs
 
-    def run(self, table: str | None) -> tuple[int, tuple[str, ...]]:
-        """Return how many versions were exported, and the statements for a table of this name, if there is one.
+    def plan(self) -> int:
+        """Return how many versions `run` would export; ConfigError if it would refuse."""
+        last, before = self._due()
+        if last < 0 or (before is not None and before.version >= last):
+            return 0
+        self._versions.files(self._versions.snapshot(last))
+        return 1
+
+    def run(self) -> tuple[int, tuple[str, ...]]:
+        """Return how many versions were exported, and the statements.
 
         Raises:
             AlreadyExists: somebody else exports.
         """
-        last, before = last_published(self._versions.head), self._newest()
-        if before is not None:
-            self._versions.require_own(before.version, before.nonce, MANIFESTS)
+        last, before = self._due()
         if last < 0:
             return 0, ()
         exported = before is None or before.version < last
         state = self._write(last, before) if exported or before is None else before
-        return int(exported), () if table is None else tuple(self._statements(table, state))
+        return int(exported), () if self._table is None else tuple(self._statements(self._table, state))
+
+    def _due(self) -> tuple[int, _State | None]:
+        last, before = last_published(self._versions.head), self._newest()
+        if before is not None:
+            self._versions.require_own(before.version, before.nonce, MANIFESTS)
+        return last, before
 
     def _write(self, version: int, before: _State | None) -> _State:
         versions = self._versions

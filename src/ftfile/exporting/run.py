@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import catch_up
+from ftfile.commit.publish import skip_published
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
@@ -44,6 +45,7 @@ class ExportReport:
         waiting: committed versions that are not exported, as files of the first of them are not published yet.
         statements: with `to="hive"` and a `table`, those that let a metastore know of this version, in order; running
             them again does no harm.
+        dry_run: True if nothing was written.
     """
 
     version: int | None = None
@@ -51,6 +53,7 @@ class ExportReport:
     open_rows: int = 0
     waiting: int = 0
     statements: tuple[str, ...] = ()
+    dry_run: bool = False
 
 
 def export(
@@ -58,6 +61,7 @@ def export(
     to: str = "delta",
     *,
     table: str | None = None,
+    dry_run: bool = False,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> ExportReport:
@@ -68,7 +72,7 @@ def export(
     `_symlink_format_manifest` gets lists of the files of each partition in the newest version; `table` is the name that
     the statements of the report give the table. Files must be Parquet, without encryption. The tables are for reading.
     Incremental, idempotent, safe beside running queries and other exports, and at any crash: a commit is created whole,
-    once.
+    once. With `dry_run`, it writes nothing, and returns what it would export now, without statements.
 
     Raises:
         ConfigError: `to` is unknown, the path is no ftfile directory, a package is missing, or rows are in it that the
@@ -84,27 +88,31 @@ def export(
     with maintaining("export", path, None, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
         for _ in range(TRIES):
-            head, _ = catch_up(log, author)
+            if dry_run:
+                head = log.read_on()
+                skip_published(log, head)
+            else:
+                head, _ = catch_up(log, author)
+            opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/", table)
             try:
-                versions, statements = _run(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/", table)
+                versions, statements = (opened.plan(), ()) if dry_run else opened.run()
             except AlreadyExists:
                 continue  # another export is on its way
             last = last_published(head)
             open_rows = sum(add.rows for add in head.segments.values())
-            report = ExportReport(last if last >= 0 else None, versions, open_rows, head.version - last, statements)
-            _log.info(
-                "exported to %s: version %s, %d new; %d rows in open files", to, report.version, versions, open_rows
-            )
+            current = last if last >= 0 else None
+            report = ExportReport(current, versions, open_rows, head.version - last, statements, dry_run)
+            if not dry_run:
+                _log.info("exported to %s: version %s, %d new; %d rows in open files", to, current, versions, open_rows)
             if report.waiting:
                 _log.warning("%d versions wait for files of version %d to be published", report.waiting, last + 1)
             return report
     raise CorruptData(to, "a commit that others do not create first", f"{TRIES} of them", "Export again later")
 
 
-def _run(to: str, log: CommitLog, head: LogState, url: str, table: str | None) -> tuple[int, tuple[str, ...]]:
-    """Return how many versions were exported, and statements for a metastore; AlreadyExists if another one exports."""
+def _open(to: str, log: CommitLog, head: LogState, url: str, table: str | None) -> Exporter | HiveManifests:
     versions = Versions(log, head, LIMITS[to])
     if to == "hive":
-        return HiveManifests(versions, url).run(table)
+        return HiveManifests(versions, url, table)
     opened = DeltaLog(log.fs) if to == "delta" else IcebergTable(log.fs, url)
-    return Exporter(versions, opened, log.fs.context).run(), ()
+    return Exporter(versions, opened, log.fs.context)

@@ -137,22 +137,29 @@ class Exporter:
     def __init__(self, versions: Versions, table: Table, context: Context) -> None:
         self._versions, self._table, self._context = versions, table, context
 
-    def run(self) -> int:
-        """Return how many versions were exported; AlreadyExists if somebody else exports."""
-        head = self._versions.head
-        last, newest = last_published(head), self._table.newest()
-        if newest is None:
-            if last < 0:
-                return 0
-            self._append_all(last)
-            return 1
-        self._versions.require_own(newest.version, newest.nonce, self._table.directory)
-        first = newest.version + 1
+    def plan(self) -> int:
+        """Return how many versions `run` would export at most.
+
+        Raises:
+            ConfigError: it would refuse the newest of them, or the table.
+        """
+        first, last, newest = self._due()
         if first > last:
             return 0
-        if first < head.log_start:
+        self._versions.files(self._versions.snapshot(last))
+        return 1 if newest is None or first < self._versions.head.log_start else last + 1 - first
+
+    def run(self) -> tuple[int, tuple[str, ...]]:
+        """Return how many versions were exported, and no statements; AlreadyExists if somebody else exports."""
+        first, last, newest = self._due()
+        if first > last:
+            return 0, ()
+        if newest is None:
+            self._append_all(last)
+            return 1, ()
+        if first < self._versions.head.log_start:
             self._append_difference(newest, last)
-            return 1
+            return 1, ()
         for version in range(first, last + 1):
             try:
                 newest = self._append_version(newest, version)
@@ -161,8 +168,15 @@ class Exporter:
                     raise
                 self._append_difference(newest, last)
                 _log.warning("versions %d to %d are one commit, as not each can be exported: %s", version, last, error)
-                return version + 1 - first
-        return last + 1 - first
+                return version + 1 - first, ()
+        return last + 1 - first, ()
+
+    def _due(self) -> tuple[int, int, Exported | None]:
+        """Return the first and the last version to export, and what the table has."""
+        newest = self._table.newest()
+        if newest is not None:
+            self._versions.require_own(newest.version, newest.nonce, self._table.directory)
+        return 0 if newest is None else newest.version + 1, last_published(self._versions.head), newest
 
     def _append_all(self, version: int) -> None:
         self._append(self._whole(version, 0, self._context.ids.unique()))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.fs.api import Durability, FileSystem
 
-__all__ = ("Assembled", "Assembling", "job_rounds")
+__all__ = ("Assembled", "Assembling", "files_of", "job_rounds")
 
 
 class Assembled(NamedTuple):
@@ -74,7 +74,7 @@ def job_rounds(jobs: Sequence[AssemblyJob], files_max: int) -> Iterator[Sequence
     """Yield the jobs for each record, which has about `files_max` new files, or those of one job."""
     start = files = 0
     for number, job in enumerate(jobs):
-        expected = min(_files_of(job), files_max)
+        expected = min(files_of(job), files_max)
         if number > start and files + expected > files_max:
             yield jobs[start:number]
             start, files = number, 0
@@ -83,7 +83,7 @@ def job_rounds(jobs: Sequence[AssemblyJob], files_max: int) -> Iterator[Sequence
         yield jobs[start:]
 
 
-def _files_of(job: AssemblyJob) -> int:
+def files_of(job: AssemblyJob) -> int:
     """Return the number of files that a job makes, as far as it is known before."""
     limits = limits_of(job)
     of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1

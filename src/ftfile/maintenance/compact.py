@@ -13,7 +13,7 @@ from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.opening import maintaining, written_settings
 from ftfile.commit.protocol import Committed, catch_up, commit
-from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.commit.read.snapshot import snapshot_at, take_snapshot
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError
@@ -23,7 +23,7 @@ from ftfile.maintenance.partition_filter import select
 from ftfile.maintenance.rounds import removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     import pyarrow.compute as pc
 
@@ -49,7 +49,7 @@ _log = get_logger(__name__)
 class CompactReport:
     """The result of a compaction."""
 
-    version: int | None = None  # of its last record; None when nothing was merged
+    version: int | None = None  # of its last record; None when nothing was merged, and in a dry run
     parts_replaced: int = 0
     parts_written: int = 0
     rows: int = 0
@@ -57,10 +57,11 @@ class CompactReport:
     bytes_written: int = 0  # of the parts made of them
     parts_lost: int = 0  # others replaced or dropped them meanwhile; they were not touched
     records: int = 0  # that it created
+    dry_run: bool = False  # nothing was merged; bytes that parts would have are not known
 
     def plus(self, other: CompactReport) -> CompactReport:
         """Return the result of both, the other one after this."""
-        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)[1:]}
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)[1:-1]}
         return CompactReport(self.version if other.version is None else other.version, **sums)
 
 
@@ -68,6 +69,7 @@ def compact(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression | None = None,
     *,
+    dry_run: bool = False,
     target_bytes: int = TARGET_BYTES,
     commit_every: int | None = None,
     threads: int | None = None,
@@ -85,6 +87,7 @@ def compact(  # noqa: PLR0913 - all by name
     Args:
         path: of the directory.
         where: chooses buckets by a condition on partition columns, as in `ftfile.drop`; by default all.
+        dry_run: return what would be merged now, and write nothing.
         target_bytes: parts of three quarters of it on storage or more stay.
         commit_every: new parts after which a record is created; by default there is one record, at the end.
         threads: that merge, each with memory for some row groups; by default one for each core.
@@ -102,15 +105,12 @@ def compact(  # noqa: PLR0913 - all by name
     """
     with maintaining("compact", path, key_provider, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
+        if dry_run:
+            snapshot = take_snapshot(log)
+            return _planned(_plan(log.read_on(), snapshot, where, target_bytes))
         workers = Threads.of(author.job_id, threads, context)
         return compact_files(
-            log,
-            author,
-            workers,
-            where=where,
-            target_bytes=target_bytes,
-            commit_every=commit_every,
-            progress=progress,
+            log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress
         )
 
 
@@ -125,13 +125,10 @@ def compact_files(  # noqa: PLR0913 - all by name
     progress: OnProgress | None,
 ) -> CompactReport:
     """Merge the parts of a directory of files by these workers; see `compact`."""
-    if target_bytes < 1:
-        raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
     head, problems = catch_up(log, author)
     snapshot = snapshot_at(log, head)
-    chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
     stuck = {add.id for problem in problems for add in problem.adds}
-    plan = plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
+    plan = _plan(head, snapshot, where, target_bytes, stuck)
     merges = merges_of(snapshot.adds.values(), plan)
     encodings = {merge.inputs[0].encoding for merge in merges}
     work = Merging(snapshot.version, {key: snapshot.definitions[key] for key in encodings})
@@ -154,6 +151,32 @@ def compact_files(  # noqa: PLR0913 - all by name
     if errors:
         raise errors[0]
     return report
+
+
+def _plan(
+    head: LogState,
+    snapshot: Snapshot,
+    where: Mapping[str, object] | str | pc.Expression | None,
+    target_bytes: int,
+    stuck: Container[str] = (),
+) -> list[list[Add]]:
+    """Return the parts to be merged, without those that are stuck, by id."""
+    if target_bytes < 1:
+        raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
+    chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
+    return plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
+
+
+def _planned(plan: Sequence[Sequence[Add]]) -> CompactReport:
+    """Return the report of a dry run."""
+    inputs = [add for merge in plan for add in merge]
+    return CompactReport(
+        parts_replaced=len(inputs),
+        parts_written=len(plan),
+        rows=sum(add.rows for add in inputs),
+        bytes_replaced=sum(add.length for add in inputs),
+        dry_run=True,
+    )
 
 
 def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:

@@ -11,13 +11,14 @@ from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.format.model import Body, Remove
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.maintenance.partition_filter import select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyarrow.compute as pc
 
@@ -37,16 +38,18 @@ _log = get_logger(__name__)
 class DropReport:
     """The result of a drop."""
 
-    version: int | None = None  # of its record; None when there was nothing to drop
+    version: int | None = None  # of its record; None when there was nothing to drop, and in a dry run
     files: int = 0  # finished parts, and segments of open ones
     rows: int = 0
     size_bytes: int = 0  # on storage
+    dry_run: bool = False  # nothing was dropped
 
 
-def drop(
+def drop(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     where: Mapping[str, object] | str | pc.Expression,
     *,
+    dry_run: bool = False,
     bucket_pattern: str | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
@@ -62,19 +65,15 @@ def drop(
     `pc.field("day") < datetime.date.today() - datetime.timedelta(days=30)`. Or it is the word "all" for every row in
     the directory. With `bucket_pattern`, the value of the option `bucketPattern` by which directories were made, a
     condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks. Directories of no such
-    time stay. For the other arguments see `ftfile.open`.
+    time stay. With `dry_run`, it writes nothing, and returns how many it would remove now. For the other arguments see
+    `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
             column, or compares it with no value of its type.
         CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
     """
-    everything = isinstance(where, str) and where == ALL
-    if where is None or (isinstance(where, Mapping) and not where):
-        raise ConfigError(
-            f"where={where!r} does not say what to drop: it takes a condition on partition columns, such as "
-            f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
-        )
+    everything = _is_everything(where)
     dropped: list[Add] = []
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
@@ -84,10 +83,28 @@ def drop(
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
+        if dry_run:
+            snapshot = take_snapshot(log)
+            prepare(log.read_on(), lambda: snapshot)
+            return _report(None, dropped, dry_run=True)
         done = commit(log, author, prepare)
         if done.record is None:
             return DropReport()
-        rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)
-        report = DropReport(done.version, len(dropped), rows, size_bytes)
+        report = _report(done.version, dropped)
         _log.info("dropped: %s", report)
         return report
+
+
+def _is_everything(where: object) -> bool:
+    """Return True for every row; ConfigError for what is neither that nor a condition."""
+    if where is None or (isinstance(where, Mapping) and not where):
+        raise ConfigError(
+            f"where={where!r} does not say what to drop: it takes a condition on partition columns, such as "
+            f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
+        )
+    return isinstance(where, str) and where == ALL
+
+
+def _report(version: int | None, dropped: Sequence[Add], *, dry_run: bool = False) -> DropReport:
+    rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)
+    return DropReport(version, len(dropped), rows, size_bytes, dry_run)

@@ -19,7 +19,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise
-from ftfile.maintenance.assembling import Assembling, job_rounds
+from ftfile.maintenance.assembling import Assembling, files_of, job_rounds
 from ftfile.maintenance.rounds import removing_unrecorded
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
@@ -59,6 +59,7 @@ class FlushReport:
     files: int  # finished by it
     rows: int
     version: int  # the newest one after it
+    dry_run: bool = False  # nothing was finished; `files` is an estimate
 
 
 def flush(  # noqa: PLR0913 - all by name
@@ -66,6 +67,7 @@ def flush(  # noqa: PLR0913 - all by name
     *,
     due_only: bool = False,
     query_id: str | None = None,
+    dry_run: bool = False,
     commit_every: int | None = None,
     threads: int | None = None,
     progress: OnProgress | None = None,
@@ -83,6 +85,7 @@ def flush(  # noqa: PLR0913 - all by name
         path: of the directory.
         due_only: finish only files whose rule has fired.
         query_id: finish only files of this query.
+        dry_run: return what would be finished now, and write nothing.
         commit_every: new files after which a record is created, at most 1000; by default 64.
         threads: that make files; by default one for each core.
         progress: called in this thread with a `Progress` after each job; what it raises ends the flush.
@@ -102,7 +105,8 @@ def flush(  # noqa: PLR0913 - all by name
         workers = Threads.of(author.job_id, threads, context)
         reopen = partial(open_as_written, path, key_provider, storage, context)
         url = normalise(os.fspath(path))
-        return Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress).run()
+        flush = Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress)
+        return flush.plan() if dry_run else flush.run()
 
 
 @dataclass
@@ -149,6 +153,13 @@ class Flush:
         for error in errors.values():
             raise error
         return FlushReport(self.files, self.rows, self.log.read_on().version)
+
+    def plan(self) -> FlushReport:
+        """Return the report of a run, and write nothing."""
+        head = self.log.read_on()
+        jobs = [job for query_id in self._queries(head) for job in self._jobs(head, query_id)]
+        rows = sum(segment.rows for job in jobs for segment in job.inputs)
+        return FlushReport(sum(map(files_of, jobs)), rows, head.version, dry_run=True)
 
     def _queries(self, head: LogState) -> list[str]:
         """Return the queries with open files that are to be finished."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
+from ftfile.maintenance.details import file_details, version_details
 from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.run import verify
 from ftfile.source.directory import Directory
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.core.context import Context
+    from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.status import DirectoryStatus
     from ftfile.maintenance.verify.findings import VerifyReport
 
@@ -36,6 +38,30 @@ class OpenedDirectory(Directory):
             StorageError: the store failed.
         """
         return directory_status(self._log)
+
+    @checked
+    def version_details(self, version: int) -> VersionDetails:
+        """Return the files that a version adds and removes, its writer, and its offsets. Writes nothing.
+
+        Raises:
+            ConfigError: there is no such version, or it is no longer kept.
+            CorruptData: the log is damaged.
+        """
+        return version_details(self._log, version)
+
+    @checked
+    def file_details(self, path: str, version: int | None = None) -> FileDetails:
+        """Return a finished file's batches, the offsets of their sources, and how it was written. Writes nothing.
+
+        Args:
+            path: of the file, relative to the directory, as `files` has it.
+            version: in which it is; by default the newest one.
+
+        Raises:
+            ConfigError: there is no such file, or no such version.
+            CorruptData: the log is damaged.
+        """
+        return file_details(self._log, path, version)
 
     @checked
     def verify(

@@ -238,6 +238,44 @@ class Directory:
         return pa.RecordBatchReader.from_batches(selection.schema, read())
 
     @checked
+    def tail(
+        self,
+        rows: int = 10,
+        version: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+    ) -> pa.Table:
+        """Return the last rows of a version, in the order of their commits; reads the newest files alone.
+
+        Args:
+            rows: how many, at most.
+            version: the one to read; by default the newest one.
+            columns: see `to_arrow`.
+            where: likewise.
+
+        Raises:
+            ConfigError, CorruptData: see `to_arrow`; or `rows` is negative.
+        """
+        if rows < 0:
+            raise ConfigError(f"rows={rows}: it takes a number of 0 or more")
+        selection, is_old = self._select(version, columns, where), version is not None
+        found: list[pa.RecordBatch] = []
+        missing = rows
+        for chosen in reversed([*selection.adds()] if missing else []):
+            batches: list[pa.RecordBatch] = []
+            for batch in selection.rows(self.file_system, chosen, is_old=is_old):
+                batches.append(batch)
+                while batches and sum(each.num_rows for each in batches[1:]) >= missing:
+                    del batches[0]
+            found[:0] = batches
+            missing -= sum(each.num_rows for each in batches)
+            if missing <= 0:
+                break
+        table = pa.Table.from_batches(found, selection.schema)
+        return table.slice(max(0, table.num_rows - rows))
+
+    @checked
     def count(self, version: int | None = None, *, where: Where = None) -> int:
         """Return the number of rows of a version for which `where` is true; see `to_arrow`.
 

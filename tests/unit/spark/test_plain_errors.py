@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from ftfile.core.errors import CorruptData, FtfileError, UserCodeError
+from ftfile.core.errors import FtfileError, SchemaError, UserCodeError
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.plain_errors import with_plain_errors
 from ftfile.spark.shipping import Shipped
@@ -50,7 +50,7 @@ def test_those_of_tasks(path: str) -> None:
     reader: Any = FtFileDataSource({"path": path}).reader(StructType().add("id", IntegerType()))
     (share,) = reader.partitions()
     error, found = frames(lambda: list(reader.read(share)))
-    assert isinstance(error, CorruptData)
+    assert isinstance(error, SchemaError)
     assert found == ["iterated"]
     other: Any = FtFileDataSource({"path": path}).reader(StructType().add("id", StringType()))
     assert frames(lambda: [*other.read(share)])[1] == ["iterated"]

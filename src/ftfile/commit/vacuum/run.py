@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DEFAULT_RETENTION", "LEAST_RETENTION", "VacuumReport", "vacuum")
+__all__ = ("DEFAULT_RETENTION", "LEAST_RETENTION", "VacuumReport", "delete_garbage", "retention_ms_of", "vacuum")
 
 DEFAULT_RETENTION = "7d"
 LEAST_RETENTION = "24h"
@@ -92,20 +92,44 @@ def vacuum(  # noqa: PLR0913 - all by name
         CorruptData: the log is damaged; nothing was deleted.
         CommitError: the log changed all the time, or earlier records cannot be published; nothing was deleted.
     """
-    retention_ms = _checked_retention_ms(retention, force=force)
+    retention_ms = retention_ms_of("retention", retention, force=force)
     with maintaining("vacuum", path, key_provider, storage, context) as (log, author):
-        report = _vacuum(log, author, retention_ms, dry_run=dry_run)
-        doing = "would delete" if dry_run else "deleted"
-        _log.info("vacuum %s %d files of %d bytes", doing, len(report.files), report.size_bytes)
-        return report
+        return delete_garbage(log, author, retention_ms, dry_run=dry_run)
 
 
-def _vacuum(log: CommitLog, author: MaintenanceAuthor, retention_ms: int, *, dry_run: bool) -> VacuumReport:
+def delete_garbage(
+    log: CommitLog,
+    author: MaintenanceAuthor,
+    retention_ms: int,
+    latest_ms: Callable[[], int] | None = None,
+    *,
+    dry_run: bool,
+) -> VacuumReport:
+    """Delete files that nothing within the retention needs; see `vacuum`.
+
+    `latest_ms` returns a time, by the store's clock, that the horizon does not pass.
+    """
+    report = _delete_garbage(log, author, retention_ms, latest_ms, dry_run=dry_run)
+    doing = "would delete" if dry_run else "deleted"
+    _log.info("%s %s %d files of %d bytes", author.operation, doing, len(report.files), report.size_bytes)
+    return report
+
+
+def _delete_garbage(
+    log: CommitLog,
+    author: MaintenanceAuthor,
+    retention_ms: int,
+    latest_ms: Callable[[], int] | None,
+    *,
+    dry_run: bool,
+) -> VacuumReport:
     if not dry_run:
         lower_horizon(log, author.job_id)
         catch_up(log, author)
     now_ms = store_now_ms(log.fs)
     wanted_ms = now_ms - retention_ms
+    if latest_ms is not None:
+        wanted_ms = min(wanted_ms, latest_ms())
     # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
     horizon_ms = min(wanted_ms, newest_ms(log))
     head, findings = _look(log, horizon_ms, now_ms)
@@ -202,16 +226,21 @@ def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
         _log.warning("the ranges stay as they are: %s", error)
 
 
-def _checked_retention_ms(retention: str | timedelta, *, force: bool) -> int:
+def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> int:
+    """Return a retention in milliseconds.
+
+    Raises:
+        ConfigError: it is no duration, or too short without `force`; the error says it of the argument `name`.
+    """
     try:
         retention_s = retention.total_seconds() if isinstance(retention, timedelta) else parse_duration_s(retention)
     except ValueError:
         raise ConfigError(
-            f"retention={retention!r}: it takes a duration with its unit, such as '7d' or '36h', or a timedelta"
+            f"{name}={retention!r}: it takes a duration with its unit, such as '7d' or '36h', or a timedelta"
         ) from None
     if retention_s < parse_duration_s(LEAST_RETENTION) and not force:
         raise ConfigError(
-            f"retention={retention!r} is below {LEAST_RETENTION}: batches that take longer are refused, and readers of "
+            f"{name}={retention!r} is below {LEAST_RETENTION}: batches that take longer are refused, and readers of "
             "older versions lose their files. Set force=True when nothing else writes or reads"
         )
     return int(retention_s * 1000)

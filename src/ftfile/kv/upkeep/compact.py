@@ -11,10 +11,11 @@ from ftfile.commit.opening import maintaining
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
 from ftfile.kv.columns import SET
+from ftfile.kv.marks import open_state
 from ftfile.kv.planning.jobs import JobTerms, job_of
 from ftfile.kv.planning.runs import run_of, stretches_of
 from ftfile.kv.upkeep.due import Merges, all_due
-from ftfile.kv.upkeep.maintained import open_store_log
+from ftfile.kv.upkeep.maintained import how_written, open_store_log
 
 if TYPE_CHECKING:
     import os
@@ -42,6 +43,7 @@ class CompactReport:
         runs_replaced: runs that ended, each as often as a part of it was merged.
         runs_written: runs that took their place.
         bytes_written: of new runs, on storage.
+        dry_run: True if nothing was merged; the other numbers are those of the merges that would come first.
     """
 
     version: int
@@ -49,12 +51,14 @@ class CompactReport:
     runs_replaced: int
     runs_written: int
     bytes_written: int
+    dry_run: bool = False
 
 
-def compact(
+def compact(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     *,
     full: bool = False,
+    dry_run: bool = False,
     threads: int | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
@@ -67,8 +71,8 @@ def compact(
 
     A second compaction with nothing new to merge creates no record. Safe beside writers and readers: of two that merge
     the same runs the later one gives way. It records its work every `jobBytes` of each thread, so that an interruption
-    loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. For the
-    other arguments see `ftfile.vacuum`.
+    loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. With
+    `dry_run`, it writes nothing, and returns what it would merge first. For the other arguments see `ftfile.vacuum`.
 
     Raises:
         ConfigError: the path is no store, its keys are not known, or `threads` is below 1.
@@ -76,7 +80,19 @@ def compact(
         CommitError: as for a batch write.
     """
     with maintaining("compact", path, key_provider, storage, context, open_store_log) as (log, author):
-        return merge_all(Merges(log, author, Threads.of(author.job_id, threads, context)), full=full)
+        workers = Threads.of(author.job_id, threads, context)
+        if dry_run:
+            return _planned(log, workers.at_once, full=full)
+        return merge_all(Merges(log, author, workers), full=full)
+
+
+def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
+    """Return the report of a dry run."""
+    head = open_state(log.fs, log.read_on())
+    how = how_written(head, log.fs)
+    jobs = [*(_FullMerges(log).choose(head, how, ()) if full else all_due(head, how, log, (), at_once))]
+    inputs = {add.id for job in jobs for add in job.inputs}
+    return CompactReport(head.version, 0, len(inputs), len(jobs), 0, dry_run=True)
 
 
 def merge_all(merges: Merges, *, full: bool) -> CompactReport:

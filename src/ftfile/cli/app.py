@@ -1,0 +1,66 @@
+"""The command: its groups, in the order in which `--help` shows them."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from ftfile.cli import caring, checking, looking, mending, reading, stores
+from ftfile.cli.examples import examples_of
+from ftfile.cli.exit_codes import Commands
+from ftfile.core.version import __version__
+
+__all__ = ("app",)
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    cls=Commands,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings=_SETTINGS,
+    epilog=examples_of(""),
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if wanted:
+        print(f"ftfile {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print on stderr what is logged, too.")] = False,
+    version: Annotated[  # noqa: ARG001 - its callback does it
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and exit.")
+    ] = False,
+) -> None:
+    """Look into directories of ftfile, care for them, and mend them."""
+    if verbose:
+        import logging
+
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+        logging.getLogger("ftfile").setLevel(logging.INFO)
+
+
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Look: these write nothing": (looking.status, looking.ls, looking.history, looking.show, checking.source),
+    "Read rows": (reading.cat, reading.head, reading.tail),
+    "Check": (checking.verify, checking.doctor),
+    "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair),
+    "Remove or delete: these ask before": (caring.vacuum, caring.expire, mending.drop, mending.restore),
+}
+
+for _panel, _functions in _PANELS.items():
+    for _function in _functions:
+        _name = _function.__name__
+        app.command(_name, rich_help_panel=_panel, epilog=examples_of(_name))(_function)
+
+_kv = typer.Typer(no_args_is_help=True, context_settings=_SETTINGS, epilog=examples_of("kv"))
+_OF_STORES: tuple[Callable[..., None], ...] = (stores.get, stores.scan, stores.stats, stores.verify, stores.compact)
+for _function in _OF_STORES:
+    _kv.command(_function.__name__, epilog=examples_of(f"kv {_function.__name__}"))(_function)
+app.add_typer(_kv, name="kv", help="Look into keyed stores, and care for them.", rich_help_panel="Keyed stores")

@@ -1,0 +1,252 @@
+"""`flush`, `compact`, `vacuum`, `expire` and `export`: the upkeep of a directory."""
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import ftfile
+from ftfile.cli.human_text import bytes_text, count_text, time_text
+from ftfile.cli.output import agree, heading, print_fields, print_json, say
+from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Threads, Where, Yes, settings_of
+from ftfile.cli.progress_bar import progress_bar, waiting
+from ftfile.cli.tables import BYTES, COUNT, Column, print_table
+from ftfile.core.errors import ConfigError
+from ftfile.core.units import parse_size_bytes
+
+if TYPE_CHECKING:
+    from ftfile.commit.vacuum.run import VacuumReport
+
+__all__ = ("compact", "expire", "export", "flush", "vacuum")
+
+CommitEvery = Annotated[
+    int | None,
+    typer.Option(
+        "--commit-every",
+        metavar="N",
+        help="Record after this number of new files: an interruption loses no more.",
+        show_default=False,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Accept less than 24 hours, where nothing else writes or reads.")]
+
+
+def flush(
+    path: Path,
+    *,
+    due_only: Annotated[bool, typer.Option("--due-only", help="Finish only files whose rule has fired.")] = False,
+    query: Annotated[
+        str | None, typer.Option("--query", metavar="ID", help="Finish only files of this query.", show_default=False)
+    ] = None,
+    commit_every: CommitEvery = None,
+    threads: Threads = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Finish the files that are open over batches, so that every reader sees their rows. No row is lost or changed."""
+    settings = settings_of(storage)
+    run = partial(ftfile.flush, path, due_only=due_only, query_id=query, key_provider=key_provider, storage=settings)
+    report = run(dry_run=True)
+    if not dry_run:
+        say(f"Finishing about {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}")
+        with progress_bar("flush") as progress:
+            report = run(commit_every=commit_every, threads=threads, progress=progress)
+    if json:
+        print_json(report)
+    elif dry_run:
+        print(f"Would finish about {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}")
+    else:
+        files = f"Finished {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}"
+        print(f"{files}; the newest version is {report.version}")
+
+
+def compact(
+    path: Path,
+    *,
+    where: Where = None,
+    target: Annotated[str, typer.Option("--target", metavar="SIZE", help="The size of new files, about.")] = "128MiB",
+    commit_every: CommitEvery = None,
+    threads: Threads = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Merge small files of the same directory into larger ones. No row is lost or changed.
+
+    --where chooses partitions. Readers of older versions read the replaced files until a vacuum.
+    """
+    try:
+        target_bytes = parse_size_bytes(target)
+    except ValueError:
+        raise ConfigError(f"--target {target!r}: it takes a size such as 128MiB") from None
+    settings = settings_of(storage)
+    run = partial(ftfile.compact, path, where, target_bytes=target_bytes, key_provider=key_provider, storage=settings)
+    report = run(dry_run=True)
+    merge = f"{count_text(report.parts_replaced, 'file')} of {bytes_text(report.bytes_replaced)}"
+    if not dry_run:
+        if report.parts_replaced:
+            say(f"Merging {merge} with {count_text(report.rows, 'row')} into about {report.parts_written:,}")
+        with progress_bar("compact") as progress:
+            report = run(commit_every=commit_every, threads=threads, progress=progress)
+        merge = f"{count_text(report.parts_replaced, 'file')} of {bytes_text(report.bytes_replaced)}"
+    if json:
+        print_json(report)
+    elif not report.parts_replaced:
+        print("Nothing to merge")
+    elif dry_run:
+        print(f"Would merge {merge} with {count_text(report.rows, 'row')} into about {report.parts_written:,}")
+    else:
+        made = f"{report.parts_written:,} of {bytes_text(report.bytes_written)}"
+        print(f"Merged {merge} into {made}; the newest version is {report.version}")
+    if report.parts_lost:
+        say(f"{count_text(report.parts_lost, 'file')} were left out: others replaced them meanwhile", "yellow")
+
+
+def vacuum(
+    path: Path,
+    *,
+    retention: Annotated[
+        str, typer.Option("--retention", metavar="DURATION", help="Versions of this time stay readable.")
+    ] = "7d",
+    force: Force = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Delete files of failed attempts, files replaced long ago, and records no longer needed. Also of a keyed store.
+
+    The rows of the newest version stay; versions older than the retention can no longer be read, so it asks before.
+    """
+    settings = settings_of(storage)
+    run = partial(ftfile.vacuum, path, retention=retention, force=force, key_provider=key_provider, storage=settings)
+    with waiting("looking for files that nothing needs"):
+        plan = run(dry_run=True)
+    if _goes_on(plan, dry_run=dry_run, yes=yes, json=json):
+        with waiting("deleting"):
+            done = run(dry_run=False)
+        _print_deleted(done, json=json)
+
+
+def expire(
+    path: Path,
+    *,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="Versions younger than this stay.")
+    ] = "7d",
+    keep_last: Annotated[int, typer.Option("--keep-last", metavar="N", help="The newest N stay, however old.")] = 1,
+    force: Force = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """End versions by age and by number, and delete what only they need. Also of a keyed store.
+
+    A version stays while it is younger than --older-than, or among the newest --keep-last. The rows of the newest
+    version always stay. It asks before.
+    """
+    run = partial(
+        ftfile.expire,
+        path,
+        older_than=older_than,
+        keep_last=keep_last,
+        force=force,
+        key_provider=key_provider,
+        storage=settings_of(storage),
+    )
+    with waiting("looking for files that nothing needs"):
+        plan = run(dry_run=True)
+    if _goes_on(plan, dry_run=dry_run, yes=yes, json=json):
+        with waiting("deleting"):
+            done = run(dry_run=False)
+        _print_deleted(done, json=json)
+
+
+def export(
+    path: Path,
+    *,
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="delta, iceberg or hive.")] = "delta",
+    table: Annotated[
+        str | None, typer.Option("--table", help="Of hive: the table in the statements, which come last.")
+    ] = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    storage: Storage = None,
+) -> None:
+    """Write the metadata of another table format beside the files, so that its readers see the newest version.
+
+    Files must be Parquet without encryption. It changes no file, and begins where the last export ended.
+    """
+    with waiting("export"):
+        report = ftfile.export(path, to, table=table, dry_run=dry_run, storage=settings_of(storage))
+    if json:
+        print_json(report)
+        return
+    verb = "Would export" if dry_run else "Exported"
+    print_fields(
+        [
+            ("result", f"{verb} {count_text(report.versions, 'version')}"),
+            ("readers see", "nothing yet" if report.version is None else f"version {report.version:,}"),
+            ("rows in open files", count_text(report.open_rows) if report.open_rows else None),
+            ("versions waiting", f"{report.waiting:,}, for files to be published" if report.waiting else None),
+        ]
+    )
+    for statement in report.statements:
+        print(f"{statement};")
+
+
+def _goes_on(plan: "VacuumReport", *, dry_run: bool, yes: bool, json: bool) -> bool:
+    """Return True once somebody agrees to what is planned; print it where nothing is to be done."""
+    if dry_run:
+        if json:
+            print_json(plan)
+        else:
+            print(f"Would delete {_files(plan)}")
+            _print_kinds(plan)
+        return False
+    if plan.files:
+        say(f"This deletes {_files(plan)}")
+        agree("Delete them?", yes=yes)
+    return True
+
+
+def _files(report: "VacuumReport") -> str:
+    if not report.files:
+        return "nothing"
+    files = f"{count_text(len(report.files), 'file')} of {bytes_text(report.size_bytes)}"
+    return f"{files}. Versions before {time_text(report.horizon_ms)} UTC cannot be read without them"
+
+
+def _print_deleted(report: "VacuumReport", *, json: bool) -> None:
+    if json:
+        print_json(report)
+        return
+    print(f"Deleted {_files(report)}")
+    _print_kinds(report)
+    if report.failed:
+        say(f"{count_text(report.failed, 'file')} could not be deleted; the next vacuum tries again", "yellow")
+
+
+def _print_kinds(report: "VacuumReport") -> None:
+    """Print how many files of each kind there are, and why they go."""
+    if not report.files:
+        return
+    files = Counter((file.kind, file.why) for file in report.files)
+    sizes = Counter[tuple[str, str]]()
+    for file in report.files:
+        sizes[file.kind, file.why] += file.size_bytes
+    heading("By kind")
+    columns = [
+        Column("kind", lambda each: each[0]),
+        Column("files", lambda each: files[each], COUNT),
+        Column("bytes", lambda each: sizes[each], BYTES),
+        Column("why", lambda each: each[1], folds=True),
+    ]
+    print_table(columns, sorted(files))

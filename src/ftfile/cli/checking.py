@@ -1,0 +1,179 @@
+"""`verify`, `doctor` and `source`: faults and their remedies. They write nothing."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import ftfile
+from ftfile.cli.exit_codes import FOUND
+from ftfile.cli.human_text import ago, bytes_text, count_text
+from ftfile.cli.output import heading, print_fields, print_json
+from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Threads, settings_of
+from ftfile.cli.progress_bar import progress_bar, waiting
+from ftfile.cli.tables import BYTES, Column, is_terminal, print_table
+from ftfile.core.clock import SystemClock
+
+if TYPE_CHECKING:
+    from ftfile.source.files.status import SourceStatus
+
+__all__ = ("doctor", "print_findings", "source", "verify")
+
+_STATE_STYLES = {"ok": "green", "info": "dim", "warning": "yellow", "error": "bold red"}
+_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
+
+
+def verify(
+    path: Path,
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read every file, too: compare its checksum, and count its rows.")
+    ] = False,
+    threads: Threads = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Compare the storage with the log, both ways, and print each difference with its remedy.
+
+    Without --full it compares records, names and lengths. It ends with 1 where something is an error or a warning.
+    """
+    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    with progress_bar("verify") as progress:
+        report = directory.verify(full=full, threads=threads, progress=progress)
+    if json:
+        print_json(report)
+    else:
+        content = "content read" if report.full else "content not read: --full"
+        unrecorded = (
+            f"{report.unrecorded_files:,} of {bytes_text(report.unrecorded_bytes)}: running tasks, or lost attempts"
+        )
+        print_fields(
+            [
+                ("directory", directory.path),
+                ("result", _result(report.ok, len(report.findings), complete=report.complete)),
+                ("versions", f"{report.oldest_version:,} to {report.version:,}"),
+                ("files", f"{report.files:,} of {bytes_text(report.size_bytes)}, {content}"),
+                ("open pieces", report.segments or None),
+                ("rows", count_text(report.rows)),
+                ("unrecorded", unrecorded if report.unrecorded_files else None),
+                ("in quarantine", report.quarantined_files or None),
+            ]
+        )
+        print_findings(report.findings)
+    if not report.ok:
+        raise typer.Exit(FOUND)
+
+
+def print_findings(findings: Any) -> None:  # noqa: ANN401 - a sequence of Finding
+    """Print each with what was expected, what is there, and the remedy."""
+    for finding in findings:
+        heading(f"{finding.severity} {finding.code}: {finding.path or 'the directory'}", _STYLES[finding.severity])
+        print_fields([("expected", finding.expected), ("found", finding.found), ("remedy", finding.remedy)])
+
+
+def doctor(
+    path: Annotated[
+        str | None,
+        typer.Argument(metavar="[PATH]", help="A directory to be tried, too; it is only read.", show_default=False),
+    ] = None,
+    *,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Check Python, Java, Spark, drivers and the workers' interpreter; with a path, credentials, clock, permissions.
+
+    It prints what is wrong, and how to mend it. It ends with 1 where something is an error.
+    """
+    with waiting("doctor"):
+        report = ftfile.doctor(path, key_provider=key_provider, storage=settings_of(storage))
+    if json:
+        print_json(report)
+    else:
+        columns = [
+            Column("check", lambda each: each.name),
+            Column("state", lambda each: each.state, style=_STATE_STYLES.__getitem__),
+            Column("found", lambda each: each.found, folds=True),
+            Column("remedy", lambda each: each.remedy or None, folds=True, keep=0),
+        ]
+        print_table(columns[:3] if is_terminal() else columns, report.checks)
+        if is_terminal():
+            for check in report.checks:
+                if check.remedy and check.state != "info":
+                    heading(f"{check.name}: what to do", _STATE_STYLES[check.state])
+                    print(check.remedy)
+    if not report.ok:
+        raise typer.Exit(FOUND)
+
+
+def source(
+    path: Path,
+    *,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="PATH", help="The checkpointLocation of the stream.", show_default=False),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="An option of the stream, such as stateLocation=/data/state; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show what streams of files have read, what is still to come, and which files are parked or came too late."""
+    options: dict[str, object] = dict(settings_of(option, prefix="") or {})
+    if checkpoint is not None:
+        options["checkpointLocation"] = checkpoint
+    sources = ftfile.source_status(path, **options)
+    if json:
+        print_json(sources)
+        return
+    if not sources:
+        print("No stream of files has made a plan for this path with this state.")
+    now_ms = SystemClock().now_ms()
+    for each in sources:
+        _print_source(each, now_ms)
+
+
+def _print_source(found: "SourceStatus", now_ms: int) -> None:
+    behind = f"{count_text(found.files_behind, 'file')}, {bytes_text(found.bytes_behind)}"
+    oldest = f", the oldest changed {ago(found.oldest_unread_ms, now_ms)}" if found.oldest_unread_ms else ""
+    print_fields(
+        [
+            ("source", found.id),
+            ("newest plan", f"{found.plan:,}" + (f", {ago(found.time_ms, now_ms)}" if found.time_ms else "")),
+            ("known files", count_text(found.known)),
+            ("to be read", f"{behind}{oldest}"),
+            ("parked", count_text(len(found.parked))),
+            ("too late", count_text(found.late)),
+        ]
+    )
+    if found.parked:
+        heading("Parked: files that could not be read; they are tried again when they change")
+        columns = [
+            Column("file", lambda each: each.path, folds=True),
+            Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
+            Column("changed", lambda each: ago(each.modified_ms, now_ms), keep=5),
+            Column("why", lambda each: each.reason, folds=True),
+        ]
+        print_table(columns, found.parked)
+    if found.late_files:
+        heading("Too late to be read, ever")
+        late = [
+            Column("file", lambda each: each.path, folds=True),
+            Column("changed", lambda each: ago(each.modified_ms, now_ms)),
+        ]
+        print_table(late, found.late_files)
+
+
+def _result(ok: bool, findings: int, *, complete: bool) -> str:  # noqa: FBT001 - of a report
+    if not complete:
+        return "the log cannot be read to its end, and files were not compared with it"
+    if ok:
+        return "whole" if not findings else f"whole, with {count_text(findings, 'remark')}"
+    return count_text(findings, "difference")

@@ -1,0 +1,20 @@
+"""The entry point of the script `ftfile`."""
+
+import sys
+
+__all__ = ("MISSING", "main")
+
+MISSING = "the command ftfile needs packages that are not installed ({}): pip install 'ftfile[cli]'"
+
+
+def main() -> None:
+    """Run the command with the arguments of this process, and end it with one of the codes of `cli.exit_codes`."""
+    try:
+        import rich  # noqa: F401 - typer imports it late
+
+        from ftfile.cli.app import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"typer", "rich"}:
+            raise
+        sys.exit(MISSING.format(error.name))
+    app(prog_name="ftfile")

@@ -1,0 +1,314 @@
+"""`ls`, `history`, `show` and `status`: a directory as its log has it. They write nothing."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import ftfile
+from ftfile.cli.human_text import ago, bytes_text, count_text, time_text
+from ftfile.cli.output import heading, print_fields, print_json, print_json_lines, say
+from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Version, settings_of
+from ftfile.cli.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
+from ftfile.core.clock import SystemClock
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ftfile.commit.read.history import Version as RecordedVersion
+    from ftfile.commit.read.history import VersionMetrics
+    from ftfile.maintenance.details import FileDetails, VersionDetails
+    from ftfile.maintenance.status import DirectoryStatus
+
+__all__ = ("history", "ls", "show", "status")
+
+# On a terminal; a pipe gets all.
+SHOWN = 1_000
+
+Newest = Annotated[
+    int | None,
+    typer.Option("--limit", "-n", metavar="N", help="The newest N only; on a terminal 1,000.", show_default=False),
+]
+
+_STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "open": "cyan"}
+
+
+def ls(
+    path: Path,
+    *,
+    version: Version = None,
+    limit: Newest = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """List the finished files: where each is, what is in it, and who wrote it.
+
+    The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
+    """
+    files = ftfile.open(path, key_provider, storage=settings_of(storage)).files(version)
+    if json:
+        print_json_lines(_newest(files, limit, all_of_them=True))
+        return
+    columns = [
+        Column("file", lambda file: file.path, folds=True),
+        Column("state", lambda file: file.state, style=lambda state: _STATE_STYLES.get(state, "red")),
+        Column("rows", lambda file: file.rows, COUNT),
+        Column("bytes", lambda file: file.size_bytes, BYTES, keep=5),
+        Column("batch", lambda file: file.batch_id, TEXT, keep=3),
+        Column("query or job", lambda file: file.query_id or file.job_id, keep=1),
+        Column("directory", lambda file: file.directory or None, keep=2),
+    ]
+    print_table(columns, _newest(files, limit))
+    _tell_of_others(len(files), limit, "file")
+
+
+def history(
+    path: Path, *, limit: Newest = None, json: Json = False, key_provider: KeyProvider = None, storage: Storage = None
+) -> None:
+    """List the versions, oldest first: when, by whom, and what changed.
+
+    It lists those of a keyed store as well.
+    """
+    settings = settings_of(storage)
+    try:
+        versions = ftfile.open(path, key_provider, storage=settings).history()
+    except ConfigError:
+        if not _is_store(path, key_provider, settings):
+            raise
+        versions = ftfile.kv.open(path, key_provider=key_provider, storage=settings).history()
+    if json:
+        print_json_lines(_newest(versions, limit, all_of_them=True))
+        return
+    columns = [
+        Column("version", lambda each: each.version, COUNT),
+        Column("time (UTC)", lambda each: each.time_ms, TIME),
+        Column("operation", lambda each: each.operation),
+        Column("batch", lambda each: each.batch_id, TEXT, keep=6),
+        Column("rows", lambda each: each.rows, COUNT, keep=8),
+        Column("bytes", lambda each: each.size_bytes, BYTES, keep=5),
+        Column("files", lambda each: each.files, COUNT, keep=7),
+        Column("removed", lambda each: each.files_removed or None, COUNT, keep=4),
+        Column("finished by", lambda each: _reasons(each.metrics.files_by_reason), keep=3),
+        Column("seconds", lambda each: _seconds_of(each.metrics) or None, SECONDS, keep=4),
+        Column("bad", lambda each: each.bad_records or None, COUNT, keep=3),
+        Column("query or job", lambda each: each.query_id or each.job_id, keep=2),
+        Column("replaces", lambda each: "everything" if each.overwrite else each.replaces, keep=1),
+        Column("metadata", lambda each: each.user_metadata, keep=3, folds=True),
+        Column("txn", _transaction, keep=1),
+        Column("offsets", lambda each: _offsets(each.offsets), keep=0, folds=True),
+    ]
+    print_table(columns, _newest(versions, limit))
+    _tell_of_others(len(versions), limit, "version")
+
+
+def show(
+    path: Path,
+    what: Annotated[
+        str,
+        typer.Argument(metavar="FILE|VERSION", help="A file, as `ls` lists it, or the number of a version."),
+    ],
+    *,
+    version: Version = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Show all about one file or one version: batches, offsets of the sources, filters, what was added and removed."""
+    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    if re.fullmatch(r"\d+", what):
+        found = directory.version_details(int(what))
+        print_json(found) if json else _print_version(found)
+    else:
+        file = directory.file_details(what, version)
+        print_json(file) if json else _print_file(file)
+
+
+def status(path: Path, *, json: Json = False, key_provider: KeyProvider = None, storage: Storage = None) -> None:
+    """Show what is going on: queries, open files and why they are still open, files that are not published and why."""
+    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    found = directory.status()
+    if json:
+        print_json(found)
+        return
+    now_ms = SystemClock().now_ms()
+    _print_summary(directory.path, found, now_ms)
+    if found.queries:
+        heading("Queries")
+        columns = [
+            Column("query", lambda each: each.query_id),
+            Column("last batch", lambda each: each.last_batch, TEXT),
+            Column("version", lambda each: each.version, COUNT, keep=5),
+            Column("committed", lambda each: each.time_ms and ago(each.time_ms, now_ms)),
+        ]
+        print_table(columns, found.queries)
+    if found.open:
+        heading("Open files: rows that are committed, and in no finished file yet")
+        columns = [
+            Column("directory", lambda each: each.partition or ".", folds=True),
+            Column("rows", lambda each: each.rows, COUNT),
+            Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
+            Column("pieces", lambda each: each.segments, COUNT, keep=2),
+            Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
+            Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
+            Column("why it is open", lambda each: each.waiting, keep=3, folds=True),
+            Column("query", lambda each: each.query_id, keep=1),
+        ]
+        print_table(columns, found.open)
+    if found.unpublished:
+        heading("Not published: committed files that are not at their names")
+        columns = [
+            Column("file", lambda each: each.path, folds=True),
+            Column("version", lambda each: each.version, COUNT),
+            Column(
+                "why",
+                lambda each: each.problem or "the next commit publishes it",
+                folds=True,
+                style=lambda why: "" if why.startswith("the next") else "red",
+            ),
+        ]
+        print_table(columns, found.unpublished)
+
+
+def _is_store(path: str, key_provider: str | None, settings: dict[str, str] | None) -> bool:
+    """Return True if a path is a store of keys and values."""
+    try:
+        ftfile.kv.open(path, key_provider=key_provider, storage=settings)
+    except ConfigError:
+        return False
+    return True
+
+
+def _print_summary(path: str, found: "DirectoryStatus", now_ms: int) -> None:
+    if found.time_ms is None:
+        print_fields([("directory", path), ("version", "none: nothing was committed yet")])
+        return
+    due = f", {found.due:,} of them due" if found.due else ""
+    problems = sum(bool(each.problem) for each in found.unpublished)
+    stuck = f", {problems:,} of them stuck" if problems else ""
+    horizon = "never" if not found.horizon_ms else f"{time_text(found.horizon_ms)} UTC"
+    print_fields(
+        [
+            ("directory", path),
+            ("version", f"{found.version:,}, committed {ago(found.time_ms, now_ms)}: {time_text(found.time_ms)} UTC"),
+            ("oldest version", f"{found.oldest_version:,}"),
+            ("vacuumed up to", horizon),
+            ("open files", f"{len(found.open):,}{due}"),
+            ("not published", f"{len(found.unpublished):,}{stuck}"),
+        ]
+    )
+
+
+def _due(file: Any, now_ms: int) -> str:  # noqa: ANN401 - an OpenFile
+    if file.reason:
+        return f"now ({file.reason})"
+    return "no deadline" if file.deadline_ms is None else ago(file.deadline_ms, now_ms)
+
+
+def _print_version(found: "VersionDetails") -> None:
+    commit = found.commit
+    print_fields(
+        [
+            ("version", f"{commit.version:,}"),
+            ("time", f"{time_text(commit.time_ms)} UTC"),
+            ("operation", commit.operation),
+            ("query", commit.query_id),
+            ("run", found.run_id),
+            ("batch", commit.batch_id),
+            ("job", commit.job_id),
+            ("replaces", "everything" if commit.overwrite else commit.replaces),
+            ("metadata", commit.user_metadata),
+            ("transaction", _transaction(commit)),
+            ("finished by", _reasons(commit.metrics.files_by_reason)),
+            ("seconds", f"{_seconds_of(commit.metrics):.3f}" if _seconds_of(commit.metrics) else None),
+            ("rows", count_text(commit.rows)),
+            ("bad records", commit.bad_records or None),
+            ("durability", commit.durability),
+            ("offsets before", _offsets(found.offsets_before)),
+            ("offsets after", _offsets(commit.offsets)),
+            ("pieces ended", found.segments_removed or None),
+        ]
+    )
+    for title, kind in (("Files added", "part"), ("Pieces of open files added", "segment")):
+        added = [each for each in found.added if each.kind == kind]
+        if added:
+            heading(f"{title}: {len(added):,}")
+            print_table(
+                [
+                    Column("file", lambda each: each.path, folds=True),
+                    Column("rows", lambda each: each.rows, COUNT),
+                    Column("bytes", lambda each: each.size_bytes, BYTES, keep=5),
+                    Column("batches", lambda each: _range(each.first_batch, each.last_batch), keep=4),
+                ],
+                added,
+            )
+    if found.removed:
+        heading(f"Files removed: {len(found.removed):,}")
+        columns = [
+            Column("file", lambda each: each.path, folds=True),
+            Column("bytes", lambda each: each.size_bytes, BYTES),
+        ]
+        print_table(columns, found.removed)
+
+
+def _print_file(file: "FileDetails") -> None:
+    batches = file.batches
+    time = f" of {time_text(file.time_ms)} UTC" if file.time_ms else ""
+    by = f", by {file.operation}" if file.operation else ""
+    plain = f", {bytes_text(file.plain_bytes)} before filters" if file.filters else ""
+    print_fields(
+        [
+            ("file", file.path),
+            ("state", file.state),
+            ("rows", count_text(file.rows)),
+            ("bytes", f"{bytes_text(file.size_bytes)} on storage{plain}"),
+            ("format", " + ".join([file.format, *file.filters])),
+            ("checksum", file.checksum),
+            ("version", f"{file.version:,}{time}{by}"),
+            ("query", batches.query_id if batches else None),
+            ("batches", _range(batches.first_batch, batches.last_batch) if batches else None),
+            ("offsets before", _offsets(batches.offsets_before) if batches else None),
+            ("offsets after", _offsets(batches.offsets) if batches else None),
+            ("job", file.job_id),
+            ("made of", count_text(file.pieces, "piece") if file.pieces else None),
+        ]
+    )
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _offsets(offsets: list[Any] | None) -> str | None:
+    """Return offsets of Spark as JSON, one for each source."""
+    if offsets is None:
+        return None
+    from json import dumps
+
+    return " ".join(dumps(offset, separators=(",", ":")) for offset in offsets)
+
+
+def _reasons(files_by_reason: Mapping[str, int]) -> str | None:
+    """Return the rules that ended files, with the number of files."""
+    return ", ".join(f"{reason} {files:,}" for reason, files in sorted(files_by_reason.items())) or None
+
+
+def _seconds_of(metrics: "VersionMetrics") -> float:
+    """Return the time of the slowest task and of the commit, as far as they are known."""
+    commit = (metrics.prepare_seconds, metrics.create_seconds or 0.0, metrics.publish_seconds or 0.0)
+    return metrics.write_seconds + sum(commit)
+
+
+def _transaction(version: "RecordedVersion") -> str | None:
+    return None if version.txn_app_id is None else f"{version.txn_app_id} {version.txn_version}"
+
+
+def _newest(items: Sequence[Any], limit: int | None, *, all_of_them: bool = False) -> Iterable[Any]:
+    if limit is None and not all_of_them and is_terminal():
+        limit = SHOWN
+    return items if limit is None else items[max(0, len(items) - limit) :]
+
+
+def _tell_of_others(number: int, limit: int | None, noun: str) -> None:
+    if limit is None and is_terminal() and number > SHOWN:
+        say(f"The newest {SHOWN:,} of {count_text(number, noun)}: --limit {number} shows all", "dim")

@@ -1,0 +1,201 @@
+"""`repair`, `drop` and `restore`: faults are mended, rows are removed or come back."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import ftfile
+from ftfile.cli.checking import print_findings
+from ftfile.cli.exit_codes import FOUND
+from ftfile.cli.human_text import bytes_text, count_text
+from ftfile.cli.output import agree, heading, print_json, say
+from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Yes, settings_of
+from ftfile.cli.progress_bar import waiting
+from ftfile.cli.tables import Column, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.maintenance.repair.run import RepairReport
+    from ftfile.maintenance.restore import RestoredFile
+
+__all__ = ("drop", "repair", "restore")
+
+
+GiveUp = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--give-up",
+        metavar="FILE",
+        help="A committed file that is lost for good: readers go on without its rows. May be repeated.",
+        show_default=False,
+    ),
+]
+Quarantine = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quarantine", metavar="FILE", help="A foreign file to be put aside. May be repeated.", show_default=False
+    ),
+]
+AcceptLostRecords = Annotated[
+    bool,
+    typer.Option("--accept-lost-records", help="Go on from the last version that can be read; stop queries before."),
+]
+
+
+def repair(
+    path: Path,
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Read every file, too.")] = False,
+    give_up: GiveUp = None,
+    quarantine: Quarantine = None,
+    accept_lost_records: AcceptLostRecords = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Mend what `verify` finds. By itself it does what loses no row, and it deletes nothing. Also of a keyed store.
+
+    It asks before it gives up rows or records. It ends with 1 where an error or a warning is left.
+    """
+    run = partial(
+        ftfile.repair,
+        path,
+        full=full,
+        give_up=tuple(give_up or ()),
+        quarantine=tuple(quarantine or ()),
+        accept_lost_records=accept_lost_records,
+        key_provider=key_provider,
+        storage=settings_of(storage),
+    )
+    with waiting("verify"):
+        report = run(dry_run=True)
+    if not dry_run and report.steps:
+        say(f"This takes {count_text(len(report.steps), 'step')}")
+        for step in report.steps:
+            say(f"  {step.action}")
+        if give_up or accept_lost_records:
+            agree("Rows or records are given up for good. Go on?", yes=yes)
+        with waiting("repair"):
+            report = run(dry_run=False)
+    if json:
+        print_json(report)
+    else:
+        _print_steps(report)
+        print_findings(report.left)
+    if not report.ok:
+        raise typer.Exit(FOUND)
+
+
+def drop(
+    path: Path,
+    *,
+    where: Annotated[
+        str,
+        typer.Option(
+            "--where",
+            "-w",
+            metavar="CONDITION",
+            help='Of partition columns, such as "month < 7"; or the word all.',
+            show_default=False,
+        ),
+    ],
+    bucket_pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="That of the option bucketPattern: a condition may then name bucketTime.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Remove all rows of the partitions that match, in one version. It asks before.
+
+    Older versions can be read until a vacuum.
+    """
+    settings = settings_of(storage)
+    run = partial(ftfile.drop, path, where, bucket_pattern=bucket_pattern, key_provider=key_provider, storage=settings)
+    report = run(dry_run=True)
+    what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"
+    if not dry_run:
+        if report.files:
+            say(f"This removes {what}")
+            agree("Remove them?", yes=yes)
+        report = run()
+        what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')}"
+    if json:
+        print_json(report)
+    elif not report.files:
+        print("Nothing to remove")
+    else:
+        print(f"Would remove {what}" if dry_run else f"Removed {what}, in version {report.version}")
+
+
+def restore(
+    path: Path,
+    *,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", help="The version to go back to.", show_default=False)
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option("--timestamp", metavar="TIME", help="Or a time: the newest version then.", show_default=False),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Make the rows of an older version those of the newest one, in one record. It asks before.
+
+    It is undone by another restore. Queries go on with their next batch.
+    """
+    settings = settings_of(storage)
+    run = partial(ftfile.restore, path, version, timestamp=timestamp, key_provider=key_provider, storage=settings)
+    report = run(dry_run=True)
+    what = f"{_of(report.restored)} come back, {_of(report.removed)} are removed"
+    if not dry_run:
+        if report.restored or report.removed:
+            say(f"To the rows of version {report.restored_version}: {what}")
+            agree("Restore them?", yes=yes)
+        report = run()
+    if json:
+        print_json(report)
+    elif not (report.restored or report.removed or report.missing):
+        print(f"The newest version has the rows of version {report.restored_version}")
+    elif dry_run:
+        print(f"Would restore version {report.restored_version}: {what}")
+    else:
+        print(f"Restored version {report.restored_version} as version {report.version}: {what}")
+    if report.missing:
+        heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
+        for file in report.missing:
+            print(file)
+        raise typer.Exit(FOUND)
+
+
+def _of(files: "Sequence[RestoredFile]") -> str:
+    """Return the number of rows of files, and of these."""
+    return f"{count_text(sum(file.rows for file in files), 'row')} in {count_text(len(files), 'file')}"
+
+
+def _print_steps(report: "RepairReport") -> None:
+    if not report.steps:
+        print("Nothing that can be mended by itself" if report.left else "Nothing to mend")
+        return
+    print("Would do" if report.dry_run else "Done")
+    columns = [
+        Column("finding", lambda step: step.code),
+        Column("step", lambda step: step.action, folds=True),
+        Column("error", lambda step: step.error or None, folds=True, keep=8, style=lambda _: "red"),
+    ]
+    print_table(columns, report.steps)

@@ -1,0 +1,89 @@
+"""The output of commands: fields, headings and JSON on stdout; announcements and questions on stderr."""
+
+import base64
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+
+import typer
+
+from ftfile.cli.exit_codes import USAGE
+from ftfile.cli.tables import console, is_terminal
+
+__all__ = ("agree", "heading", "print_fields", "print_json", "print_json_lines", "say")
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a line on stderr, for people."""
+    if sys.stderr.isatty():
+        console(stderr=True).print(text, style=style, soft_wrap=True)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+def heading(text: str, style: str = "bold") -> None:
+    """Print the heading of what follows."""
+    if is_terminal():
+        console().print(f"\n{text}", style=style)
+    else:
+        print(f"\n{text}")
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print names with values, one a line; those without a value are left out."""
+    shown = [(name, str(value)) for name, value in fields if value not in (None, "")]
+    if not is_terminal():
+        for name, value in shown:
+            print(f"{name}\t{value}")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, value in shown:
+        table.add_row(name, Text(value))
+    console().print(table)
+
+
+def print_json(document: object) -> None:
+    """Print one document."""
+    text = json.dumps(document, default=_plain, ensure_ascii=False, indent=2 if is_terminal() else None)
+    print(text)
+
+
+def print_json_lines(items: Iterable[object]) -> None:
+    """Print one document a line."""
+    for item in items:
+        print(json.dumps(item, default=_plain, ensure_ascii=False))
+
+
+def agree(question: str, *, yes: bool) -> None:
+    """Return if a person agrees that data may be lost, or has said so by `--yes`; else end the command."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        say("ftfile: nobody is there to be asked: give --yes. Nothing was changed")
+        raise typer.Exit(USAGE)
+    if not typer.confirm(question, err=True):
+        say("Nothing was changed")
+        raise typer.Exit(USAGE)
+
+
+def _plain(value: object) -> object:
+    """Return a value as plain JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.repr}
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value) if isinstance(value, Decimal) else repr(value)

@@ -1,0 +1,99 @@
+"""Arguments and options that commands share, and what they are turned into."""
+
+from typing import Annotated
+
+import typer
+
+from ftfile.core.errors import ConfigError
+
+__all__ = (
+    "Columns",
+    "DryRun",
+    "Json",
+    "KeyProvider",
+    "Path",
+    "Storage",
+    "Threads",
+    "Version",
+    "Where",
+    "Yes",
+    "columns_of",
+    "settings_of",
+)
+
+_ACCESS = "Access"
+
+Path = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH", help="The directory: a local path, or a URL such as s3://bucket/out.", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON; its fields are those of the Python function.")]
+KeyProvider = Annotated[
+    str | None,
+    typer.Option(
+        "--key-provider",
+        metavar="TEXT",
+        help="Where the keys of an encrypted directory are, as in the option keyProvider.",
+        rich_help_panel=_ACCESS,
+        show_default=False,
+    ),
+]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage",
+        "-S",
+        metavar="NAME=VALUE",
+        help="A setting of the file system, as the option storage.NAME; may be repeated.",
+        rich_help_panel=_ACCESS,
+        show_default=False,
+    ),
+]
+Version = Annotated[
+    int | None,
+    typer.Option("--version", metavar="N", help="Of this version; by default the newest one.", show_default=False),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.", show_default=False),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        "-w",
+        metavar="CONDITION",
+        help="Of the rows for which this is true, such as \"month >= 7 AND city IN ('a', 'b')\".",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print what would be done, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", metavar="N", help="By default one for each core.", show_default=False),
+]
+
+
+def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str, str] | None:
+    """Return settings given as `name=value`, by their names, which may begin with `prefix`.
+
+    Raises:
+        ConfigError: one has no `=`.
+    """
+    if not storage:
+        return None
+    found = {}
+    for text in storage:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"{text!r}: it takes NAME=VALUE, such as endpoint=http://localhost:9000")
+        found[name.removeprefix(prefix)] = value
+    return found
+
+
+def columns_of(text: str | None) -> list[str] | None:
+    """Return the names in a text with commas between; None for all."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

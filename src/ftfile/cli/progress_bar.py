@@ -1,0 +1,47 @@
+"""How far an operation is, on stderr while that is a terminal; nothing elsewhere."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ftfile.cli.human_text import bytes_text, duration_text
+from ftfile.cli.tables import console
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+__all__ = ("OnProgress", "progress_bar", "waiting")
+
+OnProgress: TypeAlias = "Callable[[Any], object] | None"
+
+
+@contextlib.contextmanager
+def progress_bar(what: str) -> Iterator[OnProgress]:
+    """Give the function that an operation calls with its progress; None where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[far]}"))
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, far="")
+
+        def show(now: Any) -> None:  # noqa: ANN401 - a Progress of any operation
+            left = "" if now.left_s is None else f", {duration_text(now.left_s)} left"
+            size = f"{bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}"
+            far = f"{now.done:,} of {now.total:,} files, {size}{left}"
+            bar.update(task, total=max(now.total_bytes, 1), completed=now.done_bytes, far=far)
+
+        yield show
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator["Status | None"]:
+    """Show that something goes on which cannot tell how far it is."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with console(stderr=True).status(f"{what} …") as status:
+        yield status

@@ -1,0 +1,100 @@
+"""`cat`, `head` and `tail`: rows, decoded and decrypted. They write nothing."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import ftfile
+from ftfile.cli.parameters import Columns, Json, KeyProvider, Path, Storage, Version, Where, columns_of, settings_of
+from ftfile.cli.row_formats import Format, RowPrinter, format_of, limited
+from ftfile.core.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+__all__ = ("cat", "head", "tail")
+
+Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="This number of rows.")]
+
+
+def cat(
+    path: Path,
+    *,
+    columns: Columns = None,
+    where: Where = None,
+    version: Version = None,
+    row_format: Format = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Print the rows of a version, in the order of their commits."""
+    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    found = directory.to_batches(version, columns=columns_of(columns), where=where)
+    RowPrinter(found.schema, format_of(row_format, json=json)).print(found)
+
+
+def head(
+    path: Path,
+    *,
+    rows: Rows = 10,
+    columns: Columns = None,
+    where: Where = None,
+    version: Version = None,
+    row_format: Format = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Print the first rows of a version; no more files are read than these need."""
+    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    found = directory.to_batches(version, columns=columns_of(columns), where=where)
+    RowPrinter(found.schema, format_of(row_format, json=json)).print(limited(found, rows))
+
+
+def tail(
+    path: Path,
+    *,
+    rows: Rows = 10,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with the rows that come, until Ctrl-C.")
+    ] = False,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Between two looks of --follow.")] = 1.0,
+    columns: Columns = None,
+    where: Where = None,
+    version: Version = None,
+    row_format: Format = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
+    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    newest = directory.version() if version is None else version
+    found = directory.tail(rows, newest, columns=columns_of(columns), where=where)
+    printer = RowPrinter(found.schema, format_of(row_format, json=json))
+    printer.print(found.to_batches())
+    if not follow:
+        return
+    offset = None
+    clock = SystemClock()
+    while True:
+        for read, batches in directory.follow(offset, startingVersion=newest + 1):
+            offset = read
+            printer.print(_chosen(batches, found.schema, where))
+        clock.sleep(interval)
+
+
+def _chosen(batches: "Iterator[pa.RecordBatch]", shown: "pa.Schema", where: str | None) -> "Iterator[pa.RecordBatch]":
+    """Yield the wanted rows and columns of batches that have all."""
+    import pyarrow as pa
+
+    from ftfile.arrays.predicates import predicate
+
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        if where is not None:
+            table = table.filter(predicate(where, batch.schema))
+        yield from table.select(shown.names).to_batches()

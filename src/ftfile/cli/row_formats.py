@@ -1,0 +1,148 @@
+"""Rows as a table, as JSON lines or as CSV, batch by batch."""
+
+import base64
+import enum
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ftfile.cli.tables import Column, Kind, is_terminal, print_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ("Format", "RowFormat", "RowPrinter", "format_of", "limited")
+
+
+class RowFormat(str, enum.Enum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+Format = Annotated[
+    RowFormat | None,
+    typer.Option("--format", help="By default a table on a terminal, and csv in a pipe.", show_default=False),
+]
+
+
+def format_of(wanted: RowFormat | None, *, json: bool) -> RowFormat:
+    """Return the format that is asked for, or the one by default."""
+    if json:
+        return RowFormat.JSON
+    return wanted or (RowFormat.TABLE if is_terminal() else RowFormat.CSV)
+
+
+class RowPrinter:
+    """Prints batches of one schema, with one heading."""
+
+    def __init__(self, schema: "pa.Schema", row_format: RowFormat) -> None:
+        self._schema = schema
+        self._format = row_format
+        self._begun = False
+
+    def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
+        """Print rows, and what is buffered."""
+        if self._format is RowFormat.TABLE:
+            self._print_table(batches)
+        else:
+            self._print_lines(batches)
+        self._begun = True
+        sys.stdout.flush()
+
+    def _print_lines(self, batches: Iterable["pa.RecordBatch"]) -> None:
+        from ftfile.encoding.registry import format_from_options
+
+        schema = self._schema
+        if self._format is RowFormat.CSV:
+            schema = _flat(schema)
+        options = {"header": True} if self._format is RowFormat.CSV else {"ignoreNullFields": False}
+        lines: Any = format_from_options(self._format.value, options)
+        encode = lines.rows(schema)
+        if not self._begun:
+            _write(lines.head(schema))
+        for batch in batches:
+            if batch.num_rows:
+                _write(encode(_flattened(batch, schema)).data)
+
+    def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
+        from pyarrow import types
+
+        columns = []
+        for number, field in enumerate(self._schema):
+            is_number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_decimal(field.type)
+            kind = Kind(_shown, _shown, is_number=is_number)
+            folds = not is_number and not types.is_temporal(field.type)
+            columns.append(Column(field.name, itemgetter(number), kind, keep=5, folds=folds))
+        print_table(columns, _rows(batches), with_heading=not self._begun)
+
+
+def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["pa.RecordBatch"]:
+    """Yield the first rows; all for None."""
+    left = rows
+    for batch in batches if left != 0 else ():
+        if left is None:
+            yield batch
+            continue
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
+        if not left:
+            return
+
+
+def _write(data: bytes) -> None:
+    """Write UTF-8, through the text stream where that has no bytes below it."""
+    below = getattr(sys.stdout, "buffer", None)
+    if below is None:
+        sys.stdout.write(bytes(data).decode())
+        return
+    sys.stdout.flush()
+    below.write(data)
+
+
+def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - of any column
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=_shown, ensure_ascii=False)
+    return str(value)
+
+
+def _flat(schema: "pa.Schema") -> "pa.Schema":
+    """Return a schema for CSV, in which nested and binary columns are text."""
+    import pyarrow as pa
+
+    return pa.schema([(field.name, pa.string() if _needs_text(field.type) else field.type) for field in schema])
+
+
+def _flattened(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    columns = [
+        column if column.type == field.type else pa.array(map(_text_or_null, column.to_pylist()), pa.string())
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema) if batch.schema != schema else batch
+
+
+def _text_or_null(value: Any) -> str | None:  # noqa: ANN401 - of any column
+    return None if value is None else _shown(value)
+
+
+def _needs_text(kind: "pa.DataType") -> bool:
+    from pyarrow import types
+
+    return bool(types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind))

@@ -1,0 +1,206 @@
+"""`ftfile kv`: keyed stores."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import ftfile
+from ftfile.cli.exit_codes import FOUND
+from ftfile.cli.human_text import bytes_text, count_text
+from ftfile.cli.output import print_fields, print_json, say
+from ftfile.cli.parameters import (
+    Columns,
+    DryRun,
+    Json,
+    KeyProvider,
+    Path,
+    Storage,
+    Threads,
+    Version,
+    columns_of,
+    settings_of,
+)
+from ftfile.cli.progress_bar import progress_bar, waiting
+from ftfile.cli.row_formats import Format, RowPrinter, format_of, limited
+from ftfile.cli.tables import COUNT, Column, print_table
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ftfile.kv.reading.reader import Reader
+
+__all__ = ("compact", "get", "scan", "stats", "verify")
+
+
+def get(
+    path: Path,
+    key: Annotated[
+        list[str], typer.Argument(metavar="KEY…", help="Of a store with several key columns: values with commas.")
+    ],
+    *,
+    columns: Columns = None,
+    version: Version = None,
+    row_format: Format = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Print the rows of keys. It ends with 1 where a key has none."""
+    import pyarrow as pa
+
+    with ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings_of(storage)) as reader:
+        keys = [_key_of(reader, text) for text in key]
+        fields = reader.definition.key_fields
+        own = [pa.array([each[place] for each in keys], field.type) for place, field in enumerate(fields)]
+        table = reader.lookup(pa.table(own, names=[field.name for field in fields]), columns_of(columns))
+    found = table["_found"].to_pylist()
+    rows = table.filter(table["_found"]).drop_columns(["_found"])
+    RowPrinter(rows.schema, format_of(row_format, json=json)).print(rows.to_batches())
+    for text, is_found in zip(key, found, strict=True):
+        if not is_found:
+            say(f"ftfile: there is no key {text!r}")
+    if not all(found):
+        raise typer.Exit(FOUND)
+
+
+def scan(
+    path: Path,
+    *,
+    start: Annotated[
+        str | None,
+        typer.Option("--start", metavar="KEY", help="From this key on, or its first values.", show_default=False),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", metavar="KEY", help="Before this key.", show_default=False)
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.", show_default=False)
+    ] = None,
+    columns: Columns = None,
+    version: Version = None,
+    row_format: Format = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Print rows sorted by key, from one key on and before another."""
+    import pyarrow as pa
+
+    with ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings_of(storage)) as reader:
+        first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
+        names = columns_of(columns)
+        schema = reader.definition.schema
+        shown = schema if names is None else pa.schema([schema.field(name) for name in names if name in schema.names])
+        batches = reader.scan(first, last, names)
+        RowPrinter(shown, format_of(row_format, json=json)).print(limited(batches, rows))
+
+
+def stats(
+    path: Path,
+    *,
+    version: Version = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due merges."""
+    with ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings_of(storage)) as reader:
+        found, definition = reader.stats(), reader.definition
+    if json:
+        print_json(found)
+        return
+    print_fields(
+        [
+            ("store", reader.path),
+            ("version", f"{found.version:,} of {found.newest_version:,}"),
+            ("keys", ", ".join(f"{field.name} {field.type}" for field in definition.key_fields)),
+            ("values", ", ".join(f"{field.name} {field.type}" for field in definition.value_fields)),
+            ("merged by", ", ".join(f"{name}: {how}" for name, how in definition.merge.items())),
+            ("buckets", count_text(definition.buckets)),
+            ("runs", f"{found.runs:,}, at most {found.runs_max:,} in a bucket"),
+            ("rows in runs", f"{found.rows:,}: a key has one in each run that says something about it"),
+            ("bytes", bytes_text(found.size_bytes)),
+            ("merges due", f"{found.due_jobs:,}, {found.held_jobs:,} of them left out after failures"),
+        ]
+    )
+
+
+def verify(
+    path: Path,
+    *,
+    version: Version = None,
+    threads: Threads = None,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Read every run of a version, and compare it with the log. It ends with 1 where one is damaged."""
+    run = partial(ftfile.kv.verify, path, version=version, key_provider=key_provider, storage=settings_of(storage))
+    with progress_bar("verify") as progress:
+        report = run(threads=threads, progress=progress)
+    if json:
+        print_json(report)
+    else:
+        damaged = count_text(len(report.damaged), "damaged run") if report.damaged else "whole"
+        runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
+        print(f"Version {report.version}: {runs}, {damaged}")
+        if report.damaged:
+            columns = [
+                Column("file", lambda run: run.path, folds=True),
+                Column("offset", lambda run: run.offset, COUNT, keep=4),
+                Column("bucket", lambda run: run.bucket, COUNT, keep=5),
+                Column("error", lambda run: run.error, folds=True),
+            ]
+            print_table(columns, report.damaged)
+    if report.damaged:
+        raise typer.Exit(FOUND)
+
+
+def compact(
+    path: Path,
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Leave one run in each bucket: reads are fastest then.")] = False,
+    threads: Threads = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Merge the runs that are due. No row is lost or changed."""
+    settings = settings_of(storage)
+    run = partial(ftfile.kv.compact, path, full=full, key_provider=key_provider, storage=settings)
+    report = run(dry_run=True)
+    plan = f"{count_text(report.runs_replaced, 'run')} into about {report.runs_written:,}"
+    if not dry_run:
+        if report.runs_replaced:
+            say(f"Merging at first {plan}")
+        with waiting("compact"):
+            report = run(threads=threads)
+    if json:
+        print_json(report)
+    elif not report.runs_replaced:
+        print("Nothing to merge")
+    elif dry_run:
+        print(f"Would merge at first {plan}")
+    else:
+        made = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
+        print(f"Merged {count_text(report.runs_replaced, 'run')} into {made}; the newest version is {report.version}")
+
+
+def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
+    """Return the values of a key, or of its first columns, in a text with commas between.
+
+    Raises:
+        ConfigError: there are more or fewer values than key columns, or one is none of its column's type.
+    """
+    import pyarrow as pa
+
+    fields = reader.definition.key_fields
+    parts = text.split(",", len(fields) - 1)
+    if len(parts) < len(fields) and not is_prefix:
+        names = ", ".join(field.name for field in fields)
+        raise ConfigError(f"{text!r}: a key of this store has the columns {names}: give values with commas between")
+    try:
+        return tuple(pa.scalar(part).cast(field.type).as_py() for part, field in zip(parts, fields, strict=False))
+    except pa.ArrowException as error:
+        raise ConfigError(f"{text!r} is no key of this store: {error}") from None

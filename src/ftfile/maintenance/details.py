@@ -1,0 +1,245 @@
+"""One version, or one file, in detail: its batches, the offsets of their sources, and how it was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import MaintenanceAuthor, StreamAuthor
+from ftfile.commit.log.times import created_ms
+from ftfile.commit.places import Place, find_part
+from ftfile.commit.read.history import version_of
+from ftfile.commit.read.ranges import cover, list_ranges, read_range
+from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.read.history import Version
+
+__all__ = ("AddedFile", "Batches", "FileDetails", "RemovedFile", "VersionDetails", "file_details", "version_details")
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Consecutive batches of a streaming query, and what Spark read in them.
+
+    Attributes:
+        offsets_before: where each source stood before the first batch, as Spark writes it; None for the start, and
+            where it is not known: without `checkpointLocation` on the writer, or where the record is not kept.
+        offsets: where each source stood after the last batch; None where it is not known.
+    """
+
+    query_id: str
+    first_batch: int
+    last_batch: int
+    offsets_before: list[Any] | None
+    offsets: list[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFile:
+    """A finished file, or a piece of one that stays open, or runs of a store, as a record adds it."""
+
+    path: str  # relative to the directory; of a finished file, its name, else the file that has it
+    kind: str  # `part` for a finished file, else `segment`
+    rows: int
+    size_bytes: int
+    directory: str
+    first_batch: int
+    last_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A finished file that a record replaces or drops."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDetails:
+    """The result of `Directory.version_details`.
+
+    Attributes:
+        commit: as `Directory.history` has it.
+        run_id: of the run of the query that wrote it; None for other writes.
+        offsets_before: see `Batches`.
+        added: what it adds.
+        removed: finished files that it replaces or drops.
+        segments_removed: number of pieces of open files that it ends.
+    """
+
+    commit: Version
+    run_id: str | None
+    offsets_before: list[Any] | None
+    added: tuple[AddedFile, ...]
+    removed: tuple[RemovedFile, ...]
+    segments_removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileDetails:
+    """The result of `Directory.file_details`.
+
+    Attributes:
+        version: the one that brought it.
+        time_ms: of that version, since 1970 UTC by the store's clock; None where its record is not kept.
+        operation: of that version: `stream`, `batch`, or a maintenance operation; None where its record is not kept.
+        size_bytes: on storage.
+        plain_bytes: before compression of lines and encryption.
+        format: of the file, such as `parquet`.
+        filters: through which its bytes went, such as `gzip`, in this order.
+        state: as in `FinishedFile`, and `taken` or `damaged` where another file is at its name.
+        batches: those that its rows come from; None if a batch write brought them.
+        job_id: of the batch write that brought them, or of the maintenance operation where that is all there is.
+        pieces: number of pieces of open files that it was made of; 0 for none, and where its record is not kept.
+    """
+
+    path: str
+    version: int
+    time_ms: int | None
+    operation: str | None
+    rows: int
+    size_bytes: int
+    plain_bytes: int
+    directory: str
+    checksum: str
+    format: str
+    filters: tuple[str, ...]
+    state: str
+    batches: Batches | None
+    job_id: str | None
+    pieces: int
+
+
+def version_details(log: CommitLog, version: int) -> VersionDetails:
+    """Return the files that a version adds and removes; see `OpenedDirectory.version_details`."""
+    head = log.read_on()
+    record = log.read_record(version) if head.log_start <= version <= head.version else None
+    if record is None:
+        raise ConfigError(f"there is no version {version}: the oldest is {head.log_start}, the newest {head.version}")
+    author = record.author
+    stream = author if isinstance(author, StreamAuthor) else None
+    return VersionDetails(
+        commit=version_of(record, created_ms(log, version)),
+        run_id=stream.run_id if stream else None,
+        offsets_before=_offsets_of(log, stream.query_id, stream.batch_id - 1, version - 1) if stream else None,
+        added=tuple(map(_added, record.adds)),
+        removed=tuple(
+            RemovedFile(remove.final_path or "", remove.length) for remove in record.removes if remove.kind == "part"
+        ),
+        segments_removed=sum(remove.kind == "segment" for remove in record.removes),
+    )
+
+
+def file_details(log: CommitLog, path: str, version: int | None = None) -> FileDetails:
+    """Return the details of a file of a version; see `OpenedDirectory.file_details`."""
+    snapshot = take_snapshot(log, version)
+    adds = {add.final_path: add for add in snapshot.adds.values() if add.kind == "part"}
+    if path not in adds:
+        raise ConfigError(_no_such_file(path, snapshot.version, [name for name in adds if name is not None]))
+    add = adds[path]
+    head = log.read_on()
+    added = _version_of_add(log, add)
+    record = log.read_record(added) if added >= head.log_start else None
+    whole = next((each for each in record.adds if each.id == add.id), add) if record is not None else add
+    is_stream = add.origin.query_id in head.queries
+    return FileDetails(
+        path=path,
+        version=added,
+        time_ms=created_ms(log, added),
+        operation=None if record is None else _operation(record),
+        rows=add.rows,
+        size_bytes=add.length,
+        plain_bytes=add.logical_length,
+        directory=layout.bucket_directory(add.bucket),
+        checksum=add.checksum,
+        format=snapshot.definitions[add.encoding]["format"]["name"],
+        filters=add.filters,
+        state=_STATES[find_part(log.fs, add).place],
+        batches=_batches(log, add, added) if is_stream else None,
+        job_id=None if is_stream else add.origin.query_id,
+        pieces=len({piece.add_id for piece in whole.ranges}),
+    )
+
+
+_STATES = {
+    Place.PUBLISHED: "published",
+    Place.STAGED: "pending",
+    Place.TAKEN: "taken",
+    Place.IMPOSSIBLE: "pending",
+    Place.RETIRED: "retired",
+    Place.NOWHERE: "missing",
+    Place.DAMAGED: "damaged",
+}
+
+
+def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
+    """Return the text that a version has no file of this name, with names like it."""
+    name = path.rpartition("/")[2]
+    near = [each for each in names if name and name in each][:3] or get_close_matches(path, names, n=3)
+    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"there is no finished file {path!r} in version {version}{meant}"
+
+
+def _added(add: Add) -> AddedFile:
+    first, last = add.origin.first_batch, add.origin.last_batch
+    directory = layout.bucket_directory(add.bucket)
+    return AddedFile(add.final_path or add.path, add.kind, add.rows, add.length, directory, first, last)
+
+
+def _operation(record: Record) -> str:
+    if isinstance(record.author, StreamAuthor):
+        return "stream"
+    return record.author.operation if isinstance(record.author, MaintenanceAuthor) else "batch"
+
+
+def _batches(log: CommitLog, add: Add, version: int) -> Batches:
+    query_id, first, last = add.origin
+    return Batches(
+        query_id,
+        first,
+        last,
+        _offsets_of(log, query_id, first - 1, version),
+        _offsets_of(log, query_id, last, version),
+    )
+
+
+def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> list[Any] | None:
+    """Return the offsets of a batch that was committed at a version or before; None where they are not known."""
+    if batch_id < 0:
+        return None
+    for earlier in range(version, log.read_on().log_start - 1, -1):
+        record = log.read_record(earlier)
+        author = record.author if record is not None else None
+        if isinstance(author, StreamAuthor) and author.query_id == query_id and author.batch_id <= batch_id:
+            return author.offsets if author.batch_id == batch_id else None
+    return None
+
+
+def _version_of_add(log: CommitLog, add: Add) -> int:
+    """Return the version that brought a live add: ranges know it, and of the newest versions, records."""
+    while True:
+        end = -1
+        try:
+            for name in cover(list_ranges(log.fs)):
+                end = name.last
+                for document in read_range(log.fs, name, ended=False).kept:
+                    versions = document.versions()
+                    if add.id in versions.ids:
+                        return versions.added[versions.ids.index(add.id)]
+        except NotFound:
+            continue  # a larger range has replaced one since the listing
+        head = log.read_on()
+        for version in range(head.version, max(end, head.log_start - 1), -1):
+            record = log.read_record(version)
+            if record is not None and any(each.id == add.id for each in record.adds):
+                return version
+        raise CorruptData(layout.RANGES, f"the version of {add.final_path!r}", "none", "Read again later")

@@ -1,0 +1,63 @@
+"""The command as tests run it: in this process, or in one of its own, with or without a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typer.testing import CliRunner
+
+from ftfile.cli.app import app
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+__all__ = ("COMMAND", "ENVIRONMENT", "documents", "in_terminal", "lines", "run")
+
+SOURCES = Path(__file__).parents[3] / "src"
+COMMAND = (sys.executable, "-m", "ftfile.cli")
+PYTHONPATH = os.pathsep.join([str(SOURCES), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PYTHONPATH, "TERM": "xterm-256color"}
+
+
+def run(*arguments: object, code: int = 0, answer: str | None = None) -> Result:
+    """Run the command in this process, and compare its exit code."""
+    result = CliRunner().invoke(app, [*map(str, arguments)], input=answer, prog_name="ftfile")
+    assert result.exit_code == code, f"{result.exit_code}: {result.output}{result.exception!r}"
+    assert "Traceback" not in result.output
+    return result
+
+
+def lines(*arguments: object) -> list[list[str]]:
+    """Run the command, and return its table as a pipe gets it, without the heading."""
+    return [line.split("\t") for line in run(*arguments).stdout.splitlines()[1:]]
+
+
+def documents(*arguments: object, code: int = 0) -> list[Any]:
+    """Run the command with `--json`, and return what it prints, line by line."""
+    return [json.loads(line) for line in run(*arguments, "--json", code=code).stdout.splitlines()]
+
+
+def in_terminal(columns: int, *arguments: object) -> str:
+    """Run the command in a terminal of a width, and return what is on it."""
+    parent, child = pty.openpty()
+    environment = {**ENVIRONMENT, "COLUMNS": str(columns), "LINES": "50"}
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=child, stderr=child, env=environment
+    )
+    os.close(child)
+    found = b""
+    try:
+        while piece := os.read(parent, 65_536):
+            found += piece
+    except OSError:  # the end, on Linux
+        pass
+    finally:
+        os.close(parent)
+    assert process.wait() == 0, found.decode()
+    return found.decode().replace("\r\n", "\n")

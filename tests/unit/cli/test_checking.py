@@ -1,0 +1,65 @@
+"""`verify`, `doctor` and `source`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ftfile
+from tests.kit.files_run import FilesRun
+from tests.unit.cli.running import documents, run
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_verify(out: str) -> None:
+    assert "result\twhole\n" in run("verify", out).stdout
+    (report,) = documents("verify", out)
+    assert (report["version"], report["files"], report["rows"], report["findings"]) == (2, 6, 12, [])
+    gone = ftfile.open(out).files()[0].path
+    Path(out, gone).unlink()
+    text = run("verify", out, code=1).stdout
+    assert f"error missing-part: {gone}" in text
+    assert "remedy\tRestore the file from a copy" in text
+    (report,) = documents("verify", out, code=1)
+    assert report["findings"][0]["code"] == "missing-part"
+    assert "actions" not in report["findings"][0]
+
+
+def test_verify_reads_content_only_when_asked(out: str) -> None:
+    path = Path(out, ftfile.open(out).files()[0].path)
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    assert "content not read" in run("verify", out).stdout
+    assert "error damaged-part" in run("verify", out, "--full", "--threads", 1, code=1).stdout
+
+
+def test_doctor(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    text = run("doctor", out).stdout
+    assert "\ndirectory\tok\t" in text
+    assert "\nPython\tok\t" in text
+    assert "\ndirectory\terror\t" in run("doctor", f"{out}/nowhere", code=1).stdout
+    (report,) = documents("doctor")
+    assert not any(check["name"] == "directory" for check in report["checks"])
+
+
+def test_source(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.log").write_text("one\ntwo\n")
+    options = {"fileFormat": "text", "checkpointLocation": str(tmp_path / "checkpoint")}
+    FilesRun(str(tmp_path / "in"), {"value": "string"}, options).run()
+    (tmp_path / "in/b.log").write_text("three\n")
+    os.utime(tmp_path / "in/b.log", (time.time() - 7200,) * 2)
+    found = ("source", tmp_path / "in", "--checkpoint", tmp_path / "checkpoint", "-o", "fileFormat=text")
+    text = run(*found).stdout
+    assert "to be read\t1 file, 6 B, the oldest changed 2 h ago\n" in text
+    assert documents(*found)[0][0]["files_behind"] == 1
+    assert "No stream" in run("source", tmp_path / "in", "-o", "fileFormat=text", "--checkpoint", tmp_path / "x").stdout
+    assert "fileFormat" in run("source", tmp_path / "in", "--checkpoint", tmp_path / "x", code=2).stderr
+    assert "NAME=VALUE" in run("source", tmp_path / "in", "-o", "fileFormat", code=2).stderr

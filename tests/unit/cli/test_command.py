@@ -1,0 +1,230 @@
+"""The command as a whole: exit codes, help, the script, pipes that close, Ctrl-C, and what is not installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+
+import ftfile
+from ftfile.cli import exit_codes
+from ftfile.cli.app import app
+from ftfile.cli.entry import MISSING
+from ftfile.cli.examples import EXAMPLES
+from ftfile.core import errors
+from ftfile.core.version import __version__
+from tests.unit.cli.running import COMMAND, ENVIRONMENT, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.testing.micro_batch import MicroBatch
+
+ROOT = Path(__file__).parents[3]
+LIGHT_S = 0.2
+
+
+def commands() -> Iterator[tuple[str, Callable[..., Any] | None]]:
+    """Yield each command with its function."""
+    for info in app.registered_commands:
+        yield info.name or "", info.callback
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        for info in group.typer_instance.registered_commands:
+            yield f"{group.name} {info.name}", info.callback
+
+
+def test_every_command_has_help_with_examples() -> None:
+    names = [name for name, _ in commands()]
+    assert {*names, "", "kv"} == set(EXAMPLES)
+    for name in ("", "kv", *names):
+        text = run(*name.split(), "--help").stdout
+        assert "Examples" in text
+        for example in EXAMPLES[name]:
+            assert example.split()[1] in text
+
+
+def test_every_example_is_a_command() -> None:
+    """Its options are those that there are; that there is no such directory is found out later."""
+    for example in {each for own in EXAMPLES.values() for each in own}:
+        words = shlex.split(re.split(r" [|>] |  #| && ", example.replace("COMMAND", "ls"))[0])
+        assert words.pop(0) == "ftfile"
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        if words != ["--help"]:
+            command.make_context("example", words)
+
+
+def test_help_comes_at_once() -> None:
+    code = "import sys; from ftfile.cli.entry import main; sys.argv = ['ftfile', '--help']; main()"
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-X", "importtime", "-c", code], env=ENVIRONMENT, capture_output=True, check=True
+        )
+        took.append(time.perf_counter() - began)
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {code}"],
+        env=ENVIRONMENT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    heavy = {
+        "pyarrow",
+        "numpy",
+        "fsspec",
+        "cryptography",
+        "pyspark",
+        "ftfile.commit",
+        "ftfile.fs",
+        "ftfile.maintenance",
+    }
+    assert not heavy & set(loaded.split())
+    assert min(took) < 5 * LIGHT_S, "a machine that does nothing else takes a fifth of it"
+
+
+CODES: dict[errors.FtfileError, int] = {
+    errors.ConfigError("x"): 2,
+    errors.SchemaError("x"): 2,
+    errors.WrongConnection("read", "p", "x"): 2,
+    errors.PermissionDenied("read", "p", "x"): 3,
+    errors.Unavailable("read", "p", "x"): 3,
+    errors.CorruptData("p", "a", "b"): 4,
+    errors.EncodingError("x"): 4,
+    errors.NotPublished("x"): 5,
+    errors.HistoryGone("x"): 5,
+    errors.StillOpen(["x"]): 5,
+}
+
+
+@pytest.mark.parametrize("error", CODES, ids=lambda error: type(error).__name__)
+def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ftfile.cli.looking.ftfile.open", fail, raising=False)
+    result = run("ls", out, code=CODES[error])
+    assert result.stderr == f"ftfile: {error}\n"
+    assert result.stdout == ""
+
+
+def test_every_error_has_a_code() -> None:
+    kinds = [errors.FtfileError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    assert all(exit_codes.code_of(kind.__new__(kind)) in {2, 3, 4, 5} for kind in kinds)
+
+
+def test_defects_are_not_hidden(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TypeError("unsupported operand")
+
+    monkeypatch.setattr("ftfile.cli.looking.ftfile.open", fail, raising=False)
+    with pytest.raises(AssertionError, match="unsupported operand"):
+        run("ls", out)
+
+
+def test_wrong_words_end_with_2(out: str) -> None:
+    assert "no-such" in run("ls", out, "--no-such", code=2).stderr
+    assert "No such command" in run("lss", out, code=2).stderr
+    assert "no log" in run("ls", f"{out}/nowhere", code=2).stderr
+    assert "NAME=VALUE" in run("ls", out, "--storage", "x", code=2).stderr
+    assert "no setting storage.x" in run("ls", out, "-S", "storage.x=y", code=2).stderr
+    assert run("--version").stdout == f"ftfile {__version__}\n"
+
+
+def test_a_closed_pipe_ends_it_quietly(out: str) -> None:
+    parent, child = os.pipe()
+    os.close(parent)
+    process = subprocess.run([*COMMAND, "cat", out], stdout=child, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+    os.close(child)
+    assert (process.returncode, process.stderr) == (141, b"")
+
+
+def test_a_pipe_has_no_colours_and_no_progress(out: str) -> None:
+    done = subprocess.run([*COMMAND, "compact", out], capture_output=True, env=ENVIRONMENT, check=True)
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert done.stdout.startswith(b"Merged 6 files")
+
+
+def test_verbose_tells_what_is_logged(out: str) -> None:
+    done = subprocess.run([*COMMAND, "-v", "compact", out], capture_output=True, env=ENVIRONMENT, check=True, text=True)
+    assert "INFO" in done.stderr
+    assert "compacted" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["typer", "rich"])
+def test_what_is_missing_is_named(name: str) -> None:
+    code = f"import sys; sys.modules[{name!r}] = None; from ftfile.cli.entry import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, MISSING.format(name) + "\n")
+
+
+def test_the_script() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    (name, module, function) = re.findall(r'\[project\.scripts\]\n(\w+) = "([\w.]+):(\w+)"', project)[0]
+    assert name == "ftfile"
+    assert callable(getattr(import_module(module), function))
+
+
+def test_completion(out: str) -> None:
+    del out
+    environment = {**ENVIRONMENT, "_FTFILE_COMPLETE": "complete_bash", "COMP_WORDS": "ftfile v", "COMP_CWORD": "1"}
+    done = subprocess.run(COMMAND, capture_output=True, env=environment, text=True, check=False)
+    assert done.stdout.split() == ["verify", "vacuum"]
+
+
+@pytest.mark.parametrize("command", ["compact", "vacuum"])
+def test_ctrl_c_harms_nothing(command: str, tmp_path: Path, query: MicroBatch) -> None:
+    """It is stopped in the middle: as it has done a part of its changes to storage."""
+    from tests.unit.cli.test_caring import made_old
+
+    if command == "vacuum":
+        ftfile.compact(query.path)
+        made_old(query.path, days=8)
+    rows = ftfile.open(query.path).to_arrow().num_rows
+    ready = tmp_path / "ready"
+    call = "rename" if command == "compact" else "delete"
+    code = f"""
+import pathlib, time
+from ftfile.fs.local.filesystem import LocalFileSystem
+from ftfile.cli.entry import main
+real, calls = LocalFileSystem.{call}, []
+def slow(self, *paths):
+    real(self, *paths)
+    calls.append(paths)
+    if len(calls) == 2:
+        pathlib.Path({str(ready)!r}).touch()
+        time.sleep(60)
+LocalFileSystem.{call} = slow
+main()
+"""
+    arguments = [command, query.path, "--yes" if command == "vacuum" else "--threads=1"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, env=ENVIRONMENT, text=True
+    )
+    while not ready.exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    assert "interrupted" in told
+    report = ftfile.open(query.path).verify(full=True)
+    assert not [finding for finding in report.findings if finding.severity == "error"]
+    assert ftfile.open(query.path).to_arrow().num_rows == rows
+    # It is done by the next one.
+    run(command, query.path, *(["--yes"] if command == "vacuum" else []))
+    assert ftfile.open(query.path).verify(full=True).ok
+    assert json.loads(run("verify", query.path, "--json").stdout)["rows"] == rows

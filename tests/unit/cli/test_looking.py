@@ -1,0 +1,162 @@
+"""`ls`, `history`, `show` and `status`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ftfile
+from ftfile.commit.format import layout
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.cli.running import documents, lines, run
+
+QUERY = "00000000-0000-0000-0000-000000000001"
+
+
+def test_ls_lists_what_files_returns(out: str) -> None:
+    files = ftfile.open(out).files()
+    assert [(line[0], line[1], line[2], line[4]) for line in lines("ls", out)] == [
+        (file.path, "published", str(file.rows), str(file.batch_id)) for file in files
+    ]
+    listed = documents("ls", out)
+    assert [each["path"] for each in listed] == [file.path for file in files]
+    assert listed[0]["partition"] == {"month": "6"}
+    assert len(documents("ls", out, "--version", 0)) == 2
+    assert [line[0] for line in lines("ls", out, "-n", 1)] == [files[-1].path]
+    assert documents("ls", out, "-n", 1)[0]["path"] == files[-1].path
+
+
+def test_ls_tells_what_is_missing(out: str) -> None:
+    gone = ftfile.open(out).files()[0].path
+    Path(out, gone).unlink()
+    assert [line[1] for line in lines("ls", out) if line[0] == gone] == ["missing"]
+
+
+def test_history(out: str) -> None:
+    ftfile.drop(out, "month = '7'")
+    found = lines("history", out)
+    assert [(line[0], line[2], line[3], line[4], line[6], line[7]) for line in found] == [
+        ("0", "stream", "0", "4", "2", ""),
+        ("1", "stream", "1", "4", "2", ""),
+        ("2", "stream", "2", "4", "2", ""),
+        ("3", "drop", "", "0", "0", "3"),
+    ]
+    assert found[0][1].endswith("Z")
+    assert found[0][-1] == '{"batch":0}'
+    assert [each["offsets"] for each in documents("history", out)] == [
+        [{"batch": 0}],
+        [{"batch": 1}],
+        [{"batch": 2}],
+        None,
+    ]
+
+
+def test_why_files_ended_and_who_wrote_what(rolled: str, tmp_path: Path) -> None:
+    ftfile.flush(rolled)
+    heading, *_, last = run("history", rolled).stdout.splitlines()
+    row = dict(zip(heading.split("\t"), last.split("\t"), strict=True))
+    assert (row["operation"], row["finished by"]) == ("flush", "flush 2")
+    assert "finished by\tflush 2\n" in run("show", rolled, 3).stdout
+    options = {"fileFormat": "json", "userMetadata": "a night\trun"}
+    MicroBatch(str(tmp_path / "noted"), {"id": "long"}, options).run(0, [[{"id": 1}]])
+    assert "a night\\trun" in run("history", tmp_path / "noted").stdout
+    assert documents("history", tmp_path / "noted")[0]["user_metadata"] == "a night\trun"
+
+
+def test_the_history_of_a_store(store: str) -> None:
+    assert [line[4] for line in lines("history", store)] == ["3", "3", "3"]
+
+
+def test_show_a_version(out: str) -> None:
+    ftfile.drop(out, "month = '7'")
+    text = run("show", out, 1).stdout
+    assert 'offsets before\t{"batch":0}\noffsets after\t{"batch":1}\n' in text
+    assert text.count(".json.gz\t2\t") == 2
+    (found,) = documents("show", out, 1)
+    assert found == {
+        **found,
+        "run_id": "run-1",
+        "offsets_before": [{"batch": 0}],
+        "removed": [],
+        "segments_removed": 0,
+    }
+    assert (found["commit"]["version"], found["commit"]["rows"], len(found["added"])) == (1, 4, 2)
+    assert len(documents("show", out, 3)[0]["removed"]) == 3
+    assert "Files removed: 3" in run("show", out, 3).stdout
+    assert "the newest 3" in run("show", out, 99, code=2).stderr
+
+
+def test_show_a_file(out: str) -> None:
+    file = ftfile.open(out).files()[2]
+    (found,) = documents("show", out, file.path)
+    assert (found["version"], found["operation"], found["format"], found["filters"]) == (1, "stream", "json", ["gzip"])
+    assert (found["rows"], found["size_bytes"], found["state"]) == (file.rows, file.size_bytes, "published")
+    assert found["plain_bytes"] != found["size_bytes"]
+    assert found["batches"] == {
+        "query_id": QUERY,
+        "first_batch": 1,
+        "last_batch": 1,
+        "offsets_before": [{"batch": 0}],
+        "offsets": [{"batch": 1}],
+    }
+    text = run("show", out, file.path).stdout
+    assert "format\tjson + gzip\n" in text
+    assert "batches\t1\n" in text
+    assert "did you mean" in run("show", out, file.path[:-1], code=2).stderr
+
+
+def test_show_a_file_that_was_made_of_pieces(rolled: str) -> None:
+    ftfile.flush(rolled)
+    file = ftfile.open(rolled).files()[0]
+    (found,) = documents("show", rolled, file.path)
+    assert (found["operation"], found["version"], found["pieces"]) == ("flush", 3, 3)
+    assert (found["batches"]["first_batch"], found["batches"]["last_batch"]) == (0, 2)
+    assert "batches\t0 to 2\n" in run("show", rolled, file.path).stdout
+    assert "Pieces of open files added: 2" in run("show", rolled, 0).stdout
+    assert "pieces ended\t6\n" in run("show", rolled, 3).stdout
+
+
+def test_show_a_file_whose_record_is_gone_from_memory(tmp_path: Path) -> None:
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "json"})
+    for batch in range(70):  # by then, ranges stand for records
+        query.run(batch, [[{"id": batch}]])
+    files = ftfile.open(query.path).files()
+    for number in (0, 69):
+        assert documents("show", query.path, files[number].path)[0]["version"] == number
+
+
+def test_status(out: str, rolled: str) -> None:
+    text = run("status", out).stdout
+    assert "version\t2, committed " in text
+    assert f"{QUERY}\t2\t2\t" in text
+    text = run("status", rolled).stdout
+    assert "open files\t2\n" in text
+    assert "its deadline has not passed" in text
+    assert "\tin 60 min\t" in text
+    (found,) = documents("status", rolled)
+    assert [each["partition"] for each in found["open"]] == ["month=6", "month=7"]
+    assert found["queries"][0]["last_batch"] == 2
+
+
+def test_status_tells_why_a_file_is_not_published(query: MicroBatch) -> None:
+    query.run(3, [[{"id": 1, "month": "9", "word": "x"}]])
+    directory = ftfile.open(query.path)
+    file = directory.files()[-1].path
+    # As if the process had died before it published: the file is staged, and somebody has taken its name.
+    staged = next(add for add in directory.snapshot().adds.values() if add.final_path == file)
+    Path(query.path, staged.path).parent.mkdir(parents=True, exist_ok=True)
+    Path(query.path, file).rename(Path(query.path, staged.path))
+    Path(query.path, file).write_text("mine")
+    Path(query.path, layout.PUBLISHED_HINT).unlink()
+    text = run("status", query.path).stdout
+    assert "not published\t1, 1 of them stuck" in text
+    assert "a foreign file of 4 bytes" in text
+    assert documents("ls", query.path)[-1]["state"] == "pending"
+
+
+def test_nothing_was_committed_yet(tmp_path: Path) -> None:
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.testing.context import open_filesystem
+
+    CommitLog(open_filesystem(str(tmp_path))).prepare_directory()
+    assert "nothing was committed yet" in run("status", tmp_path).stdout
+    assert lines("ls", tmp_path) == lines("history", tmp_path) == []
