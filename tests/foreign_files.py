@@ -9,9 +9,9 @@ import pytest
 
 import ftfile
 from ftfile.testing.context import open_filesystem
-from ftfile.testing.files_run import FilesRun
-from ftfile.testing.plan_check import check_plans
 from ftfile.testing.source_run import Killed
+from tests.kit.files_run import FilesRun
+from tests.kit.plan_check import check_plans
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
     from ftfile.maintenance.restore import restore
+    from ftfile.monitoring.monitor import monitor
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 
@@ -36,6 +37,7 @@ __all__ = (
     "export",
     "flush",
     "kv",
+    "monitor",
     "open",
     "repair",
     "restore",
@@ -56,6 +58,7 @@ __getattr__ = lazy_names(
         "export": "ftfile.exporting.run",
         "flush": "ftfile.maintenance.flush",
         "kv": "ftfile.kv:",
+        "monitor": "ftfile.monitoring.monitor",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
         "restore": "ftfile.maintenance.restore",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Names the directory of the orders, in all processes.
 ORDERS = "FTFILE_TEST_ORDERS"
-SCHEMES = ("hdfs", "s3")
+SCHEMES = ("file", "hdfs", "s3")
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ftfile.fs.registry import register
-from ftfile.testing.files_run import FilesRun
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.rooted import RootedFileSystem
-from ftfile.testing.plan_check import check_batches, check_plans, read_plans
 from tests.crash.world import CLOCK, IDS
+from tests.kit.files_run import FilesRun
+from tests.kit.plan_check import check_batches, check_plans, read_plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

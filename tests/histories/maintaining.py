@@ -10,7 +10,7 @@ from ftfile.maintenance.compact import compact
 from ftfile.maintenance.drop import drop
 from ftfile.maintenance.flush import flush
 from ftfile.testing.context import current
-from ftfile.testing.liveness import check_flushed
+from tests.kit.liveness import check_flushed
 
 if TYPE_CHECKING:
     from tests.histories.plan import Step

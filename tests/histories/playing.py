@@ -15,7 +15,6 @@ from ftfile.testing.checker import check_directory, list_plainly
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.mounting import mounted
-from ftfile.testing.liveness import check_published, check_state_size, check_vacuumed
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.histories.decoding import decoded_once
 from tests.histories.harm import HARMING
@@ -26,6 +25,7 @@ from tests.histories.plan import Step
 from tests.histories.small_limits import small_limits
 from tests.histories.world import World
 from tests.histories.writing import WRITING, run_batch
+from tests.kit.liveness import check_published, check_state_size, check_vacuumed
 from tests.settings import settled_once
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from ftfile.core.errors import StateLost
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, repeatable
-from ftfile.testing.files_run import FilesRun
-from ftfile.testing.plan_check import check_batches, check_plans
 from ftfile.testing.source_run import Killed
+from tests.kit.files_run import FilesRun
+from tests.kit.plan_check import check_batches, check_plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

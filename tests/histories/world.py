@@ -10,11 +10,11 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.liveness import DueWatch, RowFacts, Rules
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
 from tests.histories.oracle import Oracle
 from tests.histories.troubles import TroubledFileSystem
+from tests.kit.liveness import DueWatch, RowFacts, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import orc
+from pyspark.sql.types import ArrayType, StringType, StructType
 
 import ftfile
+from ftfile.spark import load_plan
+from ftfile.testing.micro_batch import MicroBatch
 from tests.spark.test_formats_interop import (
     BROKEN_LINES,
     INSTANTS_OF_ALL_ZONES,
@@ -22,6 +26,8 @@ from tests.spark.test_formats_interop import (
     table,
     write,
 )
+from tests.spark.test_load import ALL as ALL_TYPES
+from tests.spark.test_load import same, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,6 +112,28 @@ def test_small_integers_are_int_in_avro(spark: SparkSession, tmp_path: Path) -> 
     kinds = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32()}
     path = write(tmp_path / "out", "avro", {}, pa.table({name: pa.array([1], kind) for name, kind in kinds.items()}))
     assert dict(spark.read.format("avro").load(path).dtypes) == dict.fromkeys(kinds, "int")
+
+
+@pytest.mark.usefixtures("avro")
+def test_load_has_spark_read_avro_where_it_can(spark: SparkSession, tmp_path: Path) -> None:
+    plain = {re.sub(r"\W", "_", name): each for name, each in ALL_TYPES.items() if name != "nested"}
+    inner = StructType().add("n", "long").add("t", ArrayType(StringType()))
+    plain["nested"] = (inner.jsonValue(), [{"n": 1, "t": ["x", None]}, {"n": None, "t": None}, None])
+    for number, codec in enumerate(("none", "deflate", "snappy", "zstd")):
+        out = str(tmp_path / codec)
+        written(out, plain, fileFormat="avro", compression=codec, **({"partitionBy": "Id"} if number else {}))
+        more = {"Id": ("long", [4, 5, 6]), "new": ("short", [7, None, 9])}
+        rows = [dict(zip(more, values, strict=True)) for values in zip(*(v for _, v in more.values()), strict=True)]
+        partition = {"partitionBy": "Id"} if number else {}
+        options = {"fileFormat": "avro", "compression": codec, "onSchemaChange": "any", **partition}
+        MicroBatch(out, {name: kind for name, (kind, _) in more.items()}, options).run(1, [rows])
+        plan = load_plan(spark, out)
+        assert set(plan.spark_files) == {"avro"}, plan
+        assert not plan.ftfile_files
+        same(spark, out)
+    within = {"s": (StructType().add("n", "short").jsonValue(), [{"n": 1}, None, None])}
+    plan = load_plan(spark, written(str(tmp_path / "within"), within, fileFormat="avro"))
+    assert plan.ftfile_files == {"numbers of 8 or 16 bits within columns of avro": 2}
 
 
 @pytest.mark.parametrize(

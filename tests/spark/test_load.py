@@ -281,6 +281,16 @@ def test_where_is_checked(spark: SparkSession, tmp_path: Path) -> None:
     out = written(str(tmp_path / "out"), {"a.`b": ("long", [1, None, 3])})
     assert sorted(load(spark, out, where={"a.`b": {1, 3}}).collect()) == [(1,), (3,)]
     assert load(spark, out, where={"a.`b": None}).collect() == [(None,)]
+    ranges: tuple[tuple[range, list[int]], ...] = (
+        (range(1, 3), [1]),
+        (range(3, 0, -2), [1, 3]),
+        (range(0), []),
+        (range(-(10**9), 10**9), [1, 3]),
+    )
+    for values, found in ranges:
+        frame = load(spark, out, where={"a.`b": values})
+        assert sorted(row[0] for row in frame.collect()) == found
+    assert "GreaterThanOrEqual(" in plan_of(frame)
     with pytest.raises(ConfigError, match="a condition as text"):
         load(spark, out, where=["id"])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="give one of them"):
@@ -325,7 +335,26 @@ def test_the_format_prunes_partitions(spark: SparkSession, tmp_path: Path) -> No
             if "=7/" not in file.path:
                 Path(out, file.path).unlink()
         assert reader.load(out).where("month in (7, 9) and id = 1").collect() == [(7, 1)]
+        assert spark.read.format("ftfile").schema("month int").load(out).count() == 3
         with pytest.raises(Exception, match="neither staged nor published"):
             reader.load(out).where("id = 1").collect()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_tasks_of_the_format_share_large_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ftfile.encoding.base.columnar.CollectingEncoder.group_rows_max", 10)
+    for kind in ("parquet", "orc"):
+        out = str(tmp_path / kind)
+        MicroBatch(out, {"id": "long", "text": "string"}, {"fileFormat": kind}).run(
+            0, [[{"id": number, "text": f"{number}" * 20_000} for number in range(35)]]
+        )
+        (file,) = ftfile.open(out).files()
+        frame = spark.read.format("ftfile").option("maxPartitionBytes", file.size_bytes // 2 + 1).load(out)
+        counts = [len(rows) for rows in frame.select("id").rdd.glom().collect()]
+        assert len(counts) == 2
+        assert sum(counts) == 35
+        assert max(counts) < 35
+        assert sorted(row.id for row in frame.collect()) == [*range(35)]

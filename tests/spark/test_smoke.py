@@ -8,6 +8,8 @@ import pytest
 
 import ftfile
 import ftfile.spark
+from ftfile.commit.log.log import CommitLog
+from ftfile.testing.context import open_filesystem
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -74,12 +76,20 @@ def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> No
 def test_files_over_batches_are_finished_when_the_stream_ends(attached: SparkSession, tmp_path: Path) -> None:
     spark = attached
     source, out, checkpoint = (str(tmp_path / name) for name in ("in", "out", "checkpoint"))
-    for first in (0, 10):
-        write_input(spark, source, first)
-        writer = spark.readStream.schema(SCHEMA).parquet(source).writeStream.format("ftfile").option("path", out)
-        writer = writer.option("checkpointLocation", checkpoint).option("rolloverInterval", "1h")
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
+    spark.conf.set("spark.sql.streaming.checkpointLocation", checkpoint)
+    try:
+        for first in (0, 10):
+            write_input(spark, source, first)
+            writer = spark.readStream.schema(SCHEMA).parquet(source).writeStream.format("ftfile").option("path", out)
+            writer = writer.queryName("what ends").option("rolloverInterval", "1h")
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    # The listener tells of a checkpoint that the writer has no option with.
+    ((query_id, known),) = CommitLog(open_filesystem(out)).read_on().queries.items()
+    assert (query_id, known.last_batch) == (str(query.id), 1)
+    assert known.offsets_hash is not None
     wait_until(lambda: sum(file.rows for file in ftfile.open(out).files()) == 20, "the files to be finished")
     assert spark.read.schema(SCHEMA).parquet(out).count() == 20
 

@@ -10,17 +10,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.value_text import value_of
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ("NEVER", "Columns", "TimeText")
-
-NEVER = pc.scalar(False)  # noqa: FBT003 - a literal of the expression
+__all__ = ("Columns", "TimeText", "never")
 
 _COMPARED = {
     "=": operator.eq,
@@ -32,6 +30,11 @@ _COMPARED = {
 }
 _DIGITS_MAX = 40  # of integers, with room: no column has as many
 _MIDNIGHT = " 00:00:00"
+
+
+def never() -> pc.Expression:
+    """Return the condition that no row meets."""
+    return pc.scalar(False)  # noqa: FBT003 - a literal of the expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +70,14 @@ class Columns:
     def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:
         """Return `field sign value`; false instead of null."""
         if value is None:
-            return NEVER
+            return never()
         literal, column = self.literal(field, value), pc.field(field.name)
         if not pa.types.is_floating(literal.type):
             return _compared(column, sign, literal)
         is_nan = pc.is_nan(column)
         if math.isnan(literal.as_py()):
             not_nan = ~is_nan
-            answers = {"=": is_nan, ">=": is_nan, "!=": not_nan, "<": not_nan, "<=": column.is_valid(), ">": NEVER}
+            answers = {"=": is_nan, ">=": is_nan, "!=": not_nan, "<": not_nan, "<=": column.is_valid(), ">": never()}
             return answers[sign]
         compared = _compared(column, sign, literal)
         return compared | is_nan if sign in (">", ">=") else compared
@@ -91,7 +94,7 @@ class Columns:
             return self.compare(field, "=", values[0])
         literals = [self.literal(field, value) for value in values if value is not None]
         if not literals:
-            return NEVER
+            return never()
         column, kind = pc.field(field.name), _value_type(field.type)
         if not pa.types.is_floating(kind):
             return column.isin(pa.array(literals, kind))
@@ -103,7 +106,7 @@ class Columns:
     def is_none_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
         """Return `field NOT IN (values)`; false instead of null."""
         found = self.is_one_of(field, values)
-        return NEVER if any(value is None for value in values) else ~found & pc.field(field.name).is_valid()
+        return never() if any(value is None for value in values) else ~found & pc.field(field.name).is_valid()
 
     def literal(self, field: pa.Field, value: object) -> pa.Scalar:
         """Return a value as one of the column's type."""

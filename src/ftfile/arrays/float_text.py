@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import text_scalar
 
 __all__ = ("all_finite", "float_text")

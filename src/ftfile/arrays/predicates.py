@@ -25,9 +25,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ftfile.arrays.comparisons import NEVER, Columns, TimeText
+from ftfile.arrays import kernels as pc
+from ftfile.arrays.comparisons import Columns, TimeText
 from ftfile.arrays.value_text import UTC
 from ftfile.core.errors import ConfigError
 
@@ -59,7 +59,6 @@ _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _TIMES = ("DATE", "TIMESTAMP")
 _WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
 _WALKS = threading.Lock()
-_ALWAYS = pc.scalar(True)  # noqa: FBT003 - a literal of the expression
 
 
 def predicate(
@@ -240,7 +239,7 @@ class _Parser:
             sign = _FLIPPED[self._sign()]
             return self._compare(self._column(), sign, value, negated=negated)
         if value is None or isinstance(value, bool):
-            return _ALWAYS if value is (not negated) else NEVER
+            return pc.scalar(value is (not negated))
         raise self._error("a comparison")
 
     def _compare(self, field: pa.Field, sign: str, value: object, *, negated: bool) -> pc.Expression:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_numpy, is_valid, strings_from, values_of
 from ftfile.arrays.time_zones import clocks_of, instants_of
 from ftfile.core.errors import ConfigError

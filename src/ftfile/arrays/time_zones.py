@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from ftfile.arrays import kernels as pc
 
 if TYPE_CHECKING:
     from typing import Literal

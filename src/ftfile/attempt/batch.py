@@ -11,7 +11,9 @@ from ftfile.attempt.message import add_of, segment_of
 from ftfile.attempt.spark_checkpoint import read_offsets
 from ftfile.commit.format.layout import dead_letter_path, staged_directory
 from ftfile.commit.format.model import Fingerprint, JobAuthor, StreamAuthor
-from ftfile.core.errors import ConfigError, InvalidMessages
+from ftfile.commit.measured import in_seconds
+from ftfile.commit.replay import find_record
+from ftfile.core.errors import ConfigError, FtfileError, InvalidMessages
 from ftfile.core.version import __version__
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.identity import WriterIdentity
     from ftfile.attempt.message import StagedPart, StagedSegment, TaskCommit
-    from ftfile.commit.format.model import Add, Author, Transaction
+    from ftfile.commit.format.model import Add, Author, Record, Transaction
+    from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import Capabilities
@@ -32,6 +35,7 @@ __all__ = (
     "check_staged_names",
     "fingerprint_of",
     "letters_of",
+    "orphans_of",
     "segments_of",
 )
 
@@ -117,13 +121,40 @@ def batch_metrics(messages: Sequence[TaskCommit], durability: str) -> dict[str, 
     for message in messages:
         written += (*message.parts, *message.segments)
     bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))
+    retries = sum(message.identity.attempt for message in messages)
+    slowest = {
+        name: in_seconds(max(message.metrics.get(name, 0.0) for message in messages))
+        for name in ("writeSeconds", "assemblySeconds", "syncSeconds")
+    }
     return {
         "rows": sum(each.rows for each in written),
         "bytes": sum(each.length for each in written),
         **({"badRecords": bad} if bad else {}),
         "durability": durability,
-        "writeSecondsMax": round(max(message.metrics.get("writeSeconds", 0.0) for message in messages), 6),
+        "writeSecondsMax": slowest["writeSeconds"],
+        **({"taskRetries": retries} if retries else {}),
+        **{f"{name}Max": slowest[name] for name in ("assemblySeconds", "syncSeconds") if slowest[name]},
     }
+
+
+def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, record: Record | None) -> int:
+    """Return the number of files that tasks staged and no record names; raises nothing of the log's.
+
+    Without a `record` created this moment, that of the batch is looked up; if it is not kept, none are counted.
+    """
+    staged: set[str] = set()
+    for message in messages:
+        staged.update(add.path for each in message.rewritten for add in each.rewrite.adds)
+        if record is None:  # else all of them are in it
+            staged.update(each.path for each in (*message.parts, *message.segments, *message.dead_letters))
+    if staged and record is None:
+        try:
+            record = find_record(log, log.read_on(), author)
+        except FtfileError:
+            record = None
+    if record is None:
+        return 0
+    return len(staged.difference(add.path for add in (*record.adds, *record.dead_letters)))
 
 
 def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:

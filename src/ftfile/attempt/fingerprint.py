@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import is_valid
 from ftfile.arrays.words import byte_ranges, fixed_words, is_byte_like, is_list_like, list_lengths, plain
 
@@ -31,6 +31,7 @@ __all__ = ("FingerprintAccumulator", "row_hashes")
 
 # The kinds, each with the number of rows whose temporaries stay in the processor's cache.
 _CHUNK_ROWS = {"content": 32_768, "strong": 8_192}
+_SUMMED_BYTES = 1 << 24  # at a time: their sum fits 32 bits, which numpy adds twice as fast as 64
 _VERSION = 1
 _WRAP = (1 << 64) - 1
 
@@ -147,8 +148,10 @@ def _byte_sums(array: pa.Array) -> tuple[int, int, int]:
         # Bytes under nulls are no content.
         return _byte_sums(array.drop_null())
     lengths = offsets[1:] - offsets[:-1]
-    values = pa.Array.from_buffers(pa.uint8(), end - first, [None, data], offset=first)
-    return end - first, int(np.dot(lengths, lengths)), pc.sum(values, min_count=0).as_py()
+    values = np.frombuffer(data, np.uint8, end - first, first) if end > first else np.empty(0, np.uint8)
+    pieces = (values[start : start + _SUMMED_BYTES] for start in range(0, len(values), _SUMMED_BYTES))
+    total = sum(int(np.add.reduce(piece, dtype=np.uint32)) for piece in pieces)
+    return end - first, int(np.dot(lengths, lengths)), total
 
 
 def row_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:

@@ -45,6 +45,7 @@ class WriteConfig(ABC):
     checkpoint: str | None  # the query's directory, when the writer was given it
     overwrite: bool  # each commit replaces all that is in the directory
     transaction: Transaction | None  # the user's own identity of a batch write
+    user_metadata: str | None  # the user's own text about each commit
 
     @abstractmethod
     def for_store(self: _C, store: Capabilities) -> _C:
@@ -79,6 +80,7 @@ def common_settings(parsed: ParsedOptions) -> dict[str, Any]:
         "max_open_bytes": parsed["maxOpenBytes"],
         "on_schema_change": parsed["onSchemaChange"],
         "fingerprint": parsed["fingerprint"],
+        "user_metadata": parsed["userMetadata"],
         "checkpoint": parsed.spark.get("checkpointlocation"),
     }
 

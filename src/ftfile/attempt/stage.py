@@ -227,6 +227,12 @@ class Stage:
         self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
         self._closing: deque[Future[None]] = deque()
         self.finished: list[StagedPart] = []
+        self._sync_s: list[float] = []  # of each file that was closed
+
+    @property
+    def sync_s(self) -> float:
+        """Return the seconds in which files were made durable and closed, added up."""
+        return sum(self._sync_s)
 
     def create(self, ending: str) -> StagedFile:
         """Start a file."""
@@ -248,11 +254,13 @@ class Stage:
         self._ended.append(file.path)
 
     def _close(self, file: StagedFile) -> None:
+        began_s = self.fs.context.clock.monotonic_s()
         try:
             file.end(self.durability)
         except BaseException:
             file.abort()
             raise
+        self._sync_s.append(self.fs.context.clock.monotonic_s() - began_s)
         found = self.fs.stat(file.path).size_bytes
         if found != file.position:
             raise CorruptData(file.path, f"{file.position} bytes", f"{found} bytes", "The task is run again")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
 from ftfile.attempt.bad_records import BadRecords
-from ftfile.attempt.batch import author_of, check_messages, fingerprint_of
+from ftfile.attempt.batch import author_of, check_messages, fingerprint_of, orphans_of
 from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.fingerprint import FingerprintAccumulator
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
     from ftfile.attempt.message import Rewritten, StagedSegment
-    from ftfile.commit.format.model import Author, Transaction
+    from ftfile.commit.format.model import Author, Body, Transaction
     from ftfile.commit.log.state import LogState, LogView
     from ftfile.commit.protocol import Prepare
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
@@ -125,8 +126,10 @@ class Writer(ABC, Generic[_C]):
         except BaseException:
             stage.discard()
             raise
+        written_s = fs.context.clock.monotonic_s()
         # Nothing stays of what jobs rewrite where all is replaced.
         rewritten, failed = ((), ()) if head is None or config.overwrite else self._run_jobs(stage, head)
+        now_s = fs.context.clock.monotonic_s()
         return TaskCommit(
             identity,
             tuple(stage.finished),
@@ -136,12 +139,26 @@ class Writer(ABC, Generic[_C]):
             failed,
             letters,
             planned_ms=planned.time_ms,
-            metrics={"writeSeconds": fs.context.clock.monotonic_s() - began_s, "badRecords": bad.count},
+            metrics={
+                "writeSeconds": now_s - began_s,
+                "assemblySeconds": now_s - written_s,
+                "syncSeconds": stage.sync_s,
+                "badRecords": bad.count,
+            },
             definition=self._definition(),
         )
 
-    def commit(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> Committed:
-        """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id."""
+    def commit(
+        self,
+        messages: Sequence[TaskCommit | None],
+        batch_id: int | None,
+        context: Context,
+        user_metadata: str | None = None,
+    ) -> Committed:
+        """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id.
+
+        `user_metadata` is for records whose writer has no such option.
+        """
         try:
             whole = check_messages(messages, batch_id)
         except FtfileError as error:
@@ -153,14 +170,16 @@ class Writer(ABC, Generic[_C]):
             with log.lock:
                 author = author_of(writer, self.config.checkpoint, self.config.transaction, log.fs.context)
                 prepare, follow_up = self._propose(author, whole, log)
+                user_metadata = user_metadata if self.config.user_metadata is None else self.config.user_metadata
                 done = commit(
                     log,
                     author,
-                    prepare,
+                    _with_metadata(prepare, user_metadata),
                     self.config.policy,
                     fingerprint=fingerprint_of(whole),
                     claims_replay=any(message.found_committed for message in whole),
                 )
+                log.notes.orphans += orphans_of(whole, log, author, done.record)
             report_commit(log, writer, done)
             follow_up(done)
             return done
@@ -195,6 +214,16 @@ class Writer(ABC, Generic[_C]):
 
     def _definition(self) -> str | None:
         return None
+
+
+def _with_metadata(prepare: Prepare, user_metadata: str | None) -> Prepare:
+    """Return how a record with the user's text is prepared."""
+
+    def prepared(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        body = prepare(head, snapshot)
+        return None if body is None else replace(body, user_metadata=user_metadata)
+
+    return prepared
 
 
 def _recognisable(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.checks import FinalPaths, check_staged
 from ftfile.commit.format.model import Body, Record
+from ftfile.commit.measured import Measured
 from ftfile.commit.policy import DEFAULT_POLICY, lineage_start
 from ftfile.commit.post_commit import post_commit
 from ftfile.commit.publish import raise_own, require_removed_published, roll_forward
@@ -63,7 +64,7 @@ def commit(
         ConfigError, NameCollision: see `FinalPaths.claim`.
         StorageError: the store failed before the record was created; later failures are CommitErrors that say so.
     """
-    nonce = log.ids.unique()
+    nonce, measured = log.ids.unique(), Measured(log)
     while True:
         head = log.read_on(durable=True)
         log.prepare_directory()
@@ -71,6 +72,7 @@ def commit(
         raise_own(problems, author)
         if head.has(author):
             check_replay(log, head, author, fingerprint, policy)
+            log.notes.replays += 1
             return Committed(head.version, replayed=True)
         if claims_replay:
             raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
@@ -81,10 +83,13 @@ def commit(
         mac = fingerprint_mac(log.fs, fingerprint, author)
         record = replace(record_of(log, head, body, author, nonce), lineage_start=starts, fingerprint=mac)
         require_removed_published(problems, record)
+        record = replace(record, metrics=body.metrics | measured.metrics())
         if (after := log.create(record)) is not None:
             break
     # Committed. If we die from here on, the next committer rolls forward.
+    measured.created()
     problems = roll_forward(log, after, policy, author, tried=problems, created=record.version)
+    measured.published(record.version)
     raise_own(problems, author, record.version)
     post_commit(log, after)
     return Committed(record.version, replayed=False, record=record)

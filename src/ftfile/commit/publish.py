@@ -80,6 +80,7 @@ def roll_forward(
             problems.append(problem)
             continue
         head.unpublished.pop(version, None)
+        log.notes.recoveries += version != created
     if not head.unpublished:
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     return problems

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, Protocol
 
 from ftfile.core.errors import ConfigError
 
@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
     from ftfile.keys.keys import Keys
 
-__all__ = ("ByteWriter", "Encoder", "Format", "Joiner", "Limits", "LineFormat", "RowFilter", "SegmentCodec", "Taken")
+__all__ = (
+    "ByteWriter",
+    "Encoder",
+    "Format",
+    "Joiner",
+    "Limits",
+    "LineFormat",
+    "RowFilter",
+    "SegmentCodec",
+    "Span",
+    "Taken",
+    "Wanted",
+)
 
 
 # Options that every format is given, and the key of its name in the log.
@@ -96,6 +108,25 @@ class RowFilter:
     known: pc.Expression | None = None  # true for all rows of the file; None for nothing
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One of several equal shares of a file."""
+
+    number: int
+    count: int
+
+    def chosen(self, groups: int) -> range:
+        """Return which of a file's groups of rows are in the share: all shares together have each of them once."""
+        return range(groups * self.number // self.count, groups * (self.number + 1) // self.count)
+
+
+class Wanted(NamedTuple):
+    """The rows of a file that a reader wants; all, if nothing says otherwise."""
+
+    row_filter: RowFilter | None = None
+    span: Span | None = None  # for formats with `has_groups`
+
+
 class SegmentCodec(ABC):
     """Rows to the data of segments, and back."""
 
@@ -166,10 +197,12 @@ class Format(ABC):
         name: value of `fileFormat`, and key of the registry.
         extension: the ending of file names, with the dot, for the options chosen.
         open_files_max: the files that a task should write at a time: fewer where each takes memory.
+        has_groups: `decode_some` takes a `Span`, so that several tasks read a large file.
     """
 
     name: ClassVar[str]
     open_files_max: ClassVar[int] = 2_000
+    has_groups: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -249,19 +282,21 @@ class Format(ABC):
             CorruptData: the file is not what this format writes.
         """
 
-    def decode_filtered(
+    def decode_some(
         self,
         file: BinaryIO,
         schema: pa.Schema,
-        row_filter: RowFilter,  # noqa: ARG002 - for those that can
+        wanted: Wanted,
     ) -> tuple[int, Iterator[pa.RecordBatch]]:
-        """Return the number of rows that are left out unread, since no filter keeps them, and all others, as `decode`.
+        """Return the number of rows that are left out unread, and all others, as `decode`.
 
-        By default none are left out: readers filter what they get.
+        Left out are those outside of the span, and those that the filter does not keep. By default none are: readers
+        filter what they get.
 
         Raises:
             CorruptData: as `decode`, here or while rows are read.
         """
+        assert wanted.span is None, f"{self.name} is read as a whole"
         return 0, self.decode(file, schema)
 
 

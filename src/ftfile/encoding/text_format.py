@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import text_scalar
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS

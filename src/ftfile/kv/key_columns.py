@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_numpy, values_of
 from ftfile.core.errors import SchemaError
 from ftfile.kv.key_values import PRECISION_MAX, is_key_type

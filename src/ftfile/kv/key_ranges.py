@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.key_values import Key, decode_key, encode_key, to_scalar
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_numpy, numbers_from, values_of
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load

@@ -9,7 +9,8 @@ import pyarrow as pa
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.value_text import UTC
 from ftfile.commit.format.layout import bucket_directory
-from ftfile.encoding.partitions.choosing import chosen_places, partition_schema
+from ftfile.encoding.partitions.choosing import chosen_places
+from ftfile.encoding.partitions.paths import partition_schema
 from ftfile.sink.buckets.pattern import BucketPattern
 
 if TYPE_CHECKING:

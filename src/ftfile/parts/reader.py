@@ -14,7 +14,7 @@ from ftfile.commit.places import checksum_of, open_add
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum, matches, require_known
 from ftfile.core.errors import CorruptData, SchemaError
-from ftfile.encoding.api import LineFormat
+from ftfile.encoding.api import LineFormat, Wanted
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
 from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.aes_gcm import AesGcm
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.commit.format.model import Add
-    from ftfile.encoding.api import Format, RowFilter
+    from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.keys.keys import Keys
 
-__all__ = ("WHOLE_BYTES", "plain_segment", "read_add", "read_part", "recorded_names")
+__all__ = ("WHOLE_BYTES", "is_splittable", "plain_segment", "read_add", "read_part", "recorded_names")
 
 # A part up to this length is verified and decoded in memory, by one call of the store.
 WHOLE_BYTES = 8 << 20
+
+_ALL = Wanted()
 
 
 def read_add(
@@ -43,12 +45,12 @@ def read_add(
     schema: pa.Schema,
     *,
     is_old: bool = False,
-    row_filter: RowFilter | None = None,
+    wanted: Wanted = _ALL,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an add of a snapshot with the columns of `schema`, those of its path included.
 
-    If the snapshot `is_old`, it is not the newest one; see `open_add`. Rows that `row_filter` does not keep may be
-    left out.
+    If the snapshot `is_old`, it is not the newest one; see `open_add`. Rows that are not `wanted` may be left out; a
+    span is for files that `is_splittable` allows, and no row outside of it comes.
     """
     _require_fitting(add, encoding, schema)
     in_path = columns_in_path(encoding)
@@ -62,7 +64,7 @@ def read_add(
             if file.size_bytes != add.length:
                 raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
             file_format = format_from_definition(encoding["format"], keys)
-            batches = _part_rows(as_file(file), add, file_format, in_file, keys, row_filter)
+            batches = _part_rows(as_file(file), add, file_format, in_file, keys, wanted)
         try:
             for batch in batches:
                 yield with_path_columns(batch, values, schema) if values else batch
@@ -112,6 +114,12 @@ def read_part(
     yield from _part_rows(file, add, file_format, schema, keys)
 
 
+def is_splittable(add: Add, encoding: dict[str, Any]) -> bool:
+    """Return True if a share of an add is read without the rest of it; see `Span`."""
+    is_seekable = not add.filters or tuple(add.filters) == (AesGcm.name,)
+    return add.kind == "part" and is_seekable and format_from_definition(encoding["format"]).has_groups
+
+
 def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) -> bytes:
     """Return the verified bytes of a segment before its filters; `framed`, with the frames of lines as they are."""
     data = file.read_at(segment.offset, segment.length)
@@ -141,13 +149,13 @@ def _part_rows(
     file_format: Format,
     schema: pa.Schema,
     keys: Keys | None,
-    row_filter: RowFilter | None = None,
+    wanted: Wanted = _ALL,
 ) -> Iterator[pa.RecordBatch]:
     own_format = file_format.for_file(storage_identity("part", add.path))
     plain = _plain_part(file, add, file_format, keys)
-    if row_filter is None:
+    if wanted == _ALL:
         return _counted(own_format.decode(plain, schema), add)
-    left_out, batches = own_format.decode_filtered(plain, schema, row_filter)
+    left_out, batches = own_format.decode_some(plain, schema, wanted)
     return _counted(batches, add, left_out)
 
 

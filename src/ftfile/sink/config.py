@@ -15,7 +15,7 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.encoding.api import Format, LineFormat
 from ftfile.encoding.base.time_formats import TimeFormats
-from ftfile.encoding.partitions.choosing import partition_schema
+from ftfile.encoding.partitions.paths import partition_schema
 from ftfile.encoding.registry import FORMATS, format_from_options
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.sink.buckets.replacement import Replacement, replacement_from_options

@@ -20,9 +20,7 @@ from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver.proposal import check_head, check_paths, make_proposal
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import call_on_publish, tell_untold
-from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END
-from ftfile.sink.task.task import run_task_jobs, write_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.core.ids import IdSource
+    from ftfile.sink.rolling.plan import RollingPlanner
 
 __all__ = ("SinkWriter", "forget_caches")
 
@@ -85,9 +84,13 @@ class SinkWriter(Writer[SinkConfig]):
     def _write_rows(
         self, writer: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
     ) -> tuple[StagedSegment, ...]:
+        from ftfile.sink.task.task import write_task  # noqa: PLC0415 - tasks alone need it
+
         return write_task(self.config, self.planned, writer, rows, stage, bad)
 
     def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+        from ftfile.sink.task.task import run_task_jobs  # noqa: PLC0415
+
         return run_task_jobs(stage, head, self.planned.definitions)
 
     def _propose(
@@ -107,6 +110,8 @@ class SinkWriter(Writer[SinkConfig]):
         """Return the planner that ends open parts; None for a batch write, which leaves those to their queries."""
         if not isinstance(writer, StreamIdentity):
             return None
+        from ftfile.sink.rolling.plan import RollingPlanner  # noqa: PLC0415 - commits alone need it
+
         encoding, rolling = definition_key(self.config.encoding()), self.config.rolling or ALL_END
         key = (self.config.path, writer.query_id, encoding, rolling, ids)
         # Queries that share a directory may share a process, too.

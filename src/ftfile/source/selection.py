@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -14,21 +15,20 @@ from ftfile.arrays.predicates import predicate
 from ftfile.arrays.value_text import UTC
 from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.core.near import no_such
-from ftfile.encoding.api import RowFilter
+from ftfile.encoding.api import RowFilter, Wanted
 from ftfile.encoding.base.reading import batch_of
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
 from ftfile.parts.reader import read_add
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
 
-__all__ = ("ChosenAdd", "Selection", "partition_expression")
+__all__ = ("ChosenAdd", "Selection", "partition_expression", "rows_of_path")
 
 # A bucket, and the key of the encoding of files in it.
 _Bucket: TypeAlias = tuple[str, str]
@@ -97,7 +97,7 @@ class Selection:
         encoding = self._snapshot.definitions[add.encoding]
         schema = self.schema if where is None else self._read
         if not {*schema.names} - columns_in_path(encoding):
-            yield from _rows_of_path(add, encoding, schema)
+            yield from rows_of_path(add, encoding, schema)
             return
         if where is None:
             yield from read_add(fs, add, encoding, schema, is_old=is_old)
@@ -105,7 +105,7 @@ class Selection:
         row_filter = RowFilter(where, self._filtered, known)
         with self._telling(where, add.final_path or add.path):
             try:
-                for batch in read_add(fs, add, encoding, schema, is_old=is_old, row_filter=row_filter):
+                for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter)):
                     for rows in _filtered(batch, where).to_batches():
                         yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
             except CorruptData:
@@ -176,7 +176,7 @@ def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     found = [by_name.get(name.lower()) for name in columns]
     for name, own in zip(columns, found, strict=True):
         if own is None:
-            raise ConfigError(f"columns: {no_such('column', name, recorded.names)}")
+            raise ConfigError(f"columns: {_no_such(name, recorded.names)}")
     if twice := [name for place, name in enumerate(columns) if found[place] in found[:place]]:
         raise ConfigError(f"columns: {', '.join(map(repr, twice))} comes twice")
     return pa.schema([recorded.field(own) for own in found])
@@ -236,9 +236,17 @@ def _filtered(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> p
     return plan.to_table(use_threads=False)
 
 
-def _rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an add with columns of its path alone."""
     values = _values_of(encoding, add.bucket, schema)
     for start in range(0, add.rows, _BATCH_ROWS):
         rows = batch_of([], pa.schema([]), min(_BATCH_ROWS, add.rows - start))
         yield with_path_columns(rows, values, schema) if values else rows
+
+
+def _no_such(name: str, known: Collection[str]) -> str:
+    """Return the text that there is no column of a name, with those that there are."""
+    spelling = {each.lower(): each for each in known}
+    near = [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]
+    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."
+    return f"there is no column {name!r}{meant} There are: {', '.join(known)}"

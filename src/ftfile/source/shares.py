@@ -1,48 +1,81 @@
-"""The share of one task in a read: which adds, and how they are decoded."""
+"""The share of one task in a read: which adds, or shares of them, and how they are decoded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.core.packing import packed
+from ftfile.encoding.api import Span, Wanted
 from ftfile.encoding.partitions.paths import columns_in_path
-from ftfile.parts.reader import read_add, recorded_names
+from ftfile.parts.reader import is_splittable, read_add, recorded_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileSystem
 
-__all__ = ("OPEN_COST_BYTES", "TASK_BYTES", "Share", "pack", "read_share")
+__all__ = ("OPEN_COST_BYTES", "TASK_BYTES", "Piece", "Share", "pack", "read_share")
 
 TASK_BYTES = 32 << 20
 OPEN_COST_BYTES = 1 << 20
+_TASKS_MAX = 100_000  # about as many: of more, each reads more
+
+
+class Piece(NamedTuple):
+    """An add, or a share of its rows."""
+
+    add: Add
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Adds that one task reads."""
+    """The pieces that one task reads, in their order."""
 
-    adds: tuple[Add, ...]
+    pieces: tuple[Piece, ...]
     encodings: dict[str, Any]  # definitions by key, all that the adds refer to
 
 
-def pack(adds: Iterable[Add]) -> list[tuple[Add, ...]]:
-    """Group adds, in their order, so that a task reads about 32 MiB; opening a file counts like reading one."""
-    return [tuple(group) for group in packed(adds, lambda add: add.length + OPEN_COST_BYTES, TASK_BYTES)]
+def pack(adds: Iterable[Add], definitions: Mapping[str, Any], task_bytes: int = TASK_BYTES) -> list[Share]:
+    """Return the shares of tasks, each of about `task_bytes`, in the order of the adds.
+
+    Opening a file counts like reading 1 MiB of one. Large files whose rows are in groups are read by several tasks.
+    No file is opened: the same adds have the same shares.
+    """
+    adds = list(adds)
+    whole = sum(add.length + OPEN_COST_BYTES for add in adds)
+    limit = max(task_bytes, whole // _TASKS_MAX)
+    pieces = (piece for add in adds for piece in _pieces(add, definitions, limit))
+    return [
+        Share(tuple(group), {piece.add.encoding: definitions[piece.add.encoding] for piece in group})
+        for group in packed(pieces, _cost, limit + OPEN_COST_BYTES)
+    ]
 
 
 def read_share(fs: FileSystem, share: Share, requested: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of adds that may be removed meanwhile, with the requested columns, found by name, case aside."""
     recorded = {key: _as_recorded(encoding, requested) for key, encoding in share.encodings.items()}
-    for add in share.adds:
-        for batch in read_add(fs, add, share.encodings[add.encoding], recorded[add.encoding], is_old=True):
+    for add, span in share.pieces:
+        encoding, schema, wanted = share.encodings[add.encoding], recorded[add.encoding], Wanted(span=span)
+        for batch in read_add(fs, add, encoding, schema, is_old=True, wanted=wanted):
             yield batch.rename_columns(requested.names)
+
+
+def _pieces(add: Add, definitions: Mapping[str, Any], limit: int) -> Iterator[Piece]:
+    count = -(-add.length // limit)
+    if count <= 1 or not is_splittable(add, definitions[add.encoding]):
+        yield Piece(add)
+        return
+    yield from (Piece(add, Span(number, count)) for number in range(count))
+
+
+def _cost(piece: Piece) -> int:
+    return piece.add.length // (1 if piece.span is None else piece.span.count) + OPEN_COST_BYTES
 
 
 def _as_recorded(encoding: dict[str, Any], requested: pa.Schema) -> pa.Schema:

@@ -19,11 +19,12 @@ from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
 from ftfile.kv.upkeep.compact import compact
 from ftfile.maintenance.flush import flush
 from ftfile.spark.settings import absolute_options
+from ftfile.spark.writers import CHECKPOINT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ("attach", "detach")
+__all__ = ("WrittenPlace", "attach", "detach", "execution_of", "place_of")
 
 _log = get_logger(__name__)
 
@@ -32,6 +33,9 @@ def attach(spark: SparkSession) -> None:
     """Finish the files of this session's ftfile streams whose rules fire while no batch runs, and all when one ends.
 
     Of ftkv streams, merge the runs of the store that are due, likewise.
+
+    The offsets of streams whose checkpoint is below `spark.sql.streaming.checkpointLocation` are recorded, as those
+    of streams with the option `checkpointLocation` are without it.
 
     A stream with `trigger(continuous=…)`, in which Spark gives Python sinks no rows, is stopped, and an error logged.
 
@@ -60,7 +64,7 @@ def detach(spark: SparkSession) -> None:
 _attached: WeakKeyDictionary[SparkSession, StreamingQueryListener] = WeakKeyDictionary()
 
 
-class _Place(NamedTuple):
+class WrittenPlace(NamedTuple):
     """The directory that a query writes to."""
 
     sink: str  # the name of the format
@@ -75,12 +79,21 @@ class _Flusher(StreamingQueryListener):
 
     def __init__(self, spark: SparkSession) -> None:
         self._session = spark
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, WrittenPlace] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Note where the query writes: later it may be gone."""
-        if place := _place_of(self._session, str(event.id)):
-            self._places[str(event.runId)] = place
+        """Note where the query writes: later it may be gone. Spark calls this from the thread of the query."""
+        execution = execution_of(self._session, str(event.id))
+        if (place := place_of(execution)) is None:
+            return
+        if execution.getClass().getSimpleName() == "ContinuousExecution":
+            # Spark gives a Python sink no rows then, and tells its user of no error of the commit.
+            _log.error("the query is stopped: %s", _CONTINUOUS)
+            jvm: Any = self._session._jvm  # noqa: SLF001
+            execution.stopInNewThread(jvm.UnsupportedOperationException(_CONTINUOUS))
+            return
+        self._session.sparkContext.setLocalProperty(CHECKPOINT, str(execution.resolvedCheckpointRoot()))
+        self._places[str(event.runId)] = place
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Leave it to the next batch."""
@@ -96,7 +109,7 @@ class _Flusher(StreamingQueryListener):
             _tend(str(event.id), place, due_only=False)
 
 
-def _tend(query_id: str, place: _Place, *, due_only: bool) -> None:
+def _tend(query_id: str, place: WrittenPlace, *, due_only: bool) -> None:
     options = place.options
     path, key_provider, storage = options["path"], options["keyProvider"], options.prefixed("storage")
     with log_context(query=query_id):
@@ -120,18 +133,15 @@ _CONTINUOUS = (
 _NOT_FINISHED = "files could not be finished, ftfile.flush"
 
 
-def _place_of(spark: SparkSession, query_id: str) -> _Place | None:
-    """Return the options that say where a query of this session writes, if it uses ftfile."""
-    session = spark._jsparkSession  # noqa: SLF001 - of the JVM
-    execution = session.streams().get(query_id).streamingQuery()
+def execution_of(spark: SparkSession, query_id: str) -> Any:  # noqa: ANN401 - of the JVM
+    """Return the execution of a running query of this session."""
+    return spark._jsparkSession.streams().get(query_id).streamingQuery()  # noqa: SLF001 - of the JVM
+
+
+def place_of(execution: Any) -> WrittenPlace | None:  # noqa: ANN401 - of the JVM
+    """Return the options that say where a query writes, or None if it does not use ftfile."""
     sink = str(execution.sink().name())
     if sink not in ("ftfile", "ftkv"):
-        return None
-    if execution.getClass().getSimpleName() == "ContinuousExecution":
-        # Spark gives a Python sink no rows then, and tells its user of no error of the commit.
-        _log.error("the query is stopped: %s", _CONTINUOUS)
-        jvm: Any = spark._jvm  # noqa: SLF001
-        execution.stopInNewThread(jvm.UnsupportedOperationException(_CONTINUOUS))
         return None
     extra = _field(execution, "extraOptions")
     iterator = extra.iterator()
@@ -139,7 +149,7 @@ def _place_of(spark: SparkSession, query_id: str) -> _Place | None:
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
     found = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
     place = parse_options(absolute_options({name: options[name] for name in found}), "read")
-    return _Place(sink, place) if place["path"] is not None else None
+    return WrittenPlace(sink, place) if place["path"] is not None else None
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM

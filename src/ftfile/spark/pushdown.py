@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import operator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,13 +13,14 @@ from pyspark.sql.datasource import DataSourceReader
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.encoding.api import RowFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import datasource
 
-__all__ = ("require_pushdown", "rows_that_may_match")
+__all__ = ("filter_of_rows", "require_pushdown", "rows_that_may_match")
 
 _log = get_logger(__name__)
 
@@ -27,6 +31,14 @@ _COMPARISONS: dict[str, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]] = {
     "GreaterThanOrEqual": pc.greater_equal,
     "LessThan": pc.less,
     "LessThanOrEqual": pc.less_equal,
+}
+_SIGNS: dict[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
+    "EqualTo": operator.eq,
+    "EqualNullSafe": operator.eq,
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqual": operator.ge,
+    "LessThan": operator.lt,
+    "LessThanOrEqual": operator.le,
 }
 _TEXTS: dict[str, Callable[..., pa.BooleanArray]] = {
     "StringStartsWith": pc.starts_with,
@@ -66,6 +78,52 @@ def rows_that_may_match(
     return found
 
 
+def filter_of_rows(filters: Iterable[datasource.Filter], schema: pa.Schema) -> RowFilter | None:
+    """Return a filter that keeps every row for which all filters are true; None if nothing is known of any.
+
+    Known are comparisons of columns of `schema` with values, not of floating-point numbers, times and nested columns.
+    """
+    fields = {field.name.lower(): field for field in schema if _is_compared(field.type)}
+    found = [(field, each) for field, each in _expressions(filters, fields) if each is not None]
+    if not found:
+        return None
+    columns = list({field.name: field for field, _ in found}.values())
+    return RowFilter(functools.reduce(operator.and_, (each for _, each in found)), pa.schema(columns))
+
+
+def _expressions(
+    filters: Iterable[datasource.Filter], fields: Mapping[str, pa.Field]
+) -> Iterator[tuple[pa.Field, pc.Expression | None]]:
+    for each in filters:
+        attribute: tuple[str, ...] = getattr(each, "attribute", ())
+        field = fields.get(attribute[0].lower()) if len(attribute) == 1 else None
+        if field is None:
+            continue
+        with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+            yield field, _expression(type(each).__name__, field, getattr(each, "value", None))
+
+
+def _expression(name: str, field: pa.Field, value: Any) -> pc.Expression | None:  # noqa: ANN401 - as many types as columns
+    column = pc.field(field.name)
+    if name in {"IsNull", "IsNotNull"}:
+        return column.is_null() if name == "IsNull" else column.is_valid()
+    if name == "In":
+        return column.isin(pa.array([_typed(each, field.type) for each in value if each is not None], field.type))
+    return _SIGNS[name](column, _typed(value, field.type)) if name in _SIGNS and value is not None else None
+
+
+def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:  # noqa: ANN401 - as many types as columns
+    typed = pa.scalar(value, kind)
+    if typed.as_py() != value:
+        raise ValueError(f"Arrow makes {typed} of {value!r}")
+    return typed
+
+
+def _is_compared(kind: pa.DataType) -> bool:
+    # Spark orders NaN as Arrow does not, and an instant may come by the clocks of the session.
+    return not (pa.types.is_floating(kind) or pa.types.is_timestamp(kind) or pa.types.is_nested(kind))
+
+
 def _flags(each: datasource.Filter, columns: Mapping[str, pa.Array]) -> pa.BooleanArray | None:
     """Return True, False or null for each row, as SQL does, but True for some nulls; None for what is not known."""
     if type(each).__name__ == "Not":
@@ -73,8 +131,7 @@ def _flags(each: datasource.Filter, columns: Mapping[str, pa.Array]) -> pa.Boole
         return None if inner is None else pc.invert(inner)
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
     column = columns.get(attribute[0].lower()) if len(attribute) == 1 else None
-    # Spark orders NaN as Arrow does not, and an instant may come by the clocks of the session.
-    if column is None or pa.types.is_floating(column.type) or pa.types.is_timestamp(column.type):
+    if column is None or not _is_compared(column.type):
         return None
     try:
         return _compared(type(each).__name__, column, getattr(each, "value", None))

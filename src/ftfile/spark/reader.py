@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -17,12 +17,15 @@ from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.encoding.api import Wanted
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
-from ftfile.source.shares import pack
-from ftfile.spark.pushdown import require_pushdown, rows_that_may_match
+from ftfile.source.selection import rows_of_path
+from ftfile.source.shares import Share, pack
+from ftfile.source.small_batches import in_small_batches
+from ftfile.spark.pushdown import filter_of_rows, require_pushdown, rows_that_may_match
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.options.parse import Use
+    from ftfile.encoding.api import RowFilter
 
 __all__ = ("FtFileReader", "committed_schema", "make_reader")
 
@@ -67,9 +71,9 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
 class _Files(InputPartition):
     """The share of one task in a read."""
 
-    adds: tuple[Add, ...]
-    encodings: dict[str, Any]
+    share: Share
     columns: tuple[str, ...] = ()  # the log's names of the requested ones, in their order
+    row_filter: RowFilter | None = None
 
     def __post_init__(self) -> None:
         super().__init__(None)
@@ -84,23 +88,25 @@ class FtFileReader(Shipped, DataSourceReader):
         self._storage = settings_for_others(self._path, parsed.prefixed("storage"))
         self._version = directory.version() if version is None else version
         self._is_old = version is not None
+        self._task_bytes: int = parsed["maxPartitionBytes"]
         self._schema_json = schema.json()
         self._marker = read_marker(directory.file_system)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the share of each task."""
         snapshot = Directory(self._path, self._key_provider, self._storage, SYSTEM).snapshot(self._version)
-        recorded = arrow_schema(snapshot.definitions[snapshot.schema]).names if snapshot.schema is not None else []
-        columns = recorded_names(recorded, arrow_schema(self._schema_json).names)
-        return [
-            _Files(adds, {add.encoding: snapshot.definitions[add.encoding] for add in adds}, columns)
-            for adds in pack(self._chosen(snapshot))
-        ] or [_Files((), {})]
+        recorded = arrow_schema(snapshot.definitions[snapshot.schema]) if snapshot.schema is not None else pa.schema([])
+        columns = recorded_names(recorded.names, arrow_schema(self._schema_json).names)
+        adds, row_filter = self._chosen(snapshot, recorded)
+        shares = pack(adds, snapshot.definitions, self._task_bytes)
+        return [_Files(share, columns, row_filter) for share in shares] or [_Files(Share((), {}))]
 
-    def _chosen(self, snapshot: Snapshot) -> Iterable[Add]:
-        """Return the adds to be read."""
-        return snapshot.adds.values()
+    def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
+        """Return the adds to be read, of a snapshot with the columns `recorded`, and which of their rows."""
+        del recorded
+        return snapshot.adds.values(), None
 
+    @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
@@ -108,13 +114,18 @@ class FtFileReader(Shipped, DataSourceReader):
         check_marker(fs, self._path, self._marker)
         requested = arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
-        for add in partition.adds:
-            for batch in read_add(fs, add, partition.encodings[add.encoding], recorded, is_old=self._is_old):
+        for add, span in partition.share.pieces:
+            encoding, wanted = partition.share.encodings[add.encoding], Wanted(partition.row_filter, span)
+            if columns_in_path(encoding).issuperset(recorded.names):
+                batches = rows_of_path(add, encoding, recorded) if span is None or span.number == 0 else iter(())
+            else:
+                batches = read_add(fs, add, encoding, recorded, is_old=self._is_old, wanted=wanted)
+            for batch in batches:
                 yield batch.rename_columns(requested.names)
 
 
 class _PushingReader(FtFileReader):
-    """Leaves out the parts in whose partitions no row meets the filters; Spark applies all of them itself.
+    """Leaves out parts, and row groups of others, in which no row meets the filters; Spark applies all of them itself.
 
     Spark asks for its own setting when a reader has this method.
     """
@@ -126,12 +137,10 @@ class _PushingReader(FtFileReader):
         self._filters = tuple(filters)
         return filters
 
-    def _chosen(self, snapshot: Snapshot) -> Iterable[Add]:
-        if snapshot.schema is None or not self._filters:
-            return snapshot.adds.values()
-        recorded = arrow_schema(snapshot.definitions[snapshot.schema])
+    def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
         known = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
+        row_filter = filter_of_rows(self._filters, known)
         found: dict[tuple[str, str], bool] = {}
         for key in {add.encoding for add in snapshot.adds.values()}:
             encoding = snapshot.definitions[key]
@@ -146,7 +155,7 @@ class _PushingReader(FtFileReader):
             }
             flags = rows_that_may_match(self._filters, columns, len(buckets)).to_pylist()
             found.update(((key, bucket), flag) for bucket, flag in zip(buckets, flags, strict=True))
-        return [add for add in snapshot.adds.values() if found[add.encoding, add.bucket]]
+        return [add for add in snapshot.adds.values() if found[add.encoding, add.bucket]], row_filter
 
 
 def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | None, ParsedOptions]:

@@ -20,6 +20,7 @@ from ftfile.kv.feed.stream import FeedStream
 from ftfile.kv.feed.versions import Share
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.reading.open_store import open_store
+from ftfile.source.small_batches import in_small_batches
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.stream_reader import SharePartition, StreamReader
 
@@ -61,6 +62,7 @@ class FtKvStreamReader(StreamReader):
         require_shared(open_filesystem(config.path, SYSTEM, config.storage), config.path)
         super().__init__(config, settings_for_others(config.path, config.storage))
 
+    @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes of a task, in an executor."""
         assert isinstance(partition, SharePartition), f"another reader's partition: {partition!r}"

@@ -20,6 +20,7 @@ from ftfile.kv.pushdown.selection import EVERYTHING, select
 from ftfile.kv.pushdown.shares import BucketShare, shares_of
 from ftfile.kv.reading.reader import FOUND
 from ftfile.parts.reader import recorded_names
+from ftfile.source.small_batches import in_small_batches
 from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
 from ftfile.spark.pushdown import require_pushdown
 from ftfile.spark.settings import absolute_options
@@ -85,6 +86,7 @@ class FtKvReader(Shipped, DataSourceReader):
             found = [_StorePartition(shares) for shares in shares_of(reader.runs(), selection)]
         return found or [_StorePartition()]
 
+    @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task, in an executor."""
         assert isinstance(partition, _StorePartition)

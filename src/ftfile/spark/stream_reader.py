@@ -26,6 +26,7 @@ from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.stream import FilesConfig, FileStream, RootedShare
 from ftfile.source.follow.stream import FollowStream
 from ftfile.source.shares import Share, read_share
+from ftfile.source.small_batches import in_small_batches
 from ftfile.spark.settings import absolute_options, has_file_format, require_shared
 from ftfile.spark.shipping import Shipped
 
@@ -160,6 +161,7 @@ class FtFileStreamReader(StreamReader):
         require_shared(open_filesystem(root, SYSTEM, config.storage), root)
         super().__init__(config, settings_for_others(root, config.storage))
 
+    @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, SharePartition), f"another reader's partition: {partition!r}"

@@ -9,9 +9,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.core.options.kinds import NOTE
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import sink_config
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.attempt.writer import Writer
 
 __all__ = (
+    "CHECKPOINT",
     "BatchWriter",
     "FtFileBatchWriter",
     "FtFileStreamWriter",
@@ -38,6 +41,11 @@ __all__ = (
 
 _log = get_logger(__name__)
 
+# The property of a query's thread, and so of its tasks, with the query's checkpoint.
+CHECKPOINT = "ftfile.checkpoint"
+
+# Settings of the session, which Spark sends to tasks, and to no other Python process of a source.
+_USER_METADATA = "spark.ftfile.userMetadata"
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _PROPERTIES = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 
@@ -48,6 +56,8 @@ class TaskCommitMessage(WriterCommitMessage):
 
     task: TaskCommit
     overwrite_mode: str | None = None  # of the session
+    user_metadata: str | None = None  # likewise
+    checkpoint: str | None = None  # of the query, as the listener of `ftfile.spark.attach` has told
 
 
 class _Writer(Shipped):
@@ -56,7 +66,8 @@ class _Writer(Shipped):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
-        self._writer.commit(unwrap(messages), batchId, SYSTEM)
+        texts = {each.user_metadata for each in messages if isinstance(each, TaskCommitMessage)}
+        self._writer.commit(unwrap(messages), batchId, SYSTEM, next(iter(texts), None))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Log it, and delete nothing."""
@@ -64,27 +75,34 @@ class _Writer(Shipped):
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         acknowledge_at_once()
-        return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM))
+        user_metadata = _session_metadata()
+        return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM), user_metadata=user_metadata)
 
 
 class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
-        """Commit a batch exactly once, on the driver; before the first one, log that no offsets can be recorded."""
+        """Commit a batch exactly once, on the driver; before a query's first, log that no offsets can be recorded."""
         config = self._writer.config
-        if config.checkpoint is None and self._writer.planned.view.version < 0:
-            _log.warning(
-                "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
-                "repeated batch is known by its rows alone, all of which are hashed. Set the option on the writer, "
-                "also where the session has one",
-                config.path,
-            )
+        if config.checkpoint is None:
+            checkpoint = _checkpoint_of(messages)
+            self._writer = replace(self._writer, config=replace(config, checkpoint=checkpoint))
+            if checkpoint is None and not batchId:
+                _log.warning(
+                    "%s: the writer has no option checkpointLocation, so that Spark's offsets are not recorded, and a "
+                    "repeated batch is known by its rows alone, all of which are hashed. Set the option on the "
+                    "writer, or call ftfile.spark.attach(spark) before the query starts, also where the session has "
+                    "the location",
+                    config.path,
+                )
         super().commit(messages, batchId)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, in an executor."""
-        return self._write(stream_task(), iterator)
+        message = self._write(stream_task(), iterator)
+        assert isinstance(message, TaskCommitMessage)
+        return replace(message, checkpoint=_task_context().getLocalProperty(CHECKPOINT))
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -123,7 +141,6 @@ class FtFileBatchWriter(BatchWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, and tell the driver of the session's overwrite mode."""
-        # Spark sends the session's settings to tasks, and to no other Python process of a source.
         mode = _task_context().getLocalProperty(_OVERWRITE_MODE)
         message = super().write(iterator)
         assert isinstance(message, TaskCommitMessage)
@@ -135,6 +152,16 @@ class FtFileBatchWriter(BatchWriter):
         assert isinstance(self._writer, SinkWriter)
         self._writer = self._writer.for_session(next(iter(modes), None))
         super().commit(messages, batchId)
+
+
+def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
+    """Return the checkpoint that tasks were told; None for one of another query."""
+    for message in messages:
+        if isinstance(message, TaskCommitMessage) and message.checkpoint is not None:
+            writer = message.task.identity.writer
+            found = read_query_id(message.checkpoint, SYSTEM)
+            return message.checkpoint if isinstance(writer, StreamIdentity) and found == writer.query_id else None
+    return None
 
 
 def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | None]:
@@ -151,6 +178,17 @@ def stream_task() -> TaskIdentity:
     query_id, batch_id, run_id = (str(found[name]) for name in _PROPERTIES)
     writer = StreamIdentity(query_id, run_id, int(batch_id))
     return TaskIdentity(writer, context.partitionId(), context.attemptNumber())
+
+
+def _session_metadata() -> str | None:
+    """Return the session's text about each commit; a ConfigError for one that is too long."""
+    text = _task_context().getLocalProperty(_USER_METADATA)
+    if text is None:
+        return None
+    try:
+        return str(NOTE.parse(text))
+    except ValueError:
+        raise ConfigError(f"{_USER_METADATA} has {len(text)} characters: it takes {NOTE.accepts}") from None
 
 
 def _task_context() -> TaskContext:

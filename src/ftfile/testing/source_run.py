@@ -159,7 +159,7 @@ class SourceRun:
         self.commits = number + 1
 
     def _ids(self, share: Any) -> list[str]:  # noqa: ANN401 - a share of either kind
-        return [add.id for add in share.adds]
+        return [piece.add.id for piece in share.pieces]
 
     def _read(self, shipped: bytes) -> list[Row]:
         """Read a share in a process of its own."""

@@ -319,6 +319,12 @@ def test_many_rows(kind: str, seed: int) -> None:
     assert digest([changed], kind) != digest([batch], kind)
 
 
+def test_more_bytes_than_are_summed_at_a_time() -> None:
+    halves = [column([b"\xff" * (9 << 20)], pa.binary())] * 2
+    both = pa.Table.from_batches(halves).combine_chunks().to_batches()
+    assert digest(both, "content") == digest(halves, "content")
+
+
 def test_wide_decimals_differ_in_every_limb() -> None:
     type_ = pa.decimal256(76, 0)
     values = [Decimal(1), *(Decimal(2) ** (64 * limb) for limb in (1, 2, 3))]

@@ -17,7 +17,7 @@ import ftfile
 from ftfile.arrays.predicates import predicate
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, SchemaError
-from ftfile.encoding.api import RowFilter
+from ftfile.encoding.api import RowFilter, Wanted
 from ftfile.encoding.parquet.format import ParquetFormat
 from ftfile.parts.reader import read_add
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -239,25 +239,25 @@ class TestRowGroups:
         if "x" not in str(where):
             row_filter = RowFilter(condition, schema.remove(1), pc.field("month") == 2)
         file = self.file(monkeypatch)
-        found, batches = ParquetFormat().decode_filtered(file, self.SCHEMA, row_filter)
+        found, batches = ParquetFormat().decode_some(file, self.SCHEMA, Wanted(row_filter))
         rows = pa.Table.from_batches(batches, self.SCHEMA)
         assert (found, rows.num_rows) == (left_out, 100 - left_out)
 
     def test_of_columns_that_the_file_has_in_another_type_are_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         schema = pa.schema([("id", pa.float64())])
         row_filter = RowFilter(pc.field("id") > 75.5, schema)
-        found, batches = ParquetFormat().decode_filtered(self.file(monkeypatch), schema, row_filter)
+        found, batches = ParquetFormat().decode_some(self.file(monkeypatch), schema, Wanted(row_filter))
         assert (found, sum(batch.num_rows for batch in batches)) == (0, 100)
 
     def test_that_are_damaged_are_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         row_filter = RowFilter(pc.field("id") > 75, pa.schema([("id", pa.int64())]))
         with pytest.raises(CorruptData, match="a Parquet file"):
-            ParquetFormat().decode_filtered(io.BytesIO(b"PAR1 nothing PAR1"), self.SCHEMA, row_filter)
+            ParquetFormat().decode_some(io.BytesIO(b"PAR1 nothing PAR1"), self.SCHEMA, Wanted(row_filter))
         content = bytearray(self.file(monkeypatch).getvalue())
         content[4:400] = bytes(396)
         every = RowFilter(pc.field("id") >= 0, pa.schema([("id", pa.int64())]))
         with pytest.raises(CorruptData, match="a Parquet file"):
-            list(ParquetFormat().decode_filtered(io.BytesIO(bytes(content)), self.SCHEMA, every)[1])
+            list(ParquetFormat().decode_some(io.BytesIO(bytes(content)), self.SCHEMA, Wanted(every))[1])
 
 
 class _Target:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import socket
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from ftfile.commit.format.model import Transaction
+from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import absolute_options, sink_config
 from ftfile.spark.writers import TaskCommitMessage, stream_task, unwrap
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.spark.pickled import pickled
 
@@ -87,7 +90,7 @@ def test_the_reader_reads_after_pickling(written: str) -> None:
 def test_the_reader_stays_at_the_version_it_was_made_for(written: str) -> None:
     reader: Any = FtFileDataSource({"path": written}).reader(SCHEMA)
     MicroBatch(written, {"id": "long", "word": "string"}).run(1, [[{"id": 3, "word": "c"}]])
-    assert sum(len(partition.adds) for partition in reader.partitions()) == 2
+    assert sum(len(partition.share.pieces) for partition in reader.partitions()) == 2
 
 
 def test_the_reader_takes_columns_by_name(written: str) -> None:
@@ -180,14 +183,32 @@ def test_a_stream_whose_checkpoint_is_not_known_is_warned_before_its_first_commi
 ) -> None:
     schema = StructType().add("id", LongType())
 
-    def warned(out: str, **more: str) -> bool:
+    def warned(out: str, batch: int = 0, **more: str) -> bool:
         caplog.clear()
         writer: Any = FtFileDataSource({"path": str(tmp_path / out), **more}).streamWriter(schema, overwrite=False)
         with pytest.raises(FtfileError):
-            writer.commit([None], 0)
+            writer.commit([None], batch)
         return "the writer has no option checkpointLocation" in caplog.text
 
     assert warned("out")
     assert not warned("out", checkpointLocation=str(tmp_path / "checkpoint"))
     MicroBatch(str(tmp_path / "out"), {"id": "long"}).run(0, [[{"id": 1}]])
-    assert not warned("out")
+    assert warned("out")  # the first batch of another query
+    assert not warned("out", batch=1)
+
+
+def test_the_checkpoint_that_tasks_were_told_is_that_of_their_query(tmp_path: Path) -> None:
+    """By a property of their thread, which could be that of another query."""
+    out = str(tmp_path / "out")
+    query = MicroBatch(out, {"id": "long"})
+    for batch, query_id, recorded in ((0, str(query.identity(0).query_id), True), (1, "another", False)):
+        checkpoint = tmp_path / f"checkpoint-{batch}"
+        (checkpoint / "offsets").mkdir(parents=True)
+        (checkpoint / "metadata").write_text(json.dumps({"id": query_id}))
+        (checkpoint / "offsets" / f"{batch}").write_text('v1\n{}\n{"at":7}')
+        (task,) = query.write(batch, [[{"id": batch}]])
+        assert task is not None
+        writer: Any = FtFileDataSource({"path": out}).streamWriter(StructType().add("id", LongType()), overwrite=False)
+        writer.commit([TaskCommitMessage(task, checkpoint=f"file:{checkpoint}")], batch)
+        (known,) = CommitLog(open_filesystem(out)).read_on().queries.values()
+        assert (known.last_batch, known.offsets_hash is not None) == (batch, recorded)

@@ -31,7 +31,7 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
         ({"id": "long", "n": "long"}, {"fileFormat": "csv", "nullValue": "1"}, "nullValue or lineSep of csv"),
         ({"id": "long", "n": "long"}, {"fileFormat": "csv", "lineSep": "\r\n"}, "nullValue or lineSep of csv"),
         ({"id": "long"}, {"fileFormat": "json", "compression": "bzip2"}, "filters are bzip2"),
-        ({"id": "long"}, {"fileFormat": "avro"}, "Spark has no reader for avro"),
+        ({"id": "long"}, {"fileFormat": "arrow"}, "Spark has no reader for arrow"),
         ({"id": "long"}, {"ifExists": "fail", "partFileName": "{index}{ext}"}, "names of files may be used again"),
         ({"id": "long", "f": "string"}, {"fileNameColumn": "f"}, "names of files hold a column"),
         ({"id": "long", "f": "string"}, {"partitionBy": "f", "bucketPattern": "yyyy"}, "directories are more than "),

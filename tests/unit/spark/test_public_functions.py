@@ -13,7 +13,7 @@ import ftfile
 from ftfile.core.arguments import kind_of
 
 CHECKED_ELSEWHERE = frozenset(
-    {"context", "df", "end", "how", "options", "prefix", "progress", "spark", "start", "to", "where"}
+    {"context", "df", "end", "how", "meter_provider", "options", "prefix", "progress", "spark", "start", "to", "where"}
 )
 PACKAGES = (ftfile, ftfile.kv, ftfile.spark)
 

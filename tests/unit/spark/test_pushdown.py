@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from ftfile.core.errors import ConfigError
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.spark.pushdown import rows_that_may_match
+from ftfile.spark.pushdown import filter_of_rows, rows_that_may_match
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.spark.pickled import pickled
 
@@ -73,6 +73,45 @@ def test_all_filters_must_be_met() -> None:
     assert rows_that_may_match([], {}, 2).to_pylist() == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        (ds.EqualTo(("N",), 1), [0]),
+        (ds.EqualNullSafe(("n",), 1), [0]),
+        (ds.In(("n",), (2, 3, None)), [1]),
+        (ds.GreaterThan(("n",), 1), [1]),
+        (ds.GreaterThanOrEqual(("n",), 1), [0, 1]),
+        (ds.LessThan(("n",), 2), [0]),
+        (ds.LessThanOrEqual(("n",), 2), [0, 1]),
+        (ds.IsNull(("n",)), [2]),
+        (ds.IsNotNull(("n",)), [0, 1]),
+        (ds.EqualTo(("day",), dt.date(2024, 7, 2)), [1]),
+        (ds.LessThan(("price",), Decimal(2)), [0]),
+        (ds.EqualTo(("n",), 1.5), None),  # Arrow would make 1 of it
+        (ds.In(("n",), (1.5,)), None),
+        (ds.LessThan(("price",), Decimal("1.55")), None),
+        (ds.EqualNullSafe(("n",), None), None),
+        (ds.Not(ds.EqualTo(("n",), 1)), None),
+        (ds.StringContains(("name",), "a"), None),
+        (ds.GreaterThan(("x",), 1.0), None),
+        (ds.EqualTo(("other",), 1), None),
+        (ds.EqualTo(("n", "inner"), 1), None),
+    ],
+)
+def test_a_filter_of_rows_keeps_those_that_match(told: ds.Filter, kept: list[int] | None) -> None:
+    rows = pa.table({**COLUMNS, "number": [0, 1, 2]})
+    found = filter_of_rows([ds.EqualTo(("other",), 1), told], rows.schema)
+    if kept is None:
+        assert found is None
+        return
+    assert found is not None
+    assert rows.filter(found.where)["number"].to_pylist() == kept
+    assert len(found.schema) == 1
+    both = filter_of_rows([told, ds.IsNotNull(("yes",))], rows.schema)
+    assert both is not None
+    assert rows.filter(both.where)["number"].to_pylist() == [number for number in kept if number < 2]
+
+
 def test_a_reader_leaves_out_partitions(tmp_path: Path) -> None:
     """Also of rows in open files, and of files by the clocks of another zone."""
     out = str(tmp_path / "out")
@@ -92,7 +131,8 @@ def test_a_reader_leaves_out_partitions(tmp_path: Path) -> None:
     assert found() == [n for n in range(4) for _ in range(3)]
     assert found(ds.EqualTo(("a",), 1)) == [1, 1, 1]
     assert found(ds.In(("b",), ("1", "3")), ds.GreaterThan(("a",), 1)) == [3, 3, 3]
-    assert found(ds.EqualTo(("c",), 1)) == found()
+    assert found(ds.EqualTo(("c",), 1)) == [0, 1, 1, 1, 2, 3]  # open files have no statistics
+    assert found(ds.EqualTo(("c",), 1), ds.GreaterThan(("a",), 1)) == [2, 3]
     assert found(ds.EqualTo(("a",), 7)) == []
     wider = StructType().add("A", LongType()).add("c", LongType()).add("b", StringType())
     assert found(ds.EqualTo(("A",), 1), schema=wider) == found()

@@ -17,7 +17,8 @@ from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.liveness import (
+from ftfile.testing.log_check import InvariantViolation
+from tests.kit.liveness import (
     ADD_ID_CHARACTERS,
     DueWatch,
     RowFacts,
@@ -27,7 +28,6 @@ from ftfile.testing.liveness import (
     check_state_size,
     check_vacuumed,
 )
-from ftfile.testing.log_check import InvariantViolation
 from tests.unit.commit.conftest import Driver
 
 if TYPE_CHECKING:

@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from ftfile.attempt.follow.beginning import begin_at, origin_of
-from ftfile.attempt.follow.columns import FollowedColumns
+from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.follow.continuity import check_position, required_record
 from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot
 from ftfile.attempt.follow.settings import Limits
+from ftfile.commit.log.times import first_since
 from ftfile.commit.read.snapshot import take_snapshot
-from ftfile.core.errors import SchemaError
+from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
 
 __all__ = ("LogPlanner", "Plan", "Unit")
+
+_log = get_logger(__name__)
 
 _Share = TypeVar("_Share")
 
@@ -101,7 +104,7 @@ class LogPlanner(ABC, Generic[_Share]):
     def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema) -> None:
         self._log = log
         self._settings = settings
-        self._columns = FollowedColumns(log.read_on(), columns)
+        self._columns = _FollowedColumns(log.read_on(), columns)
         self.head_version = -1
 
     def read_on(self) -> LogState:
@@ -127,7 +130,7 @@ class LogPlanner(ABC, Generic[_Share]):
         head = self.read_on()
         end = head.version if end_version is None else min(end_version, head.version)
         check_position(self._log, head, start)
-        begin = begin_at(self._log, self._settings, head, end, start)
+        begin = _begin_at(self._log, self._settings, head, end, start)
         if isinstance(start, InLog):
             begin = replace(start, first=None)
         plan = Plan(begin, self._settings.limits if limited else Limits())
@@ -153,7 +156,7 @@ class LogPlanner(ABC, Generic[_Share]):
         head = self._log.read_on()
         check_position(self._log, head, end)
         if isinstance(start, Beginning):
-            start = origin_of(end)
+            start = _origin_of(end)
         found: list[_Share] = []
         if isinstance(start, InSnapshot):
             found += self._shares_of_snapshot(head, start, end.read if isinstance(end, InSnapshot) else None)
@@ -230,3 +233,94 @@ class LogPlanner(ABC, Generic[_Share]):
     @abstractmethod
     def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> Iterable[_Share]:
         """Return the shares of the records between two positions."""
+
+
+def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int, start: Position) -> Position:
+    """Return the position from which a plan up to version `end` goes on: `start`, or that of a new follower.
+
+    Raises:
+        ConfigError: there is no such version to begin with.
+        HistoryGone: it is not kept any more.
+    """
+    if not isinstance(start, Beginning):
+        return start
+    if settings.starting_version == "latest":
+        return _pinned_behind(log, head, end, end + 1)
+    if settings.starting_time is not None:
+        first = first_since(log, settings.starting_time)
+        if first > head.version and settings.starting_time.timestamp() * 1000 > log.clock.now_ms():
+            raise ConfigError(f"startingTimestamp={settings.starting_time.isoformat()} lies in the future")
+        return _pinned_behind(log, head, end, min(first, end + 1))
+    if settings.starting_version is not None:
+        if settings.starting_version > end + 1:
+            newest = f"the newest version is {end}" if end >= 0 else "nothing has been committed yet"
+            raise ConfigError(f"startingVersion={settings.starting_version}: {newest}")
+        if settings.starting_version < head.log_start:
+            oldest = f"the oldest version that vacuum has left is {head.log_start}"
+            raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
+        return _pinned_behind(log, head, end, settings.starting_version)
+    return InSnapshot(end, required_record(log, head, end).nonce, 0) if end >= 0 else start
+
+
+def _origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
+    """Return where the first batch began, by its end alone."""
+    if isinstance(end, InSnapshot) or end.first is None:
+        return InSnapshot(end.version, end.nonce, 0)
+    return InLog(end.first - 1, "")
+
+
+def _pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
+    """Return the position before version `first`, which may be the one that follows the end."""
+    nonce = required_record(log, head, end).nonce if first > end >= 0 else ""
+    return InLog(first - 1, nonce, first=first)
+
+
+class _FollowedColumns:
+    """Tells versions whose columns are not those that are read.
+
+    Columns that are those of the head when reading begins are followed: a later version with others is told. Columns
+    of the user's own choice are found by name in every version.
+
+    Args:
+        head: when reading begins.
+        requested: the columns that are read.
+    """
+
+    def __init__(self, head: LogState, requested: pa.Schema) -> None:
+        self._requested = requested
+        self._since = head.version
+        self._key: str | None = None
+        if head.schema is not None:
+            recorded = head.definitions[head.schema]
+            if self._is_requested(recorded):
+                self._key = head.schema
+            elif left_out := [name for name in arrow_schema(recorded).names if not self._has(name)]:
+                _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
+
+    def change_of(self, record: Record) -> str | None:
+        """Return how the columns of a record differ, and what to do; None where that does not matter."""
+        if self._key is None or record.version <= self._since or record.schema in (None, self._key):
+            return None
+        recorded = record.definitions.get(record.schema or "")
+        if recorded is not None and self._is_requested(recorded):
+            return None
+        now = f": {', '.join(_columns(recorded))}" if recorded is not None else ""
+        return (
+            f"from version {record.version} on the directory has other columns than this query reads{now}. All rows "
+            "before it were read: load the directory again and restart the query, which then goes on with the new "
+            "columns; or name columns of your own with .schema(…), which are found by name"
+        )
+
+    def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
+        return _types(arrow_schema(recorded)) == _types(self._requested)
+
+    def _has(self, name: str) -> bool:
+        return name.lower() in {requested.lower() for requested in self._requested.names}
+
+
+def _types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in schema]
+
+
+def _columns(recorded: Any) -> list[str]:  # noqa: ANN401 - Spark's JSON
+    return [f"{field.name} {field.type}" for field in arrow_schema(recorded)]

@@ -154,6 +154,7 @@ class Body:
     settings: str | None = None  # key of the definition of how the author's query rolls its open parts
     encoding: str | None = None  # key of the definition of how new rows are written
     definitions: dict[str, Any] = field(default_factory=dict)  # a record has only those that are new to the log
+    user_metadata: str | None = None  # the user's own text about it
     metrics: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)  # changes; see `commit.log.fold.TablesDraft`
     payload: Any = None  # of a use case that adds no files; opaque, plain JSON

@@ -152,6 +152,7 @@ HEADER = Fields(
     Field("assemblySettings", "settings", TEXT),
     Field("definitions", "definitions", OBJECT),
     one("fingerprint", "fingerprint", FINGERPRINT),
+    Field("userMetadata", "user_metadata", TEXT),
     Field("metrics", "metrics", OBJECT),
     Field("tables", "tables", OBJECT),
 )

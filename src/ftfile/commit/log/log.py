@@ -17,11 +17,21 @@ from ftfile.commit.log.state import LogState
 from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, CorruptData, StorageError
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.state import LogView
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DIRECTORIES_KEPT", "LAYOUT_VERSION", "PLANS_LAYOUT", "CommitLog", "KnownPaths", "RecentRecords")
+__all__ = (
+    "DIRECTORIES_KEPT",
+    "LAYOUT_VERSION",
+    "PLANS_LAYOUT",
+    "CommitLog",
+    "CommitNotes",
+    "KnownPaths",
+    "RecentRecords",
+)
 
 _LAYOUT = re.compile(rb"ftfile (?:directory|plans), layout (\d{1,9})\n")
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
@@ -69,6 +79,16 @@ class KnownPaths:
             self.directories = dict.fromkeys(list(self.directories)[DIRECTORIES_KEPT // 2 :])
 
 
+@dataclass(slots=True)
+class CommitNotes:
+    """Counts of a process since its last record, for the metrics of its next one."""
+
+    replays: int = 0  # batches that were found in the log
+    recoveries: int = 0  # records of others, or of its own, that it published after their commit had not
+    orphans: int = 0  # staged files that no record names
+    last_commit: dict[str, Any] | None = None  # version of its last record, and the times known after its creation
+
+
 class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
@@ -82,6 +102,8 @@ class CommitLog(Records):
         self.recent = RecentRecords()
         self.known_ranges: set[layout.RangeName] = set()
         self.base_bytes = self.delta_bytes = 0
+        self.reads = 0  # records and bases read so far to know the head
+        self.notes = CommitNotes()
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
         # Whether the end of what was read is known to be the end of the log; and known well enough to write after it.
         self._is_end_checked = self._is_end_checked_to_commit = False
@@ -151,6 +173,7 @@ class CommitLog(Records):
             while (found := self._read((fold or self._state).version + 1)) is not None:
                 fold = fold or Fold(self._state)
                 fold.apply(found[0])
+                self.reads += 1
                 self._note(*found)
             self._state = fold.finish() if fold is not None else self._state
             if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
@@ -209,6 +232,7 @@ class CommitLog(Records):
         self._prepared = False
         self._forget()
         base = self.bases.read_newest()
+        self.reads += base is not None
         self._state, self.base_bytes = base if base is not None else (LogState(), 0)
         self._durable_to = self._state.version
         return self._state

@@ -11,9 +11,10 @@ DECODING: tuple[Option, ...] = (
     Option(
         "maxPartitionBytes",
         kinds.SIZE,
-        "A task reads about this much: large files of lines are cut at line ends, small ones are read together.",
+        "A task reads about this much: small files are read together, large ones by several tasks. Of foreign files, "
+        "those of lines are cut, at line ends; of an ftfile directory, Parquet and ORC between their groups of rows.",
         default=32 << 20,
-        used_by=kinds.FILES,
+        used_by=kinds.FILES | kinds.READ,
     ),
     Option(
         "comment",

@@ -11,7 +11,7 @@ from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("FORMATS", "OF_FILES", "STORES", "Kind", "Option", "one_of")
+__all__ = ("FORMATS", "NOTE", "OF_FILES", "STORES", "Kind", "Option", "one_of")
 
 # The formats that ftfile brings.
 FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
@@ -77,6 +77,8 @@ def one_of(*names: str, **also: str) -> Kind:
     return Kind("one of " + ", ".join(f"`{name}`" for name in names), _named(values))
 
 
+# Of a text that each record repeats.
+NOTE_BYTES_MAX = 64 << 10
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
 _ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
@@ -152,6 +154,7 @@ def _permission(text: str) -> int:
 
 FORMAT = Kind("one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _format)
 TEXT = Kind("text", str)
+NOTE = Kind("text of at most 64 KiB", _checked(str, lambda text: len(text.encode(errors="replace")) <= NOTE_BYTES_MAX))
 BOOLEAN = Kind("`true` or `false`", _named({"true": True, "false": False}))
 PATTERN = Kind("a regular expression, as Python has them", _pattern)
 COUNT = Kind("a whole number of 1 or more", _checked(int, lambda number: number >= 1))

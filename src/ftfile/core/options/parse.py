@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -146,6 +145,8 @@ def _unknown(key: str, uses: tuple[Use, ...]) -> str:
         return NOT_OFFERED[lower]
     if lower in elsewhere:
         return f"there is no option {key!r}: {elsewhere[lower]}"
+    import difflib  # noqa: PLC0415 - for mistakes alone
+
     names = {option.name.lower(): option.name for option in OPTIONS if not option.used_by.isdisjoint(uses)}
     near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=_NEAR)]
     if near:

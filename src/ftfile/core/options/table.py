@@ -160,6 +160,14 @@ GUARANTEES: tuple[Option, ...] = (
         "`onReplayMismatch=keep` drops them.",
         used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),
+    Option(
+        "userMetadata",
+        kinds.NOTE,
+        "Your own text about each commit of this write, for `history()`, such as the job that made it; also in an "
+        "encrypted directory, it can be read without keys.",
+        default_text="that of the session, `spark.ftfile.userMetadata`",
+        used_by=kinds.WRITE | kinds.STORE_WRITE,
+    ),
 )
 
 READING: tuple[Option, ...] = (
@@ -180,10 +188,11 @@ READING: tuple[Option, ...] = (
     Option(
         "filterPushdown",
         kinds.BOOLEAN,
-        "Use filters to read less. Of files: directories of `partitionBy` in which no row meets them are left out. Of "
-        "stores: equality and `IN` on all key columns become lookups, on `bucketBy` they choose buckets, and ranges "
-        "choose blocks. Call `load` for each query, see [reading with Spark](reading-with-spark.md#filters) and "
-        "[keyed state](keyed-state.md#read-with-spark). It needs Spark 4.1 and "
+        "Use filters to read less. Of files: directories of `partitionBy`, and row groups of Parquet, in which no row "
+        "meets them are left out. Of stores: equality and `IN` on all key columns become lookups, on `bucketBy` they "
+        "choose buckets, and ranges choose blocks. Call `load` for each query, see "
+        "[reading with Spark](reading-with-spark.md#filters) and [keyed state](keyed-state.md#read-with-spark). It "
+        "needs Spark 4.1 and "
         "`spark.sql.python.filterPushdown.enabled=true`.",
         default=False,
         used_by=kinds.READ | kinds.STORE_READ,
@@ -268,7 +277,6 @@ ELSEWHERE: dict[str, str] = {
         "small files are merged by ftfile.compact(path), and avoided by rolling=policy, which keeps them open over "
         "batches",
     ),
-    "usermetadata": "what a batch write is called in the log is txnAppId",
     "paths": "a reader takes one directory; load each by itself, and unite them by DataFrame.unionByName",
     **dict.fromkeys(("encoding", "charset"), "text is written in UTF-8"),
     **dict.fromkeys(

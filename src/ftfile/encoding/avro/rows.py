@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import is_valid, string_parts, strings_from, text_scalar, values_of
 from ftfile.arrays.nested import list_parts
 from ftfile.arrays.varints import ragged, varints, zigzag

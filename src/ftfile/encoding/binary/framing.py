@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import string_parts, text_scalar
 from ftfile.arrays.varints import ragged, varints
 from ftfile.core.errors import ConfigError, EncodingError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_texts, text_scalar
 from ftfile.arrays.float_text import float_text
 from ftfile.core.errors import ConfigError

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 import arro3.io
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.float_text import all_finite
 from ftfile.arrays.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
 from ftfile.arrays.time_text import check_range

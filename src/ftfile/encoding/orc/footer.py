@@ -16,12 +16,13 @@ from ftfile.arrays.varints import read_varint, varint
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ("amended",)
+__all__ = ("amended", "stripe_rows")
 
 # Numbers of fields, and their values.
 _FOOTER_TYPES, _FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN = 4, 11, 2
 _TYPE_ATTRIBUTES, _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 7, 1, 2
 _POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE = 1, 2, 3
+_TAIL_FOOTER, _FOOTER_STRIPES, _STRIPE_ROWS = 2, 3, 5
 _NUMBER, _BYTES = 0, 2
 _ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
 _CHUNK_HEAD_BYTES = 3
@@ -45,6 +46,16 @@ def amended(tail: bytes, wall_clocks: Collection[int]) -> bytes:
         for number, _, raw in _fields(postscript)
     )
     return tail[:start] + footer + described + bytes([len(described)])
+
+
+def stripe_rows(tail: bytes) -> list[int]:
+    """Return the number of rows of each stripe, from a file's tail as ORC's library keeps it: one plain message."""
+    footer = next(value for number, value, _ in _fields(tail) if number == _TAIL_FOOTER and isinstance(value, bytes))
+    stripes = [value for number, value, _ in _fields(footer) if number == _FOOTER_STRIPES and isinstance(value, bytes)]
+    return [
+        sum(value for number, value, _ in _fields(stripe) if number == _STRIPE_ROWS and isinstance(value, int))
+        for stripe in stripes
+    ]
 
 
 def _amended(footer: bytes, wall_clocks: Collection[int]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
@@ -14,12 +15,12 @@ from ftfile.arrays.nested import leaf_types, leaves, map_leaf_types, rebuild
 from ftfile.core.errors import UnencodableRows
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
 from ftfile.encoding.base.reading import batch_as, columns_within, corrupt
-from ftfile.encoding.orc.footer import amended
+from ftfile.encoding.orc.footer import amended, stripe_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from ftfile.encoding.api import ByteWriter, Encoder
+    from ftfile.encoding.api import ByteWriter, Encoder, Wanted
 
 __all__ = ("OrcFormat",)
 
@@ -43,6 +44,7 @@ class OrcFormat(ColumnarFormat):
     """ORC."""
 
     name: ClassVar[str] = "orc"
+    has_groups: ClassVar[bool] = True
     # Arrow's writer knows lz4, too, and then stores everything as it is.
     codecs: ClassVar[Mapping[str, Codec]] = {
         "none": Codec(),
@@ -67,19 +69,44 @@ class OrcFormat(ColumnarFormat):
         return _OrcEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        try:
+        with _errors_of(file):
             opened = orc.ORCFile(file)
-            present = opened.schema.names
-            wanted = [name for name in schema.names if name in present] or present[:1]
-            # pyarrow takes a name with a dot for a field of a struct.
-            names = None if any("." in name for name in present) else wanted
-            for number in range(opened.nstripes):
-                stripe = opened.read_stripe(number, columns=names)
-                for start in range(0, stripe.num_rows, _READ_BATCH_ROWS):
-                    rows = stripe.slice(start, _READ_BATCH_ROWS)
-                    yield batch_as(rows, schema)
-        except (pa.ArrowException, OSError) as error:  # Arrow's errors about bytes are OSErrors
-            raise corrupt(file, "an ORC file", error) from error
+            yield from _rows(opened, range(opened.nstripes), schema)
+
+    def decode_some(self, file: BinaryIO, schema: pa.Schema, wanted: Wanted) -> tuple[int, Iterator[pa.RecordBatch]]:
+        span = wanted.span
+        if span is None:
+            return 0, self.decode(file, schema)
+        with _errors_of(file):
+            opened = orc.ORCFile(file)
+            stripes = span.chosen(opened.nstripes)
+            counts = stripe_rows(opened.reader.serialized_file_tail())
+            left_out = sum(counts) - sum(counts[number] for number in stripes)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            with _errors_of(file):
+                yield from _rows(opened, stripes, schema)
+
+        return left_out, rows()
+
+
+@contextlib.contextmanager
+def _errors_of(file: BinaryIO) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:  # Arrow's errors about bytes are OSErrors
+        raise corrupt(file, "an ORC file", error) from error
+
+
+def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    present = opened.schema.names
+    wanted = [name for name in schema.names if name in present] or present[:1]
+    # pyarrow takes a name with a dot for a field of a struct.
+    names = None if any("." in name for name in present) else wanted
+    for number in stripes:
+        stripe = opened.read_stripe(number, columns=names)
+        for start in range(0, stripe.num_rows, _READ_BATCH_ROWS):
+            yield batch_as(stripe.slice(start, _READ_BATCH_ROWS), schema)
 
 
 class _OrcEncoder(CollectingEncoder):

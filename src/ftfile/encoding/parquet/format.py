@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.nested import leaf_types, map_entries
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
@@ -18,7 +18,7 @@ from ftfile.encoding.base.reading import batch_as, corrupt
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.encoding.api import ByteWriter, Encoder, RowFilter
+    from ftfile.encoding.api import ByteWriter, Encoder, RowFilter, Wanted
     from ftfile.keys.keys import Keys
 
 __all__ = ("ParquetFormat",)
@@ -37,6 +37,7 @@ class ParquetFormat(ColumnarFormat):
     """Parquet."""
 
     name: ClassVar[str] = "parquet"
+    has_groups: ClassVar[bool] = True
     # lz4 is LZ4_RAW, which is what today's readers mean by it.
     codecs: ClassVar[Mapping[str, Codec]] = {
         "none": Codec(),
@@ -88,14 +89,18 @@ class ParquetFormat(ColumnarFormat):
             parquet = self._open(file)
             yield from _rows(parquet, range(parquet.num_row_groups), schema)
 
-    def decode_filtered(
-        self, file: BinaryIO, schema: pa.Schema, row_filter: RowFilter
-    ) -> tuple[int, Iterator[pa.RecordBatch]]:
-        if self.key_id is not None:
-            return 0, self.decode(file, schema)
+    def decode_some(self, file: BinaryIO, schema: pa.Schema, wanted: Wanted) -> tuple[int, Iterator[pa.RecordBatch]]:
+        row_filter, span = wanted
         with _errors_of(file):
-            metadata, groups = _possible_groups(file, row_filter)
-            parquet = pq.ParquetFile(file, metadata=metadata, page_checksum_verification=True)
+            if self.key_id is not None or row_filter is None:
+                parquet = self._open(file)
+                metadata, groups = parquet.metadata, [*range(parquet.num_row_groups)]
+            else:
+                metadata, groups = _possible_groups(file, row_filter)
+                parquet = pq.ParquetFile(file, metadata=metadata, page_checksum_verification=True)
+            if span is not None:
+                own = span.chosen(metadata.num_row_groups)
+                groups = [group for group in groups if group in own]
             left_out = metadata.num_rows - sum(metadata.row_group(group).num_rows for group in groups)
 
         def rows() -> Iterator[pa.RecordBatch]:

@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 
     Place = tuple[str, str]  # the path of a bucket, and the time zone by whose clocks timestamps in it are written
 
-__all__ = ("chosen_places", "partition_schema", "partitions_of")
+__all__ = ("chosen_places", "partitions_of")
 
 _INDEX = "\0index"  # no name of a column
-
-
-def partition_schema(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
-    """Return the partition columns, in the order of their directories."""
-    return pa.schema([schema.field(column) for column in columns])
 
 
 def chosen_places(

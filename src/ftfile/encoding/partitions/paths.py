@@ -17,7 +17,7 @@ from ftfile.arrays.value_text import UTC, has_text, value_of, value_texts
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = (
     "NULL_NAME",
@@ -27,6 +27,7 @@ __all__ = (
     "columns_in_path",
     "columns_of_directory",
     "parse_bucket_path",
+    "partition_schema",
     "with_path_columns",
 )
 
@@ -48,6 +49,11 @@ def check_partition_column(field: pa.Field) -> None:
             f"partitionBy: column {field.name!r} of type {field.type} cannot be part of a path; take a "
             "boolean, number, decimal, string, date or timestamp, such as a column made from this one"
         )
+
+
+def partition_schema(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
+    """Return the partition columns, in the order of their directories."""
+    return pa.schema([schema.field(column) for column in columns])
 
 
 def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import is_valid, numbers_from, values_of
 from ftfile.kv.key_columns import bools_of
 

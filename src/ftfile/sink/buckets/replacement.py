@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ftfile.arrays.predicates import predicate
 from ftfile.commit.format.layout import bucket_directory
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.partitions.choosing import chosen_places, partition_schema, partitions_of
+from ftfile.encoding.partitions.paths import partition_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +42,8 @@ class Replacement:
         Raises:
             ConfigError: rows were written to a partition that does not match the condition.
         """
+        from ftfile.encoding.partitions.choosing import chosen_places, partitions_of  # noqa: PLC0415 - parses conditions
+
         new = [(_directory(add), self.time_zone) for add in written]
         places = [(_directory(add), definitions[add.encoding]["timeZone"]) for add in live]
         if self.where is None:
@@ -80,6 +81,8 @@ def replacement_from_options(
             f"{asked} replaces partitions, and this write has none: name their columns by the option partitionBy, "
             "since Spark's own .partitionBy() never reaches a Python sink"
         )
+    from ftfile.arrays.predicates import predicate  # noqa: PLC0415 - few writes have a condition
+
     replacement = Replacement(partition_schema(schema, columns), parsed["timeZone"], where)
     predicate(where, replacement.schema, columns="partition columns")
     return mode, replacement

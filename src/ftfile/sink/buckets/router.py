@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_numpy, rows_where, values_of
 from ftfile.commit.format.layout import bucket_key
 from ftfile.sink.buckets.bucketers import Assignment, Bucket, Bucketer, Refuse, assign_by_value

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.core.errors import ConfigError
+from ftfile.commit.files import stat_or_none
+from ftfile.commit.format import layout
+from ftfile.core.errors import ConfigError, NotADirectory, NotFound
+from ftfile.core.logs import get_logger
 from ftfile.fs.location import parse
+from ftfile.fs.paths import join
 from ftfile.fs.registry import normalise, open_filesystem
-from ftfile.source.files.checks import require_input, require_state
 from ftfile.source.files.clean import open_cleaner
 from ftfile.source.files.decoding.columns import require_columns_beside
 from ftfile.source.files.decoding.settings import FileDecoding
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from ftfile.source.files.plan import Plan
 
 __all__ = ("FileStream", "FilesConfig", "RootedShare")
+
+_log = get_logger(__name__)
 
 # Below Spark's checkpoint, so that a query's state lives and dies with it.
 STATE_IN_CHECKPOINT = "ftfile-source"
@@ -88,8 +93,8 @@ class FileStream:
         self._context = context
         root, pattern = config.settings.root, config.settings.pattern
         fs = open_filesystem(root, context, config.storage)
-        require_input(fs, config.settings)
-        require_state(config.open_state(context), config.state_location)
+        _require_input(fs, config.settings)
+        _require_state(config.open_state(context), config.state_location)
         below = "" if has_wildcard(pattern) else pattern
         self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
         self._scanner = Scanner(fs, config.settings, context)
@@ -181,3 +186,63 @@ def _state_location(parsed: ParsedOptions) -> str:
             "or give the state a directory of its own, by readStream.option('stateLocation', '/data/state')"
         )
     return f"{normalise(checkpoint).rstrip('/')}/{STATE_IN_CHECKPOINT}"
+
+
+def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
+    """Check that there is an input, and that it is no ftfile directory.
+
+    Args:
+        fs: of the settings' root.
+        settings: of the stream.
+
+    Raises:
+        ConfigError: ftfile wrote the directory; or a file is where the path has a directory; or nothing is at the part
+            of the path that has no pattern, where a directory can be made.
+        StorageError: it cannot be looked at.
+    """
+    shown = f"{settings.root.rstrip('/')}/{settings.pattern}"
+    is_literal = not has_wildcard(settings.pattern)
+    _require_there(fs, settings, shown, is_literal=is_literal)
+    for directory in {"", settings.pattern if is_literal else ""}:
+        if stat_or_none(fs, join(directory, layout.FORMAT_FILE)) is not None:
+            raise ConfigError(
+                f"path={shown!r} is or lies in an ftfile directory, whose files come, grow together and go: leave "
+                "fileFormat out and load the directory, to read its new rows as they are committed"
+            )
+
+
+def _require_there(fs: FileSystem, settings: FilesSettings, shown: str, *, is_literal: bool) -> None:
+    try:
+        # What a pattern stands for may come later.
+        if fs.stat(settings.pattern if is_literal else "").is_directory or is_literal:
+            return
+    except NotFound:
+        if not fs.capabilities.implied_directories:
+            missing = shown if is_literal else settings.root
+            raise ConfigError(
+                f"there is nothing at path={missing!r}, or a link to nothing: make the directory before the stream "
+                "starts, or correct the path"
+            ) from None
+        _log.warning("there is nothing at path=%r yet: the stream waits for the first file", shown)
+        return
+    except NotADirectory:
+        pass
+    raise ConfigError(f"path={shown!r} leads through a file, or a link to nothing, and nothing is below: correct it")
+
+
+def _require_state(fs: FileSystem, location: str) -> None:
+    """Check that a directory may have the logs of plans of sources.
+
+    Args:
+        fs: the directory.
+        location: its URL.
+
+    Raises:
+        ConfigError: it is a directory of rows, or the log of plans of one source.
+        StorageError: it cannot be looked at.
+    """
+    if stat_or_none(fs, layout.FORMAT_FILE) is not None:
+        raise ConfigError(
+            f"stateLocation={location!r} is a directory that ftfile keeps already, of rows or of the plans of one "
+            "stream: give the state a directory of its own"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ftfile.attempt.follow.continuity import require_kept
 from ftfile.attempt.follow.offsets import InLog, InSnapshot
@@ -92,7 +92,7 @@ class FollowPlanner(LogPlanner[Share]):
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> Iterator[Share]:
         require_kept(head, start.version)
         adds = self._first.adds(start.version)
-        return _shares(adds[start.read : behind], self._first.definitions)
+        return iter(pack(adds[start.read : behind], self._first.definitions))
 
     def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> Iterator[Share]:
         self._first.forget()
@@ -103,14 +103,10 @@ class FollowPlanner(LogPlanner[Share]):
             records.append(record)
         # What lies at a version that is not kept may be a dead record.
         require_kept(self._log.read_on(), start.version + 1)
-        return _shares(self._as_moved(head, start.version, adds), self._definitions_of(head, records, adds))
+        adds = self._as_moved(head, start.version, adds)
+        return iter(pack(adds, self._definitions_of(head, records, adds)))
 
     def _as_moved(self, head: LogState, version: int, adds: list[Add]) -> list[Add]:
         """Return adds of versions after one as restores since then have them: these move files."""
         moved = moved_since(self._log, head, version) if adds else {}
         return [moved.get(original_id(add.id), add) for add in adds] if moved else adds
-
-
-def _shares(adds: Iterable[Add], definitions: dict[str, Any]) -> Iterator[Share]:
-    for group in pack(adds):
-        yield Share(group, {add.encoding: definitions[add.encoding] for add in group})

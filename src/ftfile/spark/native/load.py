@@ -22,10 +22,12 @@ from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.encoding.api import Wanted
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add
 from ftfile.source.directory import Directory
-from ftfile.source.shares import Share, pack
+from ftfile.source.shares import pack
+from ftfile.source.small_batches import small_batches
 from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
 from ftfile.spark.settings import absolute_options, require_shared
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.source.shares import Share
 
 __all__ = ("LoadPlan", "load", "load_plan")
 
@@ -71,8 +74,8 @@ def load(  # noqa: PLR0913 - all by name
         path: an absolute local path, one relative to the working directory, or a URL.
         version: by default the newest one.
         timestamp: instead of a version, the newest one at a time; see `Directory.version_at`.
-        where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, or
-            None for null.
+        where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, a
+            range of whole numbers, or None for null.
         key_provider: see `ftfile.open`.
         storage: likewise.
 
@@ -239,14 +242,13 @@ class _Loading:
 
     def _by_ftfile(self, adds: Sequence[Add]) -> DataFrame:
         """Return the rows of some adds."""
-        definitions = self._snapshot.definitions
-        shares = [Share(own, {add.encoding: definitions[add.encoding] for add in own}) for own in pack(adds)]
+        shares = pack(adds, self._snapshot.definitions)
         storage = tuple(settings_for_others(self._directory.path, self._storage).items())
         marker = read_marker(self._directory.file_system)
         task = _Task(self._directory.path, self._key_provider, storage, marker, self._schema_json, shares)
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return task.rows(batches)
+            return small_batches(task.rows(batches))
 
         return self._spark.range(0, len(shares), 1, len(shares)).mapInArrow(rows, self._schema)
 
@@ -277,8 +279,9 @@ class _Task(Shipped):
         schema = arrow_schema(self._schema_json)
         for batch in batches:
             for share in map(self._shares.__getitem__, batch.column(0).to_pylist()):
-                for add in share.adds:
-                    yield from read_add(fs, add, share.encodings[add.encoding], schema, is_old=True)
+                for add, span in share.pieces:
+                    encoding, wanted = share.encodings[add.encoding], Wanted(span=span)
+                    yield from read_add(fs, add, encoding, schema, is_old=True, wanted=wanted)
 
 
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:
@@ -314,7 +317,9 @@ def _filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> Dat
 
 def _condition(name: str, values: object) -> Column:
     column = F.col(_quoted(name))
-    several = list(values) if isinstance(values, list | tuple | set | frozenset) else [values]
+    if isinstance(values, range) and values.step == 1:
+        return (column >= values.start) & (column < values.stop)
+    several = list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
     given = [value for value in several if value is not None]
     found = column.isin(given)
     return found if len(given) == len(several) else found | column.isNull()

@@ -142,6 +142,9 @@ def _reader_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times
         own = set(in_file.names)
         others = [column for column in recorded if column.name not in partition_by]
         columns = [in_file.field(column.name) if column.name in own else column for column in others] or columns
+    if kind == "avro":
+        # It has one type for whole numbers of up to 32 bits; what Spark reads is cast.
+        columns = [column.with_type(pa.int32()) if column.type in _SMALL else column for column in columns]
     in_path = [recorded.field(name) if name in recorded.names else pa.field(name, pa.string()) for name in partition_by]
     options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", **_OPTIONS[kind]}
     options |= {name: str(definition[name]).lower() for name in ("header",) if name in definition}
@@ -198,6 +201,7 @@ def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_parti
     kind = definition["name"]
     given = [name for name in _TIMES if name in definition]
     faults = {
+        "avro": {"numbers of 8 or 16 bits within columns of avro": _has_small_within(in_file)},
         "parquet": {"Spark has no codec for brotli": definition.get("compression") == "brotli"},
         # Spark takes such names for those that an old Hive made up, and finds columns by place.
         "orc": {"all columns of orc begin with _col": all(name.startswith("_col") for name in in_file.names)},
@@ -216,19 +220,26 @@ def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_parti
     return next((reason for reason, is_so in faults[kind].items() if is_so), None)
 
 
+def _has_small_within(schema: pa.Schema) -> bool:
+    nested = (kind for kind in schema.types if pa.types.is_nested(kind))
+    return any(leaf in _SMALL for kind in nested for leaf in leaf_types(kind))
+
+
 def _has_times(schema: pa.Schema) -> bool:
     return any(pa.types.is_temporal(leaf) for kind in schema.types for leaf in leaf_types(kind))
 
 
+_SMALL = (pa.int8(), pa.int16())
 _GZIP = ("gzip",)
 _NULLS = ("", "\\N")
 _TIMES = ("timestampFormat", "timestampNTZFormat", "dateFormat", "timeZone")
-_BY_NAME = frozenset({"parquet", "orc", "json"})
+_BY_NAME = frozenset({"avro", "parquet", "orc", "json"})
 _LINES = frozenset({"json", "text", "csv"})
 _WITH_TIMES = frozenset({"json", "csv"})
 _PASSED_ON = ("lineSep", "sep", "quote", "escape", "nullValue")
 # The session's own settings must change no row.
 _OPTIONS = {
+    "avro": {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED", "positionalFieldMatching": "false"},
     "parquet": {"mergeSchema": "false", "datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"},
     "orc": {"mergeSchema": "false"},
     "json": {"mode": "FAILFAST", "columnNameOfCorruptRecord": "_ftfile_corrupt_record", "multiLine": "false"},

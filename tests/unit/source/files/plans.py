@@ -13,8 +13,8 @@ from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.source.files.offsets import PlanPosition
 from ftfile.source.files.plan import Plan, Range
 from ftfile.source.files.plan_log import PlanLog
-from ftfile.testing.files_run import FilesRun
-from ftfile.testing.plan_check import check_batches, check_plans
+from tests.kit.files_run import FilesRun
+from tests.kit.plan_check import check_batches, check_plans
 
 if TYPE_CHECKING:
     from pathlib import Path

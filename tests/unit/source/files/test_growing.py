@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ftfile.source.files.growth import end_of_lines, first_line_end, last_line_end
 from ftfile.testing.context import repeatable
-from ftfile.testing.files_run import FilesRun
+from tests.kit.files_run import FilesRun
 from tests.unit.source.files.tailing import Tailing
 
 if TYPE_CHECKING:

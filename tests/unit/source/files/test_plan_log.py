@@ -25,8 +25,8 @@ from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
-from ftfile.testing.plan_check import check_plans, read_plans
 from ftfile.testing.source_run import Killed
+from tests.kit.plan_check import check_plans, read_plans
 from tests.unit.source.files.plans import (
     LOG_ID,
     MOMENTS,

@@ -22,7 +22,7 @@ from ftfile.source.files.offsets import PlanPosition, to_offset
 from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.log_check import InvariantViolation
-from ftfile.testing.plan_check import check_plans, check_skipped, read_plans
+from tests.kit.plan_check import check_plans, check_skipped, read_plans
 from tests.unit.source.files.plans import Source, add_plans, begin, driver, plan_of, small_bounds
 
 if TYPE_CHECKING:

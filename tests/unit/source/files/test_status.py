@@ -7,7 +7,7 @@ import pytest
 
 import ftfile
 from ftfile.errors import ConfigError
-from ftfile.testing.files_run import FilesRun
+from tests.kit.files_run import FilesRun
 from tests.unit.source.files.plans import COLUMNS, Source
 
 if TYPE_CHECKING:

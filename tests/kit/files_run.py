@@ -58,12 +58,12 @@ class FilesRun(SourceRun):
     def _commit(self, stream: FileStream, end: dict[str, Any]) -> None:
         stream.commit(end)
 
-    def _ids(self, share: Any) -> list[str]:  # noqa: ANN401
+    def _ids(self, share: Any) -> list[str]:
         return [f"{cut.range.path} {cut.start}-{cut.end} {cut.range.tail}" for cut in share.share.cuts]
 
     def _read(self, shipped: bytes) -> list[dict[str, Any]]:
         """Read a share in a process of its own."""
-        config, (root, share) = self.config(), pickle.loads(shipped)  # noqa: S301 - our own
+        config, (root, share) = self.config(), pickle.loads(shipped)
         fs = open_filesystem(root, current(), config.storage)
         found: list[dict[str, Any]] = []
         for batch in read_files(fs, share, arrow_schema(config.schema_json), config.decoding):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
-    from ftfile.testing.files_run import FilesRun
+    from tests.kit.files_run import FilesRun
 
 __all__ = ("Plans", "check_batches", "check_plans", "check_skipped", "read_plans")
 

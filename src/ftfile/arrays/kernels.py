@@ -1,0 +1,14 @@
+"""The functions of `pyarrow.compute`, which is imported by the first: it takes 25 ms, and most writers need none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ()
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - as many types as names
+    import pyarrow.compute  # noqa: PLC0415
+
+    found = globals()[name] = getattr(pyarrow.compute, name)
+    return found

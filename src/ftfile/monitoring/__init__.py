@@ -1,0 +1,1 @@
+"""Metrics of directories: for Prometheus, for OpenTelemetry, and as lines of the log."""

@@ -1,0 +1,207 @@
+"""`listen(spark)`: the numbers of a session's streams for Prometheus, OpenTelemetry and the log."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from ftfile.core.arguments import checked
+from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
+from ftfile.monitoring.follower import Place
+from ftfile.monitoring.monitor import Monitor
+from ftfile.spark.listener import execution_of, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+
+    from pyspark.sql import SparkSession
+
+    from ftfile.monitoring.tally import Labels, Tally
+
+__all__ = ("listen", "unlisten")
+
+_IS_CLIENT = (
+    "listen(spark) follows streams from within their driver, and a Spark Connect session is only a client of it: "
+    "ftfile.monitor(path) follows a directory from any process"
+)
+_log = get_logger(__name__)
+
+# Queries without a run that have series, at most: those that ended last.
+ENDED_SHOWN = 64
+# How sources of Spark say how far they are behind, and in which unit.
+_BACKLOGS = {
+    "maxOffsetsBehindLatest": "offsets",  # of a partition of Kafka
+    "numFilesOutstanding": "files",
+    "numBytesOutstanding": "bytes",
+}
+
+
+@checked
+def listen(
+    spark: SparkSession,
+    *,
+    prometheus_port: int | None = None,
+    address: str = "127.0.0.1",
+    meter_provider: Any = None,  # noqa: ANN401 - of OpenTelemetry
+    interval: str | timedelta = "10s",
+) -> Monitor:
+    """Follow all ftfile and ftkv streams that this session starts from now on; return the monitor.
+
+    It runs on the driver, reads the log of each directory at each interval, and writes nothing. It logs one line for
+    the new versions of an interval. Call it once per session: another call with the same arguments returns the same
+    monitor. `unlisten` ends it.
+
+    Args:
+        spark: the session; not one of Spark Connect, whose queries run elsewhere: there, `ftfile.monitor(path)` tells
+            all but what only Spark knows.
+        prometheus_port: see `ftfile.monitor`.
+        address: likewise.
+        meter_provider: likewise.
+        interval: likewise.
+
+    Raises:
+        ConfigError: an argument is wrong, or another one than that of the first call; the port is taken; a package is
+            not installed; or it is a session of Spark Connect.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise ConfigError(_IS_CLIENT)
+    asked = (prometheus_port, address, meter_provider, interval)
+    known = _listening.get(spark)
+    if known is not None:
+        if known.asked != asked:
+            raise ConfigError("listen(spark) was called with other arguments: call unlisten(spark) first")
+        return known.monitor
+    monitor = Monitor(interval, prometheus_port, address, meter_provider)
+    listener = _QueryListener(spark, monitor)
+    spark.streams.addListener(listener)
+    _listening[spark] = _Listening(asked, monitor, listener)
+    return monitor
+
+
+def unlisten(spark: SparkSession) -> None:
+    """End what `listen` began: threads, the server and its port; without `listen` before, do nothing."""
+    if (known := _listening.pop(spark, None)) is not None:
+        spark.streams.removeListener(known.listener)
+        known.monitor.close()
+
+
+@dataclass(frozen=True)
+class _Listening:
+    asked: tuple[object, ...]
+    monitor: Monitor
+    listener: StreamingQueryListener
+
+
+_listening: WeakKeyDictionary[SparkSession, _Listening] = WeakKeyDictionary()
+
+
+@dataclass
+class _Run:
+    """One run of a query."""
+
+    labels: Labels  # of its directory, and its name
+    known_to: int  # the newest batch in the log when it began
+
+
+class _QueryListener(StreamingQueryListener):
+    """Counts what Spark tells of each run; Spark calls it in the driver's own process."""
+
+    def __init__(self, spark: SparkSession, monitor: Monitor) -> None:
+        self._session, self._monitor = spark, monitor
+        self._runs: dict[str, _Run] = {}
+        self._ended: dict[Labels, None] = {}  # queries, the last one at the end
+
+    @property
+    def _tally(self) -> Tally:
+        return self._monitor.tally
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Follow the directory before its first batch; Spark waits for this call."""
+        with _harmless():
+            query_id, run_id = str(event.id), str(event.runId)
+            found = place_of(execution_of(self._session, query_id))
+            if found is None:
+                return
+            options = found.options
+            place = Place(options["path"], options["keyProvider"], options.prefixed("storage"))
+            name = event.name or query_id
+            follower = self._monitor.follow(place, run_id, {query_id: name})
+            if follower is None:
+                return
+            run = _Run((follower.url, name), follower.last_batch(query_id))
+            self._runs[run_id] = run
+            self._tally.set("ftfile_query_running", run.labels, 1)
+            self._tally.add("ftfile_query_starts_total", run.labels)
+            for counter in ("ftfile_query_failures_total", "ftfile_query_replays_total"):
+                self._tally.add(counter, run.labels, 0)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Take in the numbers of a batch."""
+        with _harmless():
+            progress = event.progress
+            run = self._runs.get(str(progress.runId))
+            if run is None:
+                return
+            if (duration_ms := progress.durationMs.get("triggerExecution")) is not None:
+                self._tally.observe("ftfile_query_batch_seconds", run.labels, duration_ms / 1000)
+            if progress.batchId <= run.known_to:
+                self._tally.add("ftfile_query_replays_total", run.labels)
+            for unit, behind in _backlog(progress).items():
+                self._tally.set("ftfile_source_backlog", (*run.labels, unit), behind)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Leave it to the interval."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Note the end, and whether it was an error."""
+        with _harmless():
+            run = self._runs.pop(str(event.runId), None)
+            if run is None:
+                return
+            if event.exception is not None:
+                self._tally.add("ftfile_query_failures_total", run.labels)
+            # It may run again before the end of its run before is told.
+            runs_on = any(other.labels == run.labels for other in self._runs.values())
+            self._tally.set("ftfile_query_running", run.labels, int(runs_on))
+            self._monitor.leave(run.labels[0], str(event.runId))
+            self._ended.pop(run.labels, None)
+            self._ended[run.labels] = None
+            if len(self._ended) > ENDED_SHOWN:
+                self._drop(next(iter(self._ended)))
+
+    def _drop(self, labels: Labels) -> None:
+        """Show the series of a query that has ended no longer, unless it runs again."""
+        del self._ended[labels]
+        if all(run.labels != labels for run in self._runs.values()):
+            self._tally.forget(*labels)
+
+
+@contextlib.contextmanager
+def _harmless() -> Iterator[None]:
+    """Log what goes wrong within: Spark would let a start of a query fail."""
+    try:
+        yield
+    except Exception:
+        _log.exception("metrics of a query are not complete")
+
+
+def _backlog(progress: Any) -> dict[str, float]:  # noqa: ANN401 - of any version of Spark
+    """Return how far the sources of a query are behind, together, by unit."""
+    found: dict[str, float] = {}
+    for source in progress.sources:
+        for name, text in (source.metrics or {}).items():
+            if (unit := _BACKLOGS.get(name)) is not None:
+                found[unit] = found.get(unit, 0) + float(text)
+    return found
