@@ -59,7 +59,6 @@ _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _TIMES = ("DATE", "TIMESTAMP")
 _WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
 _WALKS = threading.Lock()
-_ALWAYS = pc.scalar(True)  # noqa: FBT003 - a literal of the expression
 
 
 def predicate(

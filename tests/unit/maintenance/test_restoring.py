@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import ftfile
-from ftfile.core.errors import ChangedRows, ConfigError, HistoryGone, NameCollision
+from ftfile.core.errors import ChangedRows, ConfigError, HistoryGone, NameCollision, PermissionDenied
+from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.restore import RestoredFile
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
@@ -317,3 +318,28 @@ def test_versions_to_which_rows_were_only_added_stay() -> None:
         ftfile.vacuum(query.path, dry_run=False, context=current())
         directory = ftfile.open(query.path, context=current())
         assert (directory.oldest_version(), directory.to_arrow(0).num_rows) == (0, 3)
+
+
+class Keeping(WrapperFileSystem):
+    """Deletes no removed part."""
+
+    def delete(self, path: str) -> None:
+        if path.endswith(".retired"):
+            raise PermissionDenied("delete", path, "it is kept")
+        super().delete(path)
+
+
+def test_a_file_that_a_vacuum_may_delete_at_any_moment_does_not_come_back() -> None:
+    clock = ManualClock()
+    fs = CrashingFileSystem(clock=clock)
+    with repeatable(clock), mounted(fs) as path, mounted(Keeping(fs)) as keeping:
+        query = MicroBatch(path, {"id": "long", "month": "string"}, OPTIONS)
+        query.run(0, [MONTHS])
+        ftfile.drop(path, {"month": "7"}, context=current())
+        clock.advance(8 * 86_400)
+        query.run(1, [[{"id": 9, "month": "9"}]])
+        assert ftfile.vacuum(keeping, dry_run=False, context=current()).failed == 1
+        assert len(fs.list("_ftfile/retired")) == 1
+        with pytest.raises(HistoryGone, match=r"1 of its files are vacuumed, or gone, the first of them 'month=7/"):
+            ftfile.restore(path, 0, context=current())
+        assert ftfile.open(path, context=current()).version() == 3
