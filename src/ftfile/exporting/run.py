@@ -88,11 +88,7 @@ def export(
     with maintaining("export", path, None, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
         for _ in range(TRIES):
-            if dry_run:
-                head = log.read_on()
-                skip_published(log, head)
-            else:
-                head, _ = catch_up(log, author)
+            head = _newest(log) if dry_run else catch_up(log, author)[0]
             opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/", table)
             try:
                 versions, statements = (opened.plan(), ()) if dry_run else opened.run()
@@ -108,6 +104,13 @@ def export(
                 _log.warning("%d versions wait for files of version %d to be published", report.waiting, last + 1)
             return report
     raise CorruptData(to, "a commit that others do not create first", f"{TRIES} of them", "Export again later")
+
+
+def _newest(log: CommitLog) -> LogState:
+    """Return the newest version, without publishing anything."""
+    head = log.read_on()
+    skip_published(log, head)
+    return head
 
 
 def _open(to: str, log: CommitLog, head: LogState, url: str, table: str | None) -> Exporter | HiveManifests:
