@@ -110,10 +110,30 @@ def test_cluster(page: Page) -> None:
     page.run(*examples("docs/cluster.md"))
 
 
-def test_delta_export(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     page.write_months()
-    page.run(*examples("docs/delta-export.md"))
+    page.stream({"id": "long"}, {"id": 1})
+    once, option, _, read, hook = examples("docs/export.md")
+    page.run(once, option, read)
     assert capsys.readouterr().out.startswith("ExportReport(version=7, ")
+    compile(hook, "page", "exec")  # of a metastore
+
+
+def test_monitoring(page: Page) -> None:
+    page.write_months()
+    page.stream({"id": "long"}, {"id": 1})
+    page.names["path"] = str(page.home / "out")
+    of_session, of_directory, metadata = examples("docs/monitoring.md")
+    page.run(of_session.replace("9464", "0"), of_directory, metadata)
+    assert page.names["monitor"].url
+    ftfile.spark.unlisten(page.spark)
+    page.spark.conf.unset("spark.ftfile.userMetadata")
+
+
+def test_restoring(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    page.write_months()
+    page.run(*examples("docs/restoring.md"))
+    assert capsys.readouterr().out == "0 files come back, 0 are removed, 0 are missing\n"
 
 
 def test_encryption(page: Page) -> None:
