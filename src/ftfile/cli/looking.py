@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
     from ftfile.commit.read.history import VersionMetrics
     from ftfile.maintenance.details import FileDetails, VersionDetails
-    from ftfile.maintenance.status import DirectoryStatus
+    from ftfile.maintenance.status import DirectoryStatus, OpenFile
 
 __all__ = ("history", "ls", "show", "status")
 
@@ -124,10 +124,19 @@ def show(
         print_json(file) if json else _print_file(file)
 
 
-def status(path: Path, *, json: Json = False, key_provider: KeyProvider = None, storage: Storage = None) -> None:
+def status(
+    path: Path,
+    *,
+    staged: Annotated[
+        bool, typer.Option("--staged", help="Count orphans, too: staged files that nothing needs. Takes longer.")
+    ] = False,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
     """Show what is going on: queries, open files and why they are still open, files that are not published and why."""
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
-    found = directory.status()
+    found = directory.status(staged=staged)
     if json:
         print_json(found)
         return
@@ -143,18 +152,7 @@ def status(path: Path, *, json: Json = False, key_provider: KeyProvider = None, 
         ]
         print_table(columns, found.queries)
     if found.open:
-        heading("Open files: rows that are committed, and in no finished file yet")
-        columns = [
-            Column("directory", lambda each: each.partition or ".", folds=True),
-            Column("rows", lambda each: each.rows, COUNT),
-            Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
-            Column("pieces", lambda each: each.segments, COUNT, keep=2),
-            Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
-            Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
-            Column("why it is open", lambda each: each.waiting, keep=3, folds=True),
-            Column("query", lambda each: each.query_id, keep=1),
-        ]
-        print_table(columns, found.open)
+        _print_open(found.open, now_ms)
     if found.unpublished:
         heading("Not published: committed files that are not at their names")
         columns = [
@@ -195,8 +193,31 @@ def _print_summary(path: str, found: "DirectoryStatus", now_ms: int) -> None:
             ("vacuumed up to", horizon),
             ("open files", f"{len(found.open):,}{due}"),
             ("not published", f"{len(found.unpublished):,}{stuck}"),
+            ("not needed", _unneeded(found)),
         ]
     )
+
+
+def _print_open(files: "Sequence[OpenFile]", now_ms: int) -> None:
+    heading("Open files: rows that are committed, and in no finished file yet")
+    columns = [
+        Column("directory", lambda each: each.partition or ".", folds=True),
+        Column("rows", lambda each: each.rows, COUNT),
+        Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
+        Column("pieces", lambda each: each.segments, COUNT, keep=2),
+        Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
+        Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
+        Column("why it is open", lambda each: each.waiting, keep=3, folds=True),
+        Column("query", lambda each: each.query_id, keep=1),
+    ]
+    print_table(columns, files)
+
+
+def _unneeded(found: "DirectoryStatus") -> str | None:
+    if found.unneeded_files is None:
+        return None
+    staged = f"{count_text(found.unneeded_files, 'staged file')} of {bytes_text(found.unneeded_bytes or 0)}"
+    return f"{staged}: running tasks, lost attempts, or used up"
 
 
 def _due(file: Any, now_ms: int) -> str:  # noqa: ANN401 - an OpenFile

@@ -13,7 +13,7 @@ import typer
 from ftfile.cli.exit_codes import USAGE
 from ftfile.cli.tables import console, is_terminal
 
-__all__ = ("agree", "heading", "print_fields", "print_json", "print_json_lines", "say")
+__all__ = ("agree", "heading", "is_watched", "print_fields", "print_json", "print_json_lines", "say")
 
 
 def say(text: str, style: str = "") -> None:
@@ -66,12 +66,21 @@ def agree(question: str, *, yes: bool) -> None:
     """Return if a person agrees that data may be lost, or has said so by `--yes`; else end the command."""
     if yes:
         return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not is_watched():
         say("ftfile: nobody is there to be asked: give --yes. Nothing was changed")
         raise typer.Exit(USAGE)
-    if not typer.confirm(question, err=True):
-        say("Nothing was changed")
-        raise typer.Exit(USAGE)
+    try:
+        if typer.confirm(question, err=True):
+            return
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    say("Nothing was changed")
+    raise typer.Exit(USAGE)
+
+
+def is_watched() -> bool:
+    """Return True if somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _plain(value: object) -> object:

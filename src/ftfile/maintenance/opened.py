@@ -28,16 +28,20 @@ __all__ = ("OpenedDirectory", "open_directory")
 class OpenedDirectory(Directory):
     """A directory to read, to ask for its status, and to verify. Needs no Spark."""
 
-    def status(self) -> DirectoryStatus:
+    @checked
+    def status(self, *, staged: bool = False) -> DirectoryStatus:
         """Return queries, open files, and files that are not published, with the reasons; within a second or so.
 
         Writes nothing. It reads the newest base and the records after it, however large the directory is.
+
+        Args:
+            staged: also count staged files that nothing needs, which lists the stage, and takes longer.
 
         Raises:
             CorruptData: the log is damaged; `verify` says how.
             StorageError: the store failed.
         """
-        return directory_status(self._log)
+        return directory_status(self._log, staged=staged)
 
     @checked
     def version_details(self, version: int) -> VersionDetails:

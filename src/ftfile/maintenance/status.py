@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.files import walk
+from ftfile.commit.format import layout
 from ftfile.commit.format.layout import bucket_directory
 from ftfile.commit.log.hints import read_published
 from ftfile.commit.log.times import created_ms
@@ -76,16 +78,22 @@ class DirectoryStatus:
     open: tuple[OpenFile, ...]  # by query and partition
     due: int  # jobs that wait for the next batch, a flush or the listener
     unpublished: tuple[UnpublishedFile, ...]  # committed files that are not at their final names
+    # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
+    unneeded_files: int | None = None
+    unneeded_bytes: int | None = None
 
 
-def directory_status(log: CommitLog) -> DirectoryStatus:
+def directory_status(log: CommitLog, *, staged: bool = False) -> DirectoryStatus:
     """Return the status; reads the newest base and the records after it, and lists no directory of data.
+
+    With `staged`, it lists the stage, too.
 
     Raises:
         CorruptData: the log is damaged; `Directory.verify()` says how.
     """
     head = log.read_on()
     queries = sorted(head.queries.items())
+    unneeded = _unneeded(log.fs, head) if staged else None
     times = parallel(log.fs, lambda version: created_ms(log, version), [query.version for _, query in queries])
     return DirectoryStatus(
         version=head.version,
@@ -99,7 +107,18 @@ def directory_status(log: CommitLog) -> DirectoryStatus:
         open=tuple(_open_files(head, log.clock.now_ms())),
         due=len(head.assembly_jobs),
         unpublished=tuple(_unpublished(log.fs, head)),
+        unneeded_files=None if unneeded is None else len(unneeded),
+        unneeded_bytes=None if unneeded is None else sum(unneeded.values()),
     )
+
+
+def _unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:
+    """Return staged files without a live row, with their sizes."""
+    found = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
+    pending = (add for entry in head.unpublished.values() for add in entry.adds)
+    for add in (*head.segments.values(), *pending):
+        found.pop(add.path, None)
+    return found
 
 
 def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:

@@ -153,6 +153,18 @@ def test_status_tells_why_a_file_is_not_published(query: MicroBatch) -> None:
     assert documents("ls", query.path)[-1]["state"] == "pending"
 
 
+def test_status_counts_orphans_when_asked(rolled: str) -> None:
+    assert "not needed" not in run("status", rolled).stdout
+    assert documents("status", rolled)[0]["unneeded_files"] is None
+    assert documents("status", rolled, "--staged")[0]["unneeded_files"] == 0, "all of them have rows that are open"
+    Path(rolled, layout.STAGED, "lost").write_bytes(b"12345")
+    assert "not needed\t1 staged file of 5 B: " in run("status", rolled, "--staged").stdout
+    ftfile.flush(rolled)
+    (found,) = documents("status", rolled, "--staged")
+    assert found["unneeded_files"] == 4
+    assert found["unneeded_bytes"] > 5
+
+
 def test_nothing_was_committed_yet(tmp_path: Path) -> None:
     from ftfile.commit.log.log import CommitLog
     from ftfile.testing.context import open_filesystem

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ftfile
 from ftfile.commit.format import layout
 from tests.unit.cli.running import documents, run
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_repair(out: str) -> None:
@@ -52,6 +56,15 @@ def test_drop(out: str) -> None:
     assert documents("drop", out, *where)[0]["files"] == 0
     assert "none of the partition columns" in run("drop", out, "--where", "id = 7", code=2).stderr
     assert run("drop", out, "--where", "all", "--yes").stdout == "Removed 6 rows in 3 files, in version 4\n"
+
+
+def test_somebody_who_is_there_is_asked(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ftfile.cli.output.is_watched", lambda: True)
+    command = ("drop", out, "--where", "all")
+    assert "Nothing was changed" in run(*command, answer="n\n", code=2).stderr
+    assert "interrupted" in run(*command, answer="", code=130).stderr, "Ctrl-C, or the end of the input"
+    assert ftfile.open(out).count() == 12
+    assert "Removed 12 rows" in run(*command, answer="y\n").stdout
 
 
 def test_restore(out: str) -> None:
