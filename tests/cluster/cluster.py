@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pyspark
+from pyspark import SparkContext
 
 from tests.archives import spark_class_path
 from tests.demo.process import session_members
@@ -19,9 +20,11 @@ from tests.demo.process import session_members
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pyspark.sql import SparkSession
+
 T = TypeVar("T")
 
-__all__ = ("SPARK_HOME", "Cluster", "command_of", "executor_of", "kill", "wait_for")
+__all__ = ("SPARK_HOME", "Cluster", "command_of", "end_session", "executor_of", "kill", "wait_for")
 
 SPARK_HOME = Path(pyspark.__file__).parent
 # For what comes by itself, however slow the machine is: it ends a test that waits in vain, and no other.
@@ -131,6 +134,17 @@ class Cluster:
         bound = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         command = [*JAVA, "-cp", spark_class_path(), f"org.apache.spark.deploy.{kind}", *bound, *more]
         return Daemon(self.home, name, command, {**self._environment, **environment})
+
+
+def end_session(session: SparkSession) -> None:
+    """Stop a session and its JVM: the next one of this process starts in its own directory and environment."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - goes on when a session stops
+    session.stop()
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 
 def kill(*processes: int) -> None:

@@ -18,7 +18,7 @@ from ftfile.spark import compact, verify
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
 from tests.cluster import held_files
-from tests.cluster.cluster import executor_of, kill, wait_for
+from tests.cluster.cluster import end_session, executor_of, kill, wait_for
 from tests.cluster.held_files import Order
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def session(
             spark.sparkContext.setLogLevel("OFF")
             yield spark
         finally:
-            spark.stop()
+            end_session(spark)
             unregister("held+file")
 
 

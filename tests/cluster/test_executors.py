@@ -19,6 +19,7 @@ from ftfile.maintenance.compact import CompactReport as FilesReport
 from ftfile.spark import compact, verify
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.store_check import check_store
+from tests.cluster.cluster import end_session
 from tests.crash.share import THOROUGH
 from tests.unit.kv.stores import counting, file_system
 from tests.unit.sink.encrypted import FIRST, ring_text, write_ring
@@ -70,7 +71,7 @@ def spark(cluster: Cluster, home: Path, plain_environment: dict[str, str]) -> It
     )
     session.sparkContext.setLogLevel("OFF")
     yield session
-    session.stop()
+    end_session(session)
     os.environ.clear()
     os.environ.update(before)
 

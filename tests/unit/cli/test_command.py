@@ -197,7 +197,8 @@ def test_ctrl_c_harms_nothing(command: str, tmp_path: Path, query: MicroBatch) -
     ready = tmp_path / "ready"
     call = "rename" if command == "compact" else "delete"
     code = f"""
-import pathlib, time
+import pathlib, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.cli.entry import main
 real, calls = LocalFileSystem.{call}, []
@@ -206,18 +207,20 @@ def slow(self, *paths):
     calls.append(paths)
     if len(calls) == 2:
         pathlib.Path({str(ready)!r}).touch()
-        time.sleep(60)
+        time.sleep(600)
 LocalFileSystem.{call} = slow
 main()
 """
     arguments = [command, query.path, "--yes" if command == "vacuum" else "--threads=1"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, env=ENVIRONMENT, text=True
-    )
-    while not ready.exists() and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    command_line = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command_line, stderr=subprocess.PIPE, env=ENVIRONMENT, text=True) as process:
+        try:
+            while not ready.exists() and process.poll() is None:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=300)
+        finally:
+            process.kill()
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert "interrupted" in told
