@@ -22,6 +22,7 @@ LEFT_BY_TOOLS = {
     ".mypy_cache",
     ".pytest_cache",
     ".reports",
+    "build",
     ".ruff_cache",
     "__pycache__",
 }

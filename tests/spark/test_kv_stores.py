@@ -12,7 +12,7 @@ import pytest
 import ftfile.kv
 from ftfile.spark import lookup
 from tests.spark.scripted_source import Row, Script
-from tests.spark.waiting import wait_until
+from tests.spark.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -295,7 +295,7 @@ class TestRefusals:
         writer = writer.option("checkpointLocation", paths["checkpoint"]).trigger(continuous="200 milliseconds")
         query = writer.start(paths["out"])
         try:
-            assert query.awaitTermination(30)
+            assert query.awaitTermination(PATIENCE_S)  # type: ignore[arg-type] # Spark takes floats
         finally:
             query.stop()
         assert "use a micro-batch trigger, such as trigger(processingTime='1 second')" in caplog.text

@@ -89,13 +89,13 @@ class _Flusher(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Note where the query writes: later it may be gone. Spark calls this from the thread of the query."""
         execution = execution_of(self._session, str(event.id))
-        if (place := place_of(execution)) is None:
-            return
-        if execution.getClass().getSimpleName() == "ContinuousExecution":
+        if str(execution.sink().name()) in _SINKS and _is_continuous(execution):
             # Spark gives a Python sink no rows then, and tells its user of no error of the commit.
             _log.error("the query is stopped: %s", _CONTINUOUS)
             jvm: Any = self._session._jvm  # noqa: SLF001
             execution.stopInNewThread(jvm.UnsupportedOperationException(_CONTINUOUS))
+            return
+        if (place := place_of(execution)) is None:
             return
         self._session.sparkContext.setLocalProperty(CHECKPOINT, str(execution.resolvedCheckpointRoot()))
         self._places[str(event.runId)] = place
@@ -132,6 +132,7 @@ def _tend(query_id: str, place: WrittenPlace, *, due_only: bool) -> None:
             _log.error("%s(%r) tries again: %s", again, path, error)
 
 
+_SINKS = ("ftfile", "ftkv")
 _CONTINUOUS = (
     "trigger(continuous=...) gives Python sinks such as ftfile and ftkv no rows: use a micro-batch trigger, such as "
     "trigger(processingTime='1 second')"
@@ -145,9 +146,9 @@ def execution_of(spark: SparkSession, query_id: str) -> Any:  # noqa: ANN401 - o
 
 
 def place_of(execution: Any) -> WrittenPlace | None:  # noqa: ANN401 - of the JVM
-    """Return the options that say where a query writes, or None if it does not use ftfile."""
+    """Return the options that say where a query writes, or None if it writes no rows by ftfile."""
     sink = str(execution.sink().name())
-    if sink not in ("ftfile", "ftkv"):
+    if sink not in _SINKS or _is_continuous(execution):
         return None
     extra = _field(execution, "extraOptions")
     iterator = extra.iterator()
@@ -158,6 +159,10 @@ def place_of(execution: Any) -> WrittenPlace | None:  # noqa: ANN401 - of the JV
     exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
     export_to = parse_options(exports, "write")["exportTo"]
     return WrittenPlace(sink, place, export_to) if place["path"] is not None else None
+
+
+def _is_continuous(execution: Any) -> bool:  # noqa: ANN401 - of the JVM
+    return bool(execution.getClass().getSimpleName() == "ContinuousExecution")
 
 
 def _field(java_object: Any, name: str) -> Any:  # noqa: ANN401 - of the JVM

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ftfile.testing.micro_batch import MicroBatch
 
 ROOT = Path(__file__).parents[3]
-LIGHT_S = 0.2
 
 
 def commands() -> Iterator[tuple[str, Callable[..., Any] | None]]:
@@ -67,15 +66,8 @@ def test_every_example_is_a_command() -> None:
             command.make_context("example", words)
 
 
-def test_help_comes_at_once() -> None:
+def test_help_imports_nothing_heavy() -> None:
     code = "import sys; from ftfile.cli.entry import main; sys.argv = ['ftfile', '--help']; main()"
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-X", "importtime", "-c", code], env=ENVIRONMENT, capture_output=True, check=True
-        )
-        took.append(time.perf_counter() - began)
     loaded = subprocess.run(
         [sys.executable, "-c", f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {code}"],
         env=ENVIRONMENT, capture_output=True, text=True, check=True,
@@ -91,7 +83,6 @@ def test_help_comes_at_once() -> None:
         "ftfile.maintenance",
     }
     assert not heavy & set(loaded.split())
-    assert min(took) < 5 * LIGHT_S, "a machine that does nothing else takes a fifth of it"
 
 
 CODES: dict[errors.FtfileError, int] = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMATS = ("delta", "iceberg", "hive")
-WAIT_S = 60.0
+WAIT_S = 300.0
 
 
 def export(url: str) -> None:

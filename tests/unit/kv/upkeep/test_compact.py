@@ -138,7 +138,7 @@ class TestThreads:
         together, honest = threading.Barrier(4), Merger.merge
 
         def merge(*arguments: Any) -> Any:
-            together.wait(60)
+            together.wait(300)
             return honest(*arguments)
 
         monkeypatch.setattr(Merger, "merge", merge)
@@ -186,7 +186,7 @@ class TestThreads:
 
         def check(run: Run, *more: Any) -> None:
             if run.add.bucket == "b=00000":
-                together.wait(60)
+                together.wait(300)
             honest(run, *more)
 
         monkeypatch.setattr(verify, "_check_run", check)
