@@ -154,13 +154,13 @@ def status(
     if found.open:
         _print_open(found.open, now_ms)
     if found.unpublished:
-        heading("Not published: committed files that are not at their names")
+        heading("Not published: committed files that are not at their names, or removed ones that still are")
         columns = [
             Column("file", lambda each: each.path, folds=True),
             Column("version", lambda each: each.version, COUNT),
             Column(
                 "why",
-                lambda each: each.problem or "the next commit publishes it",
+                lambda each: each.problem or f"the next commit {'hides' if each.removed else 'publishes'} it",
                 folds=True,
                 style=lambda why: "" if why.startswith("the next") else "red",
             ),

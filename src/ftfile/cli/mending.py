@@ -7,7 +7,7 @@ import typer
 
 import ftfile
 from ftfile.cli.checking import print_findings
-from ftfile.cli.exit_codes import FOUND
+from ftfile.cli.exit_codes import CONFLICT, FOUND
 from ftfile.cli.human_text import bytes_text, count_text
 from ftfile.cli.output import agree, heading, print_json, say
 from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Yes, settings_of
@@ -163,7 +163,9 @@ def restore(
     run = partial(ftfile.restore, path, version, timestamp=timestamp, key_provider=key_provider, storage=settings)
     report = run(dry_run=True)
     what = f"{_of(report.restored)} come back, {_of(report.removed)} are removed"
-    if not dry_run:
+    if report.missing and not dry_run:
+        say(f"Version {report.restored_version} cannot be restored: files are vacuumed, or gone. Nothing was changed")
+    elif not dry_run:
         if report.restored or report.removed:
             say(f"To the rows of version {report.restored_version}: {what}")
             agree("Restore them?", yes=yes)
@@ -174,13 +176,13 @@ def restore(
         print(f"The newest version has the rows of version {report.restored_version}")
     elif dry_run:
         print(f"Would restore version {report.restored_version}: {what}")
-    else:
+    elif not report.missing:
         print(f"Restored version {report.restored_version} as version {report.version}: {what}")
     if report.missing:
-        heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
-        for file in report.missing:
-            print(file)
-        raise typer.Exit(FOUND)
+        if not json:
+            heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
+            print("\n".join(report.missing))
+        raise typer.Exit(FOUND if dry_run else CONFLICT)
 
 
 def _of(files: "Sequence[RestoredFile]") -> str:

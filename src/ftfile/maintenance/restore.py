@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
 
-__all__ = ("RestoreReport", "RestoredFile", "restore")
+__all__ = ("TRIES", "RestoreReport", "RestoredFile", "restore")
+
+# Of a restore that fails while others commit.
+TRIES = 5
 
 _log = get_logger(__name__)
 
@@ -122,16 +125,21 @@ class _Plan:
 
     def commit(self, author: MaintenanceAuthor) -> Committed:
         """Create the record; what is missing, or taken, because another commit was faster is looked at again."""
-        while True:
+        for _ in range(TRIES - 1):
             try:
                 return commit(self._log, author, self.prepare)
             except FtfileError:
-                following = self._head_version + 1
-                if self._log.read_on().version < following:
+                if not self._is_overtaken(author):
                     raise
-                record = self._log.read_record(following)
-                if record is None or record.author == author:
-                    raise
+        return commit(self._log, author, self.prepare)
+
+    def _is_overtaken(self, author: MaintenanceAuthor) -> bool:
+        """Return True if another author has created a record since the plan was made."""
+        following = self._head_version + 1
+        if following == 0 or self._log.read_on().version < following:
+            return False
+        record = self._log.read_record(following)
+        return record is not None and record.author != author
 
     def prepare(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         """Return the record's body; None if the head has these rows already."""
@@ -141,7 +149,7 @@ class _Plan:
         if not self._restored and not self._removed and is_same:
             return None
         following = head.version + 1
-        adds = tuple(_again(add, following) for add in self._restored)
+        adds = _again(self._restored, following)
         self._require_hidden(adds)
         removes = tuple(map(Remove.of, self._removed))
         used = {then.schema, encoding, *(add.encoding for add in adds)} - {None}
@@ -232,13 +240,19 @@ class _Plan:
         return tuple(jobs)
 
 
-def _again(add: Add, version: int) -> Add:
-    """Return an add as it comes back: a part under a name that no file had, from where its removal hid it."""
-    new_id = layout.restored_id(add.id, version)
-    if add.final_path is None:
-        return replace(add, id=new_id)
-    final_path = layout.restored_path(add.final_path, version)
-    return replace(add, id=new_id, path=layout.retired_path(add.id), final_path=final_path)
+def _again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
+    """Return adds as they come back: parts under names that no file had, from where their removal hid them."""
+    parts = [(add.id, add.final_path) for add in adds if add.final_path is not None]
+    paths = dict(zip((add_id for add_id, _ in parts), layout.restored_paths(parts, version), strict=True))
+    return tuple(
+        replace(
+            add,
+            id=layout.restored_id(add.id, version),
+            path=layout.retired_path(add.id) if add.id in paths else add.path,
+            final_path=paths.get(add.id),
+        )
+        for add in adds
+    )
 
 
 def _told(add: Add) -> RestoredFile:

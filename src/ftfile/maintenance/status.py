@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import walk
+from ftfile.commit.files import stat_or_none, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.layout import bucket_directory
 from ftfile.commit.log.hints import read_published
 from ftfile.commit.log.times import created_ms
-from ftfile.commit.places import Place, find_part
+from ftfile.commit.places import Place, find_part, is_recorded
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.fs.calls.parallel import parallel
+from ftfile.fs.paths import shape_fault
 from ftfile.sink.rolling.groups import GroupTotals, key_of, order_of
 from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
@@ -20,7 +21,7 @@ from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ftfile.commit.format.model import Add, AssemblyJob
+    from ftfile.commit.format.model import Add, AssemblyJob, Remove
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.places import Whereabouts
@@ -58,12 +59,13 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class UnpublishedFile:
-    """A committed file that is not at its final name."""
+    """A committed file that is not at its final name, or a removed one that still is."""
 
     version: int  # of its record
     query_id: str | None  # None for a batch write or maintenance
     path: str  # its final name
-    problem: str  # why publishing it would fail now; empty when the next commit publishes it
+    problem: str  # why publishing it would fail now; empty when the next commit publishes it, if the store lets it
+    removed: bool = False  # its rows are removed, and programs that list the directory still see them
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class DirectoryStatus:
     queries: tuple[QueryStatus, ...]  # by query id
     open: tuple[OpenFile, ...]  # by query and partition
     due: int  # jobs that wait for the next batch, a flush or the listener
-    unpublished: tuple[UnpublishedFile, ...]  # committed files that are not at their final names
+    unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and still there
     # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
@@ -188,6 +190,21 @@ def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
             problem = _problem(add, where)
             if problem is not None and head.is_live(add, entry.version):
                 yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)
+        at_names = parallel(fs, lambda remove: stat_or_none(fs, remove.final_path or ""), entry.removes)
+        for remove, there in zip(entry.removes, at_names, strict=True):
+            # Another file that has its name stays there.
+            if there is not None and is_recorded(fs, there, remove, read=False):
+                problem = _problem_of_hiding(fs, remove)
+                yield UnpublishedFile(entry.version, entry.query_id, there.path, problem, removed=True)
+
+
+def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
+    """Return why a removed file cannot be hidden; empty if nothing but the store itself may prevent it."""
+    hidden = layout.retired_path(remove.id)
+    fault = shape_fault(hidden) or fs.capabilities.fault_of(hidden)
+    return (
+        "" if fault is None else f"its rows are removed, and it stays: it would be hidden at {hidden!r}, which {fault}"
+    )
 
 
 def _problem(add: Add, where: Whereabouts) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,4 +89,10 @@ def test_a_version_that_cannot_be_restored(out: str) -> None:
     text = run("restore", out, "--version", 2, "--dry-run", code=1).stdout
     assert "cannot be restored: 6 files" in text
     assert gone.path in text
-    assert "vacuum" in run("restore", out, "--version", 2, "--yes", code=5).stderr
+    for answer in ((), ("--yes",)):
+        result = run("restore", out, "--version", 2, *answer, code=5)
+        assert result.stderr == "Version 2 cannot be restored: files are vacuumed, or gone. Nothing was changed\n"
+        assert gone.path in result.stdout
+        assert "Restored" not in result.stdout
+    assert len(json.loads(run("restore", out, "--version", 2, "--json", code=5).stdout)["missing"]) == 6
+    assert ftfile.open(out).version() == 3

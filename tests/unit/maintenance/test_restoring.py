@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import ftfile
+from ftfile.commit.format import layout
 from ftfile.core.errors import ChangedRows, ConfigError, HistoryGone, NameCollision, PermissionDenied
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.maintenance.restore import RestoredFile
+from ftfile.maintenance.restore import TRIES, RestoredFile
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -192,6 +193,58 @@ def test_a_follower_that_is_behind_finds_files_that_moved(query: MicroBatch) -> 
         for _, rows in ftfile.open(query.path).follow(startingVersion=0, skipChangeCommits=True)
     ]
     assert sorted(pa.concat_tables(rows)["id"].to_pylist()) == [6, 7, 8]
+
+
+def test_names_do_not_grow_however_often_rows_come_back(tmp_path: Path) -> None:
+    options = {"fileFormat": "json", "partFileName": "p.r5.{index}", "ifExists": "fail"}
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, options)
+    query.run(0, [[{"id": 1}]])
+    for _ in range(60):
+        ftfile.drop(query.path, "all")
+        ftfile.restore(query.path, 0)
+    (file,) = ftfile.open(query.path).files()
+    assert file.path.startswith("p.r120.r5.")
+    ftfile.drop(query.path, "all")
+    ((hidden, *_),) = open_filesystem(query.path).list(layout.RETIRED)
+    assert re.fullmatch(r".*/[^.]+\.r120\.retired", hidden)
+    ftfile.restore(query.path, 120)
+    assert ids(query.path) == [1]
+
+
+def test_names_that_differ_only_in_what_restores_added_are_numbered() -> None:
+    parts = [("a.r2", "d/p0.r2.json"), ("b", "d/p0.json"), ("c.r2.r4", "d/p0.r4.r2.json"), ("d.r3", "d/p0.r2.json")]
+    assert layout.restored_paths(parts, 6) == ["d/p0.r6.json", "d/p0.r6-2.json", "d/p0.r6-3.json", "d/p0.r6.r2.json"]
+    assert layout.restored_paths([("b.r6", "d/p0.r6-2.json"), ("e.r6", "d/q.r61")], 8) == ["d/p0.r8.json", "d/q.r8.r61"]
+
+
+class Busy(WrapperFileSystem):
+    """Another writer commits whenever the directory of removed parts is listed, and they are not found there."""
+
+    def __init__(self, inner: Any, other: MicroBatch) -> None:
+        super().__init__(inner)
+        self.other, self.listed = other, 0
+
+    def list(self, path: str) -> Any:
+        if path != layout.RETIRED:
+            return super().list(path)
+        self.listed += 1
+        assert self.listed < 50
+        self.other.run(self.listed, [[{"id": 1}]])
+        return []
+
+
+def test_others_that_commit_at_more_tries_than_are_made() -> None:
+    fs = CrashingFileSystem()
+    with mounted(fs) as path:
+        query = MicroBatch(path, {"id": "long"}, {"fileFormat": "json"})
+        query.run(0, [[{"id": 0}]])
+        ftfile.drop(path, "all")
+        busy = Busy(fs, query)
+        with mounted(busy) as other, pytest.raises(HistoryGone):
+            ftfile.restore(other, 0)
+        assert busy.listed == TRIES
+        ftfile.restore(path, 0)
+        assert ids(path) == [0]
 
 
 def test_a_file_at_a_name_that_is_wanted_stays(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import ftfile
 from ftfile.commit.format import layout
+from ftfile.commit.format.model import Remove
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.maintenance.test_verify import World, world
 
@@ -70,6 +72,16 @@ def test_a_pending_file_is_gone(world: World) -> None:
     world.fs.delete(add.path)
     (file,) = ftfile.open(world.url).status().unpublished
     assert "its file is gone" in file.problem
+
+
+@pytest.mark.parametrize(("add_id", "problem"), [("a", ""), ("a" * 250, "its rows are removed, and it stays")])
+def test_a_removed_file_that_is_not_hidden(world: World, add_id: str, problem: str) -> None:
+    add = world.driver.commit_new(0)
+    world.driver.create_record(author=world.driver.author(1), removes=(replace(Remove.of(add), id=add_id),))
+    (file,) = ftfile.open(world.url).status().unpublished
+    assert (file.version, file.path, file.removed) == (1, add.final_path, True)
+    assert file.problem.startswith(problem)
+    assert bool(file.problem) == bool(problem)
 
 
 def run(path: Path, batches: int, **options: str) -> MicroBatch:

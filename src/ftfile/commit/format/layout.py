@@ -7,10 +7,11 @@ Nothing below `_ftfile` ends like a data file: readers that do not skip names wi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Literal, TypeAlias
 
     Kind: TypeAlias = Literal["part", "segment", "deadLetters"]
@@ -61,7 +62,7 @@ __all__ = (
     "range_path",
     "record_path",
     "restored_id",
-    "restored_path",
+    "restored_paths",
     "restored_version",
     "retired_path",
     "staged_directory",
@@ -240,8 +241,11 @@ def is_retired(path: str) -> bool:
 
 
 def restored_id(add_id: str, version: int) -> str:
-    """Return the id that the rows of a removed add have from the version on that brings them back."""
-    return f"{add_id}.r{version}"
+    """Return the id that the rows of a removed add have from the version on that brings them back.
+
+    It has one version behind it, however often they came back: file names have a limit.
+    """
+    return f"{original_id(add_id)}.r{version}"
 
 
 def restored_version(add_id: str) -> int:
@@ -255,14 +259,31 @@ def original_id(add_id: str) -> str:
     return _RESTORED.sub("", add_id)
 
 
-def restored_path(final_path: str, version: int) -> str:
-    """Return the final path of a part that a version brings back, which no file had before.
+def restored_paths(parts: Iterable[tuple[str, str]], version: int) -> list[str]:
+    """Return the final paths of parts, given as ids and final paths, that a version brings back; no file had them.
 
-    A late publisher of the record that removed the part, or of one that brought it back, finds nothing there.
+    What earlier restores added to a name is left out. Parts whose names differ in nothing else are numbered. A late
+    publisher of the record that removed a part, or of one that brought it back, finds nothing at the new path.
     """
+    paths: list[str] = []
+    numbers: Counter[str] = Counter()
+    for add_id, final_path in parts:
+        plain = _path_before(add_id, final_path)
+        numbers[plain] += 1
+        number = f"-{numbers[plain]}" if numbers[plain] > 1 else ""
+        directory, slash, name = plain.rpartition("/")
+        stem, dot, endings = name.partition(".")
+        paths.append(f"{directory}{slash}{stem}.r{version}{number}{dot}{endings}")
+    return paths
+
+
+def _path_before(add_id: str, final_path: str) -> str:
+    """Return a final path without what restores added to it: the id tells their versions, others are the user's."""
     directory, slash, name = final_path.rpartition("/")
-    stem, dot, endings = name.partition(".")
-    return f"{directory}{slash}{stem}.r{version}{dot}{endings}"
+    match = _RESTORED.search(add_id)
+    for version in reversed(match[0].split(".r")[1:] if match else ()):
+        name = re.sub(rf"^([^.]*)\.r{version}(?:-\d+)?(?=\.|$)", r"\1", name)
+    return f"{directory}{slash}{name}"
 
 
 def bucket_key(directory: str, stem: str = "") -> str:
