@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
-__all__ = ("check_requested", "check_schema_change", "misfits_of", "refuse_misfits")
+__all__ = (
+    "check_requested",
+    "check_schema_change",
+    "misfits_of",
+    "refuse_misfits",
+    "refuse_respelled",
+    "respelled_of",
+)
 
 
 def check_schema_change(
@@ -30,11 +37,7 @@ def check_schema_change(
     """
     if recorded == new:
         return
-    if others := [*respelled(arrow_schema(recorded), arrow_schema(new))]:
-        raise SchemaError(
-            f"names of columns differ from the recorded ones by case only: {'; '.join(others)}. Spark and other "
-            "readers take both for one column: rename it as it is recorded"
-        )
+    refuse_respelled(respelled_of(recorded, new))
     if policy == "any":
         refuse_misfits(misfits_of(recorded, new))
         return
@@ -42,7 +45,7 @@ def check_schema_change(
     after = {field.name: field.type for field in arrow_schema(new)}
     gone = [name for name in before if name not in after]
     wider = [f"{name} is new" for name in after if name not in before]
-    others = []
+    others: list[str] = []
     for name in before.keys() & after.keys():
         old_type, new_type = before[name], after[name]
         if not old_type.equals(new_type):
@@ -71,6 +74,20 @@ def refuse_misfits(found: Sequence[str], where: str = "") -> None:
             "with onSchemaChange=any, columns may come and go, and types change to those in which every format reads "
             f"the old values back: {'; '.join(found)}{where}. Cast to the old type, or give the column another name; "
             "an overwrite or a new directory takes any type"
+        )
+
+
+def respelled_of(recorded: str, new: str) -> list[str]:
+    """Return a clause for each new column whose name differs from a recorded one's by case only."""
+    return [*respelled(arrow_schema(recorded), arrow_schema(new))]
+
+
+def refuse_respelled(found: Sequence[str], where: str = "") -> None:
+    """Raise a SchemaError if there are clauses of `respelled_of`; `where` is said of the recorded names."""
+    if found:
+        raise SchemaError(
+            f"names of columns differ from the recorded ones by case only: {'; '.join(found)}{where}. Spark and other "
+            "readers take both for one column: rename it as it is recorded"
         )
 
 

@@ -44,6 +44,10 @@ def _has_settings(value: object) -> bool:
     return isinstance(value, Mapping) and _has_texts(value) and _has_texts(value.values())
 
 
+def _has_ints(value: Any) -> bool:  # noqa: ANN401 - of the user
+    return isinstance(value, Collection) and all(map(_is_int, value))
+
+
 _TEXTS = _Kind("a list of texts, such as ['a', 'b']", _has_texts)
 _KINDS = {
     "bool": _Kind("True or False", lambda value: isinstance(value, bool)),
@@ -58,6 +62,7 @@ _KINDS = {
     ),
     "Sequence[str]": _TEXTS._replace(has=_has_texts_in_order),
     "Collection[str]": _TEXTS,
+    "Collection[int]": _Kind("a list of ints, such as [0, 1]", _has_ints),
     "Mapping[str, str]": _Kind("a dictionary of texts, such as {'name': 'text'}", _has_settings),
 }
 

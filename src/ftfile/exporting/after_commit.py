@@ -6,7 +6,7 @@ What is missed, since an export failed or the process ended, comes with the next
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
@@ -27,16 +27,15 @@ def export_soon(
 ) -> None:
     """Let a directory be exported to these formats; return at once, or after `wait_s` seconds, or when it is done.
 
-    While an export runs, any number of calls lead to one more. A failure is logged, once until an export succeeds.
+    While an export runs, any number of calls lead to one more, with the settings of the last call. A failure is
+    logged, once until an export succeeds.
     """
     if not formats:
         return
     key = path, formats
     with _lock:
-        if key not in _exports:
-            _exports[key] = _Exports(path, formats, storage, context)
-        exports = _exports[key]
-    exports.ask().wait(wait_s)
+        exports = _exports.setdefault(key, _Exports(path, formats))
+    exports.ask(storage, context).wait(wait_s)
 
 
 def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], context: Context) -> str:
@@ -53,27 +52,35 @@ def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], 
     return "; ".join(errors)
 
 
+class _Wanted(NamedTuple):
+    """An export that has not begun."""
+
+    done: threading.Event
+    storage: Mapping[str, str]
+    context: Context
+
+
 class _Exports:
     """The exports of one directory, one at a time."""
 
-    def __init__(self, path: str, formats: tuple[str, ...], storage: Mapping[str, str], context: Context) -> None:
-        self._arguments = path, formats, storage, context
+    def __init__(self, path: str, formats: tuple[str, ...]) -> None:
+        self._path, self._formats = path, formats
         self._lock = threading.Lock()
-        self._wanted: threading.Event | None = None  # set when an export that begins later is done
+        self._wanted: _Wanted | None = None
         self._is_running = False
         self._told = ""
 
-    def ask(self) -> threading.Event:
+    def ask(self, storage: Mapping[str, str], context: Context) -> threading.Event:
         """Let an export begin; return the event of its end."""
         with self._lock:
-            if self._wanted is None:
-                self._wanted = threading.Event()
-            wanted = self._wanted
+            done = threading.Event() if self._wanted is None else self._wanted.done
+            # Those of an earlier call may have expired, as tokens do.
+            self._wanted = _Wanted(done, storage, context)
             if not self._is_running:
                 self._is_running = True
                 # A daemon: the end of a process does not wait for a store.
                 threading.Thread(target=self._run, name="ftfile-export", daemon=True).start()
-        return wanted
+        return done
 
     def _run(self) -> None:
         while True:
@@ -82,12 +89,11 @@ class _Exports:
                 if wanted is None:
                     self._is_running = False
                     return
-            failed = export_now(*self._arguments)
+            failed = export_now(self._path, self._formats, wanted.storage, wanted.context)
             if failed and failed != self._told:
-                path = self._arguments[0]
-                _log.error("%s is not exported; the next commit, or ftfile.export, tries again: %s", path, failed)
+                _log.error("%s is not exported; the next commit, or ftfile.export, tries again: %s", self._path, failed)
             self._told = failed
-            wanted.set()
+            wanted.done.set()
 
 
 _lock = threading.Lock()

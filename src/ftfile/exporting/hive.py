@@ -50,7 +50,8 @@ class _State:
     schema: str
     partition_by: list[str]
     lists: dict[str, tuple[int, str]]
-    gone: list[str]  # partitions that were once
+    gone: list[str]  # partitions that were once, of a table with these columns
+    remade: int = -1  # the version with which the columns changed last; -1 for none
 
     def path(self, partition: str) -> str:
         """Return the directory of a partition's list."""
@@ -101,6 +102,7 @@ class HiveManifests:
             paths[""] = []
         for file in versions.files(snapshot):
             paths["/".join(file.path.split("/")[: len(partition_by)])].append(f"{self._url}{file.path}\n")
+        has_old_columns = before is not None and (before.schema, before.partition_by) != (snapshot.schema, partition_by)
         known = before.lists if before is not None and before.partition_by == partition_by else {}
         lists: dict[str, tuple[int, str]] = {}
         directories = {""}
@@ -121,9 +123,13 @@ class HiveManifests:
         # A state must not outlive its lists.
         for directory in sorted(directories):
             self._fs.sync_directory(directory)
-        gone = {*known, *(before.gone if before is not None else ())} - lists.keys()
+        gone: set[str] = set()
+        remade = version if has_old_columns else -1
+        if before is not None and not has_old_columns:
+            gone, remade = {*known, *before.gone} - lists.keys(), before.remade
         assert snapshot.schema is not None
-        state = _State(version, versions.nonce(version), snapshot.schema, partition_by, lists, sorted(gone))
+        nonce = versions.nonce(version)
+        state = _State(version, nonce, snapshot.schema, partition_by, lists, sorted(gone), remade)
         write_file(
             self._fs, self._fs.create_exclusive, f"{MANIFESTS}/v{version}.json", json.dumps(asdict(state)).encode()
         )
@@ -170,7 +176,9 @@ class HiveManifests:
         columns = f" PARTITIONED BY ({_columns(parted)})" if parted else ""
         base = MANIFESTS if parted else state.path("")
         made = f"CREATE EXTERNAL TABLE IF NOT EXISTS {table} ({_columns(fields)}){columns} {_STORED} LOCATION "
-        statements = [made + _quoted(f"{self._url}{base}")]
+        # The table may have the columns before; it is external, so that no file goes with it.
+        statements = [f"DROP TABLE IF EXISTS {table}"] if state.remade in self._numbers() else []
+        statements.append(made + _quoted(f"{self._url}{base}"))
         if not parted:
             return [*statements, f"ALTER TABLE {table} SET LOCATION {_quoted(f'{self._url}{base}')}"]
         statements += [f"ALTER TABLE {table} DROP IF EXISTS PARTITION ({_values(each)})" for each in state.gone]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ("ExportReport", "export")
 
 TRIES = 100
+_TABLE = re.compile(r"(?a:\w+|`[^`\x00-\x1f]+`)(\.(?a:\w+|`[^`\x00-\x1f]+`))?")
 
 _log = get_logger(__name__)
 
@@ -75,9 +77,9 @@ def export(
     once. With `dry_run`, it writes nothing, and returns what it would export now, without statements.
 
     Raises:
-        ConfigError: `to` is unknown, the path is no ftfile directory, a package is missing, or rows are in it that the
-            format cannot describe: the error names them. Or the metadata is of another program, of another history of
-            the directory, or of another path.
+        ConfigError: `to` is unknown, `table` is neither `name` nor `database.name`, the path is no ftfile directory, a
+            package is missing, or rows are in it that the format cannot describe: the error names them. Or the metadata
+            is of another program, of another history of the directory, or of another path.
         CorruptData: the log, or that of the export, is damaged.
         StorageError: the store failed.
     """
@@ -85,6 +87,11 @@ def export(
         raise ConfigError(f"to={to!r}: there are exports to {', '.join(map(repr, LIMITS))}")
     if table is not None and to != "hive":
         raise ConfigError(f"table={table!r} names the table in the statements of to='hive', and this is to={to!r}")
+    if table is not None and not _TABLE.fullmatch(table):
+        raise ConfigError(
+            f"table={table!r}: it takes `name` or `database.name`, each of letters, digits and underscores, or "
+            "anything else between backticks"
+        )
     with maintaining("export", path, None, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
         for _ in range(TRIES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,6 +83,18 @@ def test_calls_while_one_runs_lead_to_one_more(monkeypatch: pytest.MonkeyPatch) 
     export_soon("/o", ("delta",), {}, current(), wait_s=WAIT_S)
     export_soon("/other", ("delta",), {}, current(), wait_s=WAIT_S)
     assert 2 <= runs.count("/o") <= 3
+
+
+def test_each_export_has_the_settings_of_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(
+        ftfile.exporting.after_commit, "export", lambda *_, storage, context, **__: seen.append((storage, context))
+    )
+    calls = [({"s3.token": token}, replace(current())) for token in ("old", "new")]
+    for storage, context in calls:
+        export_soon("/settings", ("delta",), storage, context, wait_s=WAIT_S)
+    assert seen == calls
+    assert seen[1][1] is calls[1][1]
 
 
 @pytest.mark.parametrize("text", ["hudi", "delta,delta", ""])

@@ -32,13 +32,22 @@ class Metastore:
 
     def __init__(self) -> None:
         self.locations: dict[str, str] = {}
+        self.columns = ""  # of the table, and of its partitions
 
     def run(self, statements: tuple[str, ...]) -> None:
         for statement in statements:
+            if statement.startswith("DROP TABLE IF EXISTS"):
+                self.locations, self.columns = {}, ""
+                continue
+            if statement.startswith("CREATE"):
+                self.columns = self.columns or statement.partition(" ROW FORMAT")[0]
             partition, location = (
                 match[1] if (match := re.search(pattern, statement)) else ""
                 for pattern in (r" PARTITION \((.*?)\)", r"LOCATION 'file://(.*?)'$")
             )
+            if partition:
+                names = re.findall(r"`(\w+)`=", partition)
+                assert names == re.findall(r"`(\w+)`", self.columns.partition(" PARTITIONED BY")[2])
             if "DROP IF EXISTS" in statement:
                 self.locations.pop(partition, None)
             elif "ADD IF NOT EXISTS" in statement or statement.startswith("CREATE"):
@@ -97,6 +106,41 @@ class TestLists:
         missed.run(export(out, "t").statements)
         assert missed.ids() == [0, 2]
 
+    def test_a_change_of_columns_makes_the_table_anew(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ftfile.exporting.hive, "VERSIONS_KEPT", 3)
+        metastore, missed = Metastore(), Metastore()
+        query = MicroBatch(out, {**COLUMNS, "n": "long"}, {"partitionBy": "word"})
+        query.run(0, [[{**row, "n": 7} for row in rows(0, 3)]])
+        first = export(out, "t").statements
+        metastore.run(first)
+        missed.run(first)
+        query.overwrite = True
+        for batch, names in enumerate(["n", "", "word"], 1):
+            query.options = {"partitionBy": names} if names else {}
+            query.run(batch, [[{**row, "n": 7} for row in rows(batch, 3)]])
+            statements = export(out, "t").statements
+            assert statements[0] == "DROP TABLE IF EXISTS t"
+            metastore.run(statements)
+            assert metastore.ids() == ids_of(out)
+        missed.run(statements)
+        assert missed.ids() == ids_of(out)
+        query.overwrite = False
+        query.columns, query.options = (
+            COLUMNS | {"n": "long", "m": "long"},
+            {**query.options, "onSchemaChange": "widen"},
+        )
+        query.run(4, [[{**row, "n": 7, "m": 1} for row in rows(8)]])
+        metastore.run(export(out, "t").statements)
+        assert "`m` bigint" in metastore.columns
+        assert metastore.ids() == ids_of(out)
+        # Those who miss it for as long as lists are kept make the table anew.
+        for batch in range(5, 8):
+            assert export(out, "t").statements[0] == "DROP TABLE IF EXISTS t"
+            query.run(batch, [[{**row, "n": 7, "m": 1} for row in rows(batch)]])
+            metastore.run(export(out, "t").statements)
+            assert metastore.ids() == ids_of(out)
+        assert export(out, "t").statements[0].startswith("CREATE")
+
     def test_values_are_quoted(self, out: str) -> None:
         words = ["it's", "a/b", "x\\y", None]
         query = MicroBatch(out, COLUMNS, {"partitionBy": "word"})
@@ -144,8 +188,21 @@ class TestLists:
         assert export(out, "t").versions == 1
         check_newest(out, "hive")
 
+    @pytest.mark.parametrize("table", ["t", "Db_1.t2", "`my-db`.`a table`", "db.`t`"])
+    def test_names_of_tables(self, out: str, table: str) -> None:
+        MicroBatch(out, COLUMNS).run(0, [rows(0)])
+        assert f" EXISTS {table} (" in export(out, table).statements[0]
+
 
 class TestRefusals:
+    @pytest.mark.parametrize(
+        "table", ["", "t; DROP TABLE u", "a.b.c", "a b", "t (x int)", "`a`b`", "my-t", "t\n", "`a\n`"]
+    )
+    def test_what_is_no_name_of_a_table(self, out: str, table: str) -> None:
+        MicroBatch(out, COLUMNS).run(0, [rows(0)])
+        with pytest.raises(ConfigError, match=r"it takes `name` or `database\.name`"):
+            export(out, table)
+
     def test_another_history_is_refused(self, out: str, tmp_path: Path) -> None:
         MicroBatch(out, COLUMNS).run(0, [rows(0)])
         other = str(tmp_path / "other")

@@ -41,6 +41,14 @@ def test_the_defaults() -> None:
     assert pickle.loads(pickle.dumps(found)) == found
 
 
+def test_options_as_other_sinks_have_them() -> None:
+    assert config(compression="uncompressed").compression == "none"
+    with pytest.raises(ConfigError, match=r"there is no option 'mergeSchema': .*onSchemaChange=widen"):
+        config(mergeSchema="true")
+    with pytest.raises(ConfigError, match=r"there is no option 'outputMode': .*writeStream\.outputMode"):
+        config(outputMode="update")
+
+
 def test_each_option_has_its_place() -> None:
     found = config(
         keyColumns="WORD,At", bucketBy="word", buckets="4", merge="n:sum", deleteColumn="GONE", compression="none",

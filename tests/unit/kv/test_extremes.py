@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import resource
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,25 +189,37 @@ class TestNothing:
     def test_a_purge_of_everything_and_of_nothing(self) -> None:
         query = store(merge="n:sum", buckets="2", flushIntervalCount="2")
         query.run(0, [[]])
-        assert kv.purge(PATH, context=current()).version is None
+        assert kv.purge(PATH, everything=True, context=current()).version is None
         for batch in (1, 2):
             query.run(batch, [[row(key) for key in "abcde"]])
         late = query.write(3, [[row("f")]])
         assert late[0].rewritten
-        assert kv.purge(PATH, context=current()).version == 3
+        assert kv.purge(PATH, everything=True, context=current()).version == 3
         assert contents() == {}
         query.commit(3, late)
         assert contents() == {"f": 1}
-        assert kv.purge(PATH, context=current()).version == 5
+        assert kv.purge(PATH, everything=True, context=current()).version == 5
         kv.compact(PATH, full=True, context=current())
         assert (runs(), contents()) == (0, {})
-        assert kv.purge(PATH, context=current()).version is None
+        assert kv.purge(PATH, everything=True, context=current()).version is None
         query.run(4, [[row("a")]])
         assert contents() == {"a": 1}
         check_store(open_filesystem(PATH))
 
+    def test_a_purge_without_a_range(self) -> None:
+        store().run(0, [[row("a")]])
+        no_range: list[dict[str, Any]] = [
+            {}, {"start": None, "end": None}, {"start": ()}, {"prefix": ()}, {"prefix": None},
+        ]  # fmt: skip
+        for keys in no_range:
+            with pytest.raises(ConfigError, match=r"purge has no range: .* everything=True"):
+                kv.purge(PATH, **keys, context=current())
+        with pytest.raises(ConfigError, match="leave out start, end and prefix"):
+            kv.purge(PATH, "a", everything=True, context=current())
+        assert contents() == {"a": 1}
+
     def test_where_no_store_is(self) -> None:
-        for call in (kv.open, kv.purge, kv.compact, kv.verify, kv.changes):
+        for call in (kv.open, partial(kv.purge, everything=True), kv.compact, kv.verify, kv.changes):
             with pytest.raises(ConfigError, match="no store"):
                 call("memory://extremes/nothing", context=current())
 

@@ -231,6 +231,23 @@ def test_keys_that_are_none(path: str) -> None:
         reader.scan(buckets=[16])
 
 
+def test_arguments_of_other_types(path: str) -> None:
+    Builder(path, NUMBERED).put({1: ("a", 1)})
+    reader = kv.open(path)
+    wrong: list[Any] = [None, "ab", b"ab", 1, (each for each in [1]), pa.array([1])]
+    for keys in wrong:
+        with pytest.raises(TypeError, match="it takes a list of keys"):
+            reader.multi_get(keys)
+    assert reader.multi_get((1,)) == [("a", 1)]
+    for buckets in (1, [True], ["0"], (each for each in [0])):
+        with pytest.raises(TypeError, match=r"buckets=.*a list of ints, such as \[0, 1\], or None"):
+            reader.scan(buckets=buckets)  # type: ignore[arg-type]
+    assert sum(batch.num_rows for batch in reader.scan(buckets=range(2))) == 1
+    for read in (lambda: reader.lookup(pa.array([1]), "n"), lambda: reader.scan(columns="n")):
+        with pytest.raises(TypeError, match="columns='n': it takes a list of texts"):
+            read()
+
+
 def test_buckets_by_some_of_the_key_columns(path: str) -> None:
     schema = pa.schema([("a", pa.string()), ("b", pa.int64()), ("v", pa.int64())])
     store = Builder(path, define(schema, ["a", "b"], bucket_by=["a"], buckets=8))

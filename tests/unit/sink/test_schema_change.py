@@ -110,6 +110,20 @@ def test_names_that_differ_by_case_only_are_refused(tmp_path: Path, policy: str)
     assert changing.values("Value") == [1, 2]
 
 
+def test_a_column_that_comes_back_is_spelled_as_in_older_rows(tmp_path: Path) -> None:
+    changing = Changing(tmp_path)
+    changing.write(1, "long", "B")
+    changing.write(None, None)
+    with pytest.raises(SchemaError, match=r"by case only: b is recorded as B in older rows\. Spark"):
+        changing.write(2, "long", "b")
+    changing.write(2, "long", "B")
+    assert changing.values("B") == [1, None, 2]
+    changing.write(None, None)
+    ftfile.drop(tmp_path, where="all", context=current())
+    changing.write(3, "long", "b")
+    assert changing.values("b") == [3]
+
+
 @pytest.mark.parametrize("file_format", ["parquet", "json"])
 def test_rows_of_other_types_are_named(tmp_path: Path, file_format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an earlier ftfile admitted them."""

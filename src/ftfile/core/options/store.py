@@ -6,7 +6,7 @@ from ftfile.core.options import kinds
 from ftfile.core.options.encryption import INLINE_KEYS, NEVER_INLINE
 from ftfile.core.options.kinds import Option, one_of
 
-__all__ = ("STORE", "STORE_ELSEWHERE")
+__all__ = ("COMMON_ELSEWHERE", "STORE", "STORE_ELSEWHERE")
 
 STORE: tuple[Option, ...] = (
     Option(
@@ -64,7 +64,7 @@ STORE: tuple[Option, ...] = (
     ),
     Option(
         "compression",
-        one_of("none", "lz4", "zstd"),
+        one_of("none", "lz4", "zstd", uncompressed="none"),
         "The codec of the blocks of rows. `none` is read fastest from local disks.",
         default="lz4",
         used_by=kinds.STORE_WRITE,
@@ -146,7 +146,14 @@ STORE: tuple[Option, ...] = (
 _KEYS = "the key columns are keyColumns; keys of encryption are never given in options"
 
 # What others, and the file sink, call these things.
+COMMON_ELSEWHERE: dict[str, str] = {
+    "mergeschema": "new columns and wider types are taken with onSchemaChange=widen",
+    "overwriteschema": "mode('overwrite') takes any schema; leave it out",
+    "outputmode": "it is no option, but a call: writeStream.outputMode(…)",
+}
+
 STORE_ELSEWHERE: dict[str, str] = {
+    **COMMON_ELSEWHERE,
     **dict.fromkeys(INLINE_KEYS, NEVER_INLINE),
     **dict.fromkeys(("key", "keys"), _KEYS),
     **dict.fromkeys(

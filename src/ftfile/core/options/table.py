@@ -10,7 +10,7 @@ from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
 from ftfile.core.options.records import RECORDS
 from ftfile.core.options.rolling import ROLLING
 from ftfile.core.options.source import FILES, FOLLOWING, FOLLOWING_ELSEWHERE
-from ftfile.core.options.store import STORE
+from ftfile.core.options.store import COMMON_ELSEWHERE, STORE
 
 __all__ = ("DEFAULTS", "ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX")
 
@@ -270,8 +270,7 @@ ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("avro.codec", "codec", "compression.codec"), "the codec is compression"),
     **FOLLOWING_ELSEWHERE,
     **dict.fromkeys(INLINE_KEYS, NEVER_INLINE),
-    "mergeschema": "new columns and wider types are taken with onSchemaChange=widen",
-    "overwriteschema": "mode('overwrite') takes any schema; leave it out",
+    **COMMON_ELSEWHERE,
     **dict.fromkeys(
         ("optimizewrite", "autocompact", "delta.autooptimize.optimizewrite", "delta.autooptimize.autocompact"),
         "small files are merged by ftfile.compact(path), and avoided by rolling=policy, which keeps them open over "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from ftfile.kv.run.cache import Cache
 from ftfile.kv.user_keys import key_columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -146,8 +147,10 @@ class Reader:
         """Return the rows of keys, in their order, None where there is none; what is missing is fetched side by side.
 
         Raises:
-            TypeError, ConfigError: see `get`.
+            TypeError: `keys` is no list of keys; see also `get`.
+            ConfigError: see `get`.
         """
+        _require_keys(keys)
         view = self._view
         few_keys = _FEW_KEYS if self._log.fs.capabilities.concurrency == 1 else 0
         if len(keys) <= few_keys:
@@ -173,6 +176,7 @@ class Reader:
             parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
         return found
 
+    @checked
     def lookup(
         self, keys: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None
     ) -> pa.Table:
@@ -185,7 +189,7 @@ class Reader:
             columns: the value columns wanted; None for all.
 
         Raises:
-            TypeError: keys are no Arrow data.
+            TypeError: keys are no Arrow data, or `columns` is no list of texts.
             ConfigError: a column is missing, or of another type.
         """
         view = self._view
@@ -209,6 +213,7 @@ class Reader:
             found = parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
         return _in_order(batch, found, [definition.schema.field(name) for name in shown])
 
+    @checked
     def scan(
         self,
         start: Any = None,  # noqa: ANN401 - a value or tuple of the user
@@ -325,6 +330,11 @@ class Reader:
             f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "
             "newer one with refresh(), or keep versions longer with the option `grace`"
         )
+
+
+def _require_keys(keys: object) -> None:
+    if not isinstance(keys, Collection) or isinstance(keys, str | bytes | bytearray | memoryview):
+        raise TypeError(f"keys is of type {type(keys).__name__}: it takes a list of keys, such as ['a', 'b']")
 
 
 def _chosen(columns: Sequence[str] | None, names: list[str], known: str) -> list[str]:

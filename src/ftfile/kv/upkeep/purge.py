@@ -11,6 +11,7 @@ from ftfile.commit.format.model import Body, Origin
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.kv.key_ranges import overlap
 from ftfile.kv.marks import open_marks, seal_marks
@@ -54,6 +55,7 @@ def purge(  # noqa: PLR0913 - all by name
     end: Any = None,  # noqa: ANN401
     prefix: tuple[Any, ...] = (),
     *,
+    everything: bool = False,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -65,18 +67,28 @@ def purge(  # noqa: PLR0913 - all by name
 
     Args:
         path: an absolute local path or a URL.
-        start: the first key, or the first values of one; None for the first of all.
+        start: the first key, or the first values of one; None for the first of all that `end` or `prefix` leave.
         end: the key before which the range ends, or the first values of one; None for all keys behind `start`.
         prefix: values of the first key columns; `start` and `end` are then about the columns behind them.
+        everything: all keys, without a start, an end or a prefix.
         key_provider: see `ftfile.vacuum`.
         storage: likewise.
         context: likewise.
 
     Raises:
-        ConfigError: the path is no store, its keys are not known, or the range is empty or not one of its keys.
+        ConfigError: the path is no store, its keys are not known, or the range is empty, not one of its keys, or not
+            given without `everything`.
         TypeError: a value is of a type that its key column does not have.
         CommitError: as for a batch write.
     """
+    has_range = any(not (bound is None or _has_no_values(bound)) for bound in (start, end, prefix))
+    if not has_range and not everything:
+        raise ConfigError(
+            "purge has no range: name the keys by start, end or prefix, as in purge(path, 'a', 'b'), or pass "
+            "everything=True for all rows of the store"
+        )
+    if has_range and everything:
+        raise ConfigError("everything=True is for all rows of the store: leave out start, end and prefix, or leave it")
     with maintaining("purge", path, key_provider, storage, context, open_store_log) as (log, author):
         staged = _PurgeRuns(log, author, (start, end, prefix))
         done = commit(log, author, staged.prepare)
@@ -85,6 +97,10 @@ def purge(  # noqa: PLR0913 - all by name
         report = PurgeReport(done.version, len(done.record.adds))
         _log.info("purged: %s", report)
         return report
+
+
+def _has_no_values(bound: Any) -> bool:  # noqa: ANN401 - a key
+    return isinstance(bound, tuple | list) and not bound
 
 
 class _PurgeRuns:

@@ -9,7 +9,13 @@ from ftfile.attempt.batch import batch_metrics, check_staged_names, letters_of, 
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.attempt.message import add_of
-from ftfile.attempt.schema_change import check_schema_change, misfits_of, refuse_misfits
+from ftfile.attempt.schema_change import (
+    check_schema_change,
+    misfits_of,
+    refuse_misfits,
+    refuse_respelled,
+    respelled_of,
+)
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Body, Remove, StreamAuthor
@@ -125,19 +131,20 @@ def _partition_by(columns: Sequence[str]) -> str:
 
 
 def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapshot]) -> None:
-    """Refuse a column that the newest rows do not have, and older ones in a type that does not fit.
+    """Refuse a column that the newest rows do not have, and older ones in another spelling, or a type that misfits.
 
     Raises:
-        SchemaError: as of `refuse_misfits`.
+        SchemaError: as of `refuse_respelled` and `refuse_misfits`.
     """
-    found = {
-        key: clauses
+    older = {
+        key: text["schema"]
         for key, text in head.definitions.items()
-        if isinstance(text, dict) and "partitionBy" in text and (clauses := misfits_of(text["schema"], schema))
+        if isinstance(text, dict) and "partitionBy" in text
     }
-    if found:
-        live = {add.encoding for add in snapshot().adds.values()}
-        refuse_misfits(sorted({clause for key in live & found.keys() for clause in found[key]}), " in older rows")
+    for clauses_of, refuse in ((respelled_of, refuse_respelled), (misfits_of, refuse_misfits)):
+        if found := {key: clauses for key, recorded in older.items() if (clauses := clauses_of(recorded, schema))}:
+            live = {add.encoding for add in snapshot().adds.values()}
+            refuse(sorted({clause for key in live & found.keys() for clause in found[key]}), " in older rows")
 
 
 def _replaced(config: SinkConfig, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:
