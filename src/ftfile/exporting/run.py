@@ -85,13 +85,7 @@ def export(
     """
     if to not in LIMITS:
         raise ConfigError(f"to={to!r}: there are exports to {', '.join(map(repr, LIMITS))}")
-    if table is not None and to != "hive":
-        raise ConfigError(f"table={table!r} names the table in the statements of to='hive', and this is to={to!r}")
-    if table is not None and not _TABLE.fullmatch(table):
-        raise ConfigError(
-            f"table={table!r}: it takes `name` or `database.name`, each of letters, digits and underscores, or "
-            "anything else between backticks"
-        )
+    _check_table(table, to)
     with maintaining("export", path, None, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
         for _ in range(TRIES):
@@ -111,6 +105,19 @@ def export(
                 _log.warning("%d versions wait for files of version %d to be published", report.waiting, last + 1)
             return report
     raise CorruptData(to, "a commit that others do not create first", f"{TRIES} of them", "Export again later")
+
+
+def _check_table(table: str | None, to: str) -> None:
+    """Raise a ConfigError for what is no name in statements."""
+    if table is None:
+        return
+    if to != "hive":
+        raise ConfigError(f"table={table!r} names the table in the statements of to='hive', and this is to={to!r}")
+    if not _TABLE.fullmatch(table):
+        raise ConfigError(
+            f"table={table!r}: it takes `name` or `database.name`, each of letters, digits and underscores, or "
+            "anything else between backticks"
+        )
 
 
 def _newest(log: CommitLog) -> LogState:
