@@ -29,8 +29,8 @@ COMMITS = {
     "iceberg": re.compile(r"_iceberg/metadata/v\d+\.metadata\.json"),
     "hive": re.compile(r"_symlink_format_manifest/v\d+\.json"),
 }
-# Of three versions; lists have the newest one alone.
-COMMITS_MADE = {"delta": 3, "iceberg": 3, "hive": 2}
+# Of three versions; lists have the newest one alone, and one more where that was not published yet.
+COMMITS_MADE = {"delta": {3}, "iceberg": {3}, "hive": {2, 3}}
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ class TestTrouble:
                 with mounted(run.file_system) as url:
                     export(url, to)
                     check_newest(url, to)
-                    assert count_commits(run.file_system, to) == COMMITS_MADE[to], str(run)
+                    assert count_commits(run.file_system, to) in COMMITS_MADE[to], str(run)
         assert runs > 5
 
     @pytest.mark.parametrize("to", ["delta", *(pytest.param(to, marks=pytest.mark.slow) for to in FORMATS[1:])])
