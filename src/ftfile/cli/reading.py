@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from ftfile.commit.read.snapshot import Snapshot
+
 __all__ = ("cat", "head", "tail")
 
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="This number of rows.")]
@@ -79,15 +81,24 @@ def tail(
     if not follow:
         return
     offset = None
+    time_zone = _time_zone_of(directory.snapshot())
     clock = SystemClock()
     while True:
         for read, batches in directory.follow(offset, startingVersion=newest + 1):
             offset = read
-            printer.print(_chosen(batches, found.schema, where))
+            printer.print(_chosen(batches, found.schema, where, time_zone))
         clock.sleep(interval)
 
 
-def _chosen(batches: "Iterator[pa.RecordBatch]", shown: "pa.Schema", where: str | None) -> "Iterator[pa.RecordBatch]":
+def _time_zone_of(snapshot: "Snapshot") -> str:
+    """Return the clocks by which the newest rows are compared with times that have no offset."""
+    zones = [snapshot.definitions[add.encoding]["timeZone"] for add in snapshot.adds.values()]
+    return zones[-1] if zones else "UTC"
+
+
+def _chosen(
+    batches: "Iterator[pa.RecordBatch]", shown: "pa.Schema", where: str | None, time_zone: str
+) -> "Iterator[pa.RecordBatch]":
     """Yield the wanted rows and columns of batches that have all."""
     import pyarrow as pa
 
@@ -96,5 +107,5 @@ def _chosen(batches: "Iterator[pa.RecordBatch]", shown: "pa.Schema", where: str 
     for batch in batches:
         table = pa.Table.from_batches([batch])
         if where is not None:
-            table = table.filter(predicate(where, batch.schema))
+            table = table.filter(predicate(where, batch.schema, time_zone=time_zone))
         yield from table.select(shown.names).to_batches()

@@ -97,6 +97,18 @@ def test_tail_follows(query: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> Non
     assert table == "id\n", "one heading"
 
 
+def test_tail_follows_by_the_clocks_of_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [datetime.datetime(2024, 7, 1, hour, tzinfo=datetime.timezone.utc) for hour in (2, 3, 4)]
+    batch = [[{"id": time.hour, "at": time} for time in times]]
+    options = {"fileFormat": "parquet", "timeZone": "Asia/Tokyo"}
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long", "at": "timestamp"}, options)
+    query.run(0, batch)
+    monkeypatch.setattr(reading, "SystemClock", lambda: _Clock([lambda: query.run(1, batch)]))
+    options_of_tail = ("--interval", 2.5, "--where", "at = '2024-07-01 12:00:00'", "--columns", "id", "--json")
+    text = run("tail", "-f", query.path, *options_of_tail, code=130).stdout
+    assert [json.loads(line)["id"] for line in text.splitlines()] == [3, 3]
+
+
 def test_values_of_all_kinds(tmp_path: Path) -> None:
     array = {"type": "array", "elementType": "long", "containsNull": True}
     columns = {"a": array, "b": "binary", "t": "timestamp", "d": "decimal(10,2)", "s": "string"}

@@ -44,7 +44,7 @@ class TestPurge:
     def test_all_and_nothing(self) -> None:
         write(counts(buckets="4"), 0)
         assert kv.purge(PATH, "x", context=current()) == kv.upkeep.purge.PurgeReport()
-        kv.purge(PATH, context=current())
+        kv.purge(PATH, everything=True, context=current())
         assert rows_of(PATH) == {}
 
     def test_what_a_job_merged_meanwhile_is_ended_too(self) -> None:
@@ -87,7 +87,7 @@ class TestPurge:
             return body
 
         monkeypatch.setattr(kv.upkeep.purge._PurgeRuns, "prepare", prepare_late)  # noqa: SLF001
-        assert kv.purge(PATH, context=current()).version == 2
+        assert kv.purge(PATH, everything=True, context=current()).version == 2
         assert heads == [0, 1]
         assert rows_of(PATH) == {}
 
