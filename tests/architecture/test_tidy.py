@@ -120,7 +120,7 @@ def test_modules_and_functions_are_short() -> None:
 
 
 def test_folders_are_small() -> None:
-    modules = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
+    modules = Counter(path.parent for path in PYTHON if ROOT / "src" in path.parents and path.name != "__init__.py")
     assert not {short(folder): number for folder, number in modules.items() if number > MODULES_MAX}
 
 

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
+from ftfile.cli.display.human_text import bytes_text, count_text
+from ftfile.cli.display.output import print_fields, print_json, say
+from ftfile.cli.display.progress_bar import progress_bar, waiting
+from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
+from ftfile.cli.display.tables import COUNT, Column, print_table
 from ftfile.cli.exit_codes import FOUND
-from ftfile.cli.human_text import bytes_text, count_text
-from ftfile.cli.output import print_fields, print_json, say
 from ftfile.cli.parameters import (
     Columns,
     DryRun,
@@ -21,9 +24,6 @@ from ftfile.cli.parameters import (
     columns_of,
     settings_of,
 )
-from ftfile.cli.progress_bar import progress_bar, waiting
-from ftfile.cli.row_formats import Format, RowPrinter, format_of, limited
-from ftfile.cli.tables import COUNT, Column, print_table
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ def write_data(checkpoint: Path) -> None:
 
 @pytest.fixture
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("tables", "output", "looking", "row_formats"):
+    for module in ("display.tables", "display.output", "looking", "display.row_formats"):
         monkeypatch.setattr(f"ftfile.cli.{module}.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from ftfile.cli import tables
-from ftfile.cli.human_text import ago, bytes_text, count_text, duration_text, exact_time, time_text
-from ftfile.cli.tables import BYTES, COUNT, TIME, Column, chosen_columns, print_table
+from ftfile.cli.display import tables
+from ftfile.cli.display.human_text import ago, bytes_text, count_text, duration_text, exact_time, time_text
+from ftfile.cli.display.tables import BYTES, COUNT, TIME, Column, chosen_columns, print_table
 from tests.unit.cli.running import in_terminal
 
 ROWS = [

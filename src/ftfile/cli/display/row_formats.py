@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ftfile.cli.tables import Column, Kind, is_terminal, print_table
+from ftfile.cli.display.tables import Column, Kind, is_terminal, print_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

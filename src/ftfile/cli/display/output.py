@@ -10,8 +10,8 @@ from decimal import Decimal
 
 import typer
 
+from ftfile.cli.display.tables import console, is_terminal
 from ftfile.cli.exit_codes import USAGE
-from ftfile.cli.tables import console, is_terminal
 
 __all__ = ("agree", "heading", "is_watched", "print_fields", "print_json", "print_json_lines", "say")
 
