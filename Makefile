@@ -20,12 +20,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 python := .venv/bin/python
 # $(call pytest,environment,name): the name is that of the report, which the end of `make test` adds up.
-pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE)
+pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE) $(SEED:%=--seed=%)
 # $(call both,command,other): both at once; what the other prints follows. Workers of xdist would each collect all tests.
 both = mkdir -p .reports; set -x; $(2) >.reports/$@.other.log 2>&1 & other=$$!; trap "kill $$other" EXIT; \
 	$(1); first=$$?; wait $$other; second=$$?; trap - EXIT; cat .reports/$@.other.log; exit $$((first | second))
 # `ci` repeats the same examples in every run; PROFILE=default looks for new ones.
 PROFILE := ci
+# Likewise, what tests draw by the seed; `SEED=` draws another one, as `make long` does.
+SEED := 1
 # For runs that repeat tests in other surroundings: fewer examples of each property.
 FEW := --hypothesis-profile=few
 
@@ -112,7 +114,8 @@ cluster-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-ar
 object-store-tests: s3-server gcs-server azure-server environment ## the tests on servers of S3, and on emulators of Azure and Google
 	$(call pytest,.venv,object-stores) -n 2 --dist loadscope tests/object_stores
 
-.PHONY: long
+.PHONY: long kills
+long kills: SEED :=
 long: java hdfs-jars store-jars s3-server gcs-server azure-server environment kerberos ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
@@ -123,7 +126,7 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_chain.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
-	$(MAKE) ALIKE= $(patsubst %,unit-%,$(OTHER_PYTHONS) $(NEWER_PYTHONS))
+	$(MAKE) ALIKE= SEED= $(patsubst %,unit-%,$(OTHER_PYTHONS) $(NEWER_PYTHONS))
 	$(MAKE) mutants
 	$(MAKE) mutation MODULES=$(DRAWN)
 
