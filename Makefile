@@ -78,13 +78,16 @@ unit: prometheus environment ## the quick tests without a JVM (a minute)
 HALF := $(addprefix tests/unit/,encoding sink source kv/feed kv/operator kv/upkeep)
 OTHERS := tests/unit $(HALF:%=--ignore=%)
 
+# Files with slow tests: each worker would collect all others, too.
+SLOW = $(shell grep -rl --include='test_*.py' 'mark\.slow' tests/unit)
+
 .PHONY: crash
 crash: prometheus environment ## every crash and every fault, enumerated; and the slow unit tests
-	$(call pytest,.venv,crash) -n 2 -m slow tests/crash tests/unit
+	$(call pytest,.venv,crash) -n 2 -m slow tests/crash $(SLOW)
 
 .PHONY: histories
-histories: environment ## random histories of a directory, 500 of 200 steps
-	FTFILE_HISTORIES=500 $(call pytest,.venv,histories) -n 2 tests/histories
+histories: environment ## random histories of a directory, 150 of 200 steps
+	FTFILE_HISTORIES=150 $(call pytest,.venv,histories) -n 2 tests/histories
 
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 # A log of plans has neither hints nor ranges. Of a store, tests of runs, folds and plans in memory read no log.
@@ -94,9 +97,8 @@ KV_TESTS := $(addprefix kv/,feed operator upkeep $(addprefix test_,batches.py en
 LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink exporting $(KV_TESTS)) --ignore=tests/unit/source/files
 
 .PHONY: without
-without: environment ## the tests of the log and of the sink, hints deleted before every step, and then ranges
-	@$(call both,$(call pytest,.venv,without-hints) $(FEW) --without=hints -m "not slow and not contents" $(LOG_TESTS),\
-		$(call pytest,.venv,without-ranges) $(FEW) --without=ranges -m "not slow and not contents" $(LOG_TESTS))
+without: environment ## the tests of the log and of the sink, hints or ranges deleted before every step
+	$(call pytest,.venv,without) $(FEW) --without=either -m "not slow and not contents" $(LOG_TESTS)
 
 .PHONY: server-tests
 server-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## the next two at once, since servers are often waited for
@@ -126,6 +128,7 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_chain.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
+	$(MAKE) FULLY="$(OLDER_SPARKS)" SEED= smoke-spark
 	$(MAKE) ALIKE= SEED= $(patsubst %,unit-%,$(OTHER_PYTHONS) $(NEWER_PYTHONS))
 	$(MAKE) mutants
 	$(MAKE) mutation MODULES=$(DRAWN)
@@ -139,12 +142,14 @@ spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment 
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark --ignore=$(SMOKE)
 
 SMOKE := tests/spark/test_smoke.py
-# `make spark` runs them in the newest Spark, `make smoke-spark` in each older one.
+# `make spark` runs them in the newest Spark, `make smoke-spark` in the oldest, which asks a source for its offsets in
+# another order, `make long` in each.
 EVERY_SPARK := $(addprefix tests/spark/test_,follow_scenarios.py files_scenarios.py files_source.py)
 OLDER_SPARKS := 40 41 42
+FULLY := 40
 
 .PHONY: smoke-spark
-smoke-spark: java iceberg-jar ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
+smoke-spark: java iceberg-jar ## the main path in each older Spark, all at once; in the oldest what may befall a query that follows or reads files
 	@mkdir -p .reports; runs=(); \
 	for spark in $(OLDER_SPARKS); do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
 	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-4*.log; exit "$${failed:-0}"
@@ -152,7 +157,7 @@ smoke-spark: java iceberg-jar ## the main path, and what may befall a query that
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
 	@.venv-spark$*/bin/python -m tests.quick_spark
-	$(call pytest,.venv-spark$*,smoke-$*) $(SMOKE) $(EVERY_SPARK)
+	$(call pytest,.venv-spark$*,smoke-$*) $(SMOKE) $(if $(filter $*,$(FULLY)),$(EVERY_SPARK))
 
 .PHONY: unit-pythons
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
