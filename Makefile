@@ -122,12 +122,12 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
-	FTFILE_HISTORIES=5000 $(call pytest,.venv,thorough-histories) -n 2 tests/histories
+	FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 $(call pytest,.venv,thorough-histories) -n 2 tests/histories
 	$(call pytest,.venv,thorough-without-hints) --without=hints -n 2 $(LOG_TESTS) tests/crash
 	$(call pytest,.venv,thorough-without-ranges) --without=ranges -n 2 $(LOG_TESTS) tests/crash
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
-	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_chain.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_chain.py tests/spark/test_demo_short.py tests/spark/test_demo_logs.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
 	$(MAKE) FULLY="$(OLDER_SPARKS)" SEED= smoke-spark
 	$(MAKE) ALIKE= SEED= $(patsubst %,unit-%,$(OTHER_PYTHONS) $(NEWER_PYTHONS))
 	$(MAKE) mutants
