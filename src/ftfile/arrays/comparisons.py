@@ -18,8 +18,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ("Columns", "TimeText", "never")
-
 _COMPARED = {
     "=": operator.eq,
     "!=": operator.ne,

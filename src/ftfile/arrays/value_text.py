@@ -13,8 +13,6 @@ import pyarrow as pa
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import values_of
 
-__all__ = ("UTC", "has_text", "value_of", "value_texts")
-
 UTC = "UTC"
 
 _YEAR = re.compile(r"(-?)(\d+)(-.*)")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Origin, SourceRange
     from ftfile.commit.rewrites import Rewrite
 
-__all__ = ("Rewritten", "StagedPart", "StagedSegment", "TaskCommit", "add_of", "segment_of")
-
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("LogPlanner", "Plan", "Unit")
-
 _log = get_logger(__name__)
 
 _Share = TypeVar("_Share")

@@ -12,8 +12,6 @@ from ftfile.core.options.rolling import ROLLING
 from ftfile.core.options.source import FILES, FOLLOWING, FOLLOWING_ELSEWHERE
 from ftfile.core.options.store import COMMON_ELSEWHERE, STORE
 
-__all__ = ("DEFAULTS", "ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX")
-
 WHERE: tuple[Option, ...] = (
     Option(
         "path",

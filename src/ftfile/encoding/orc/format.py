@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.api import ByteWriter, Encoder, Wanted
 
-__all__ = ("OrcFormat",)
-
 _READ_BATCH_ROWS = 65_536
 
 # Arrow reads ORC's timestamps as nanoseconds in 64 bits, and no others.

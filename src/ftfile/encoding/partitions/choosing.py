@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Place = tuple[str, str]  # the path of a bucket, and the time zone by whose clocks timestamps in it are written
 
-__all__ = ("chosen_places", "partitions_of")
-
 _INDEX = "\0index"  # no name of a column
 
 

@@ -19,18 +19,6 @@ from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = (
-    "NULL_NAME",
-    "bucket_names",
-    "bucket_values",
-    "check_partition_column",
-    "columns_in_path",
-    "columns_of_directory",
-    "parse_bucket_path",
-    "partition_schema",
-    "with_path_columns",
-)
-
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 
 _NAME_BYTES_MAX = 255

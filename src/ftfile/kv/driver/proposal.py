@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.kv.config import StoreConfig
 
-__all__ = ("StoreChange", "body_of", "propose_batch")
-
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_ranges import KeyRange
 
-__all__ = ("fold",)
-
 
 def fold(
     stretches: Sequence[pa.Table],

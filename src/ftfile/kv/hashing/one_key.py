@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ("key_hasher",)
-
 
 def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]:
     """Return the function from the stored values of a key, one of each type, to its hash, from 0 to 2**64 - 1.

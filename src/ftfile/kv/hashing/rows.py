@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ftfile.kv.key_values import Key
 
-__all__ = ("SEED", "buckets_of", "hash_keys", "hash_rows")
-
 SEED = 42
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Rows = list[tuple[int, tuple[Any, ...]]]
 
-__all__ = ("DELETED", "WindowReader")
-
 
 class _Deleted:
     """The type of `DELETED`."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.operator.windows import Window
 
-__all__ = ("Recorder",)
-
 
 class _Moved(Exception):
     """The log has windows that are about to be recorded: an earlier try, whose outcome was unknown, is in it."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Values = tuple[Any, ...]
 
-__all__ = ("Buffer", "Change", "Changes", "Window", "folded", "row_schema")
-
 
 class Change:
     """The changes of one key in one window, where they are not one set.

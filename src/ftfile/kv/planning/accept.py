@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.rewrites import Rewrite
 
-__all__ = ("acceptable",)
-
 _log = get_logger(__name__)
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.kv.planning.settings import PlanSettings
 
-__all__ = ("is_held", "plan_jobs", "still_due")
-
 # Below it all runs count as equally large: most of their cost is a file.
 _SMALL_BYTES = 8192
 # A job that failed as often is left out for a number of versions.

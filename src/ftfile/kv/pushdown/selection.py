@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.key_values import Key
 
-__all__ = ("EVERYTHING", "Selection", "select")
-
 # A task looks up as many keys at once, or scans as many ranges.
 KEYS_MAX, RANGES_MAX = 10_000, 1_000
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.pushdown.selection import Selection
 
-__all__ = ("JOIN_BYTES", "SPLIT_BYTES", "BucketShare", "shares_of")
-
 # A task reads about as much of a bucket at most; neighbouring buckets share one up to the other.
 SPLIT_BYTES, JOIN_BYTES = 128 << 20, 32 << 20
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
 
-__all__ = ("CACHE", "FOUND", "Reader")
-
 # The last column of what `lookup` returns.
 FOUND = "_found"
 _SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least

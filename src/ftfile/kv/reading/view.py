@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.cache import Cache
 
-__all__ = ("StoreStats", "View", "stats_of", "view_of")
-
 
 @dataclass(frozen=True, slots=True)
 class View:

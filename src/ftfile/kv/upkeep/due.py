@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     # Returns the jobs to be done at a head, which name no run with these ids.
     Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
 
-__all__ = ("Merges", "all_due", "merge_due")
-
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.kv.upkeep.maintained import HowWritten
 
-__all__ = ("Done", "Merging")
-
 
 class Done(NamedTuple):
     """A job that was tried.

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.upkeep.maintained import HowWritten
 
-__all__ = ("RebucketReport", "rebucket")
-
 # How often buckets are written anew because a batch came meanwhile.
 _TRIES = 5
 _WINDOW_BYTES = 16 << 20

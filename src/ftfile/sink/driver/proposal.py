@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.plan import RollingPlanner
 
-__all__ = ("check_head", "check_paths", "make_proposal")
-
 # Why parts ended that a task wrote at once, where others stay open.
 LARGE = "large"
 

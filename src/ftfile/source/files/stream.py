@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.finding.listing import Listing
     from ftfile.source.files.plan import Plan
 
-__all__ = ("FileStream", "FilesConfig", "RootedShare")
-
 _log = get_logger(__name__)
 
 # Below Spark's checkpoint, so that a query's state lives and dies with it.

@@ -9,8 +9,6 @@ from ftfile.commit.format.model import MaintenanceAuthor, Origin, StreamAuthor
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Record
 
-__all__ = ("describe", "is_change", "new_rows_of")
-
 # Maintenance that replaces adds by others of the same rows.
 _REWRITES = frozenset({"compact", "flush"})
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
 
-__all__ = ("FirstSnapshot",)
-
 
 class FirstSnapshot:
     """The adds of one version, kept while they are read slice by slice."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("FollowPlanner",)
-
 _log = get_logger(__name__)
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ftfile.fs.hdfs.webhdfs.client import WebClient
     from ftfile.fs.location import Location
 
-__all__ = ("WebHdfsFileSystem", "open_location")
-
 ABORT_WAIT_S = 2.0
 
 Result = TypeVar("Result")

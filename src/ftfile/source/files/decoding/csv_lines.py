@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
 
-__all__ = ("CsvRows", "csv_rows")
-
 _BLANK_MAX = ord(" ")  # Java trims all of these
 _NEWLINE = ord("\n")
 _MARK = "\ufeff"

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
 
-__all__ = ("fields_of",)
-
 
 def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
     """Return the fields of a record; None for one that is empty, and not quoted unless `nullValue` is empty, too."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
 
-__all__ = ("multi_line_csv", "multi_line_json")
-
 _MARK = "\ufeff"
 _SPACE = re.compile(r"[ \t\r\n]*")
 
