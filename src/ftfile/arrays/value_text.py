@@ -29,6 +29,11 @@ _KINDS = (
 )
 
 
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of values: of a dictionary, that of its own values."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def has_text(kind: pa.DataType) -> bool:
     """Return True if values of this type have a text that is read back as the same value."""
     return any(is_kind(kind) for is_kind in _KINDS) or (pa.types.is_timestamp(kind) and kind.unit != "ns")

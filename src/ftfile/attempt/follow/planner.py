@@ -234,12 +234,7 @@ class LogPlanner(ABC, Generic[_Share]):
 
 
 def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int, start: Position) -> Position:
-    """Return the position from which a plan up to version `end` goes on: `start`, or that of a new follower.
-
-    Raises:
-        ConfigError: there is no such version to begin with.
-        HistoryGone: it is not kept any more.
-    """
+    """Return the position from which a plan up to version `end` goes on: `start`, or that of a new follower."""
     if not isinstance(start, Beginning):
         return start
     if settings.starting_version == "latest":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ftfile.core.options import kinds
-from ftfile.core.options.decoding import DECODING
 from ftfile.core.options.encryption import ENCRYPTION, INLINE_KEYS, NEVER_INLINE
 from ftfile.core.options.kinds import Option, one_of
 from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
@@ -210,7 +209,7 @@ GROUPS = {
     "Guarantees": GUARANTEES,
     "Reading": READING,
     "Following": FOLLOWING,
-    "Foreign files": FILES + DECODING,
+    "Foreign files": FILES,
     "Keyed stores": STORE,
 }
 OPTIONS = tuple(option for group in GROUPS.values() for option in group)

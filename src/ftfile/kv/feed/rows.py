@@ -107,7 +107,6 @@ def as_requested(batch: pa.RecordBatch, requested: pa.Schema) -> pa.RecordBatch:
 
 
 def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one change."""
     new = by_bucket(change.new_runs)
     numbers = sorted({*before.buckets, *after.buckets} if change.scope == "all" else new)
     none = Bucket((), after.definition)

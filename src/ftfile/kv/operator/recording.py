@@ -150,11 +150,7 @@ class Recorder:
 
 
 def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
-    """Return the definition of the store once this writer has opened it; see `driver.head.definition_after`.
-
-    Raises:
-        ConfigError: also for a sequence column, or values whose tuples would be taken in another order.
-    """
+    """Return the definition of the store once this writer has opened it; see `driver.head.definition_after`."""
     store = store_of(head)
     if store is not None and store["sequenceColumn"] is not None:
         raise ConfigError(

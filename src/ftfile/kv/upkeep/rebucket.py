@@ -168,7 +168,6 @@ class _NewBuckets:
         return {**encoding, "store": {**encoding["store"], "buckets": self.buckets}}
 
     def _runs_of(self, head: LogState, how: HowWritten) -> dict[int, list[Run]]:
-        """Return the live runs by group."""
         found: defaultdict[int, list[Run]] = defaultdict(list)
         groups = min(how.definition.buckets, self.buckets)
         for add in open_marks(self.log.fs, head.segments.values()):
