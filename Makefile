@@ -63,7 +63,7 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 	@$(python) -m tests.hdfs
 
 # What `make test` makes: what waits for servers and JVMs beside what needs a processor all the time.
-WAITING := server-tests spark object-store-tests smoke-spark
+WAITING := server-tests smoke-spark spark object-store-tests
 WORKING := lint unit crash histories without unit-pythons trials
 
 .PHONY: test
@@ -163,8 +163,9 @@ smoke-%: FORCE
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
 
 # What neither a Python nor a dependency changes, beginnings of files. It is imported all the same; `make long` runs it.
-ALIKE := commit maintenance source testing $(addprefix sink/test_,closing direct durability hooks limits live_names names \
-	offsets openings replacing rolling sealed_log store_limits tasks transactions)
+ALIKE := commit maintenance source testing kv/feed kv/operator kv/upkeep \
+	$(addprefix sink/test_,closing direct durability hooks limits live_names names offsets openings replacing rolling \
+	sealed_log store_limits tasks transactions)
 
 # tests/unit/spark needs pyspark.
 unit-%: venv = .venv-py$(subst .,,$*)
