@@ -75,7 +75,7 @@ unit: prometheus environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
-HALF := $(addprefix tests/unit/,encoding sink source kv/feed kv/operator kv/upkeep)
+HALF := $(addprefix tests/unit/,encoding filters maintenance sink source kv/feed kv/operator kv/upkeep)
 OTHERS := tests/unit $(HALF:%=--ignore=%)
 
 # Files with slow tests: each worker would collect all others, too.

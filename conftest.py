@@ -32,7 +32,7 @@ LEFT_BY_TOOLS = {
 # that repeat tests elsewhere; `thorough` is for `make long`.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 DEFAULT = hypothesis.settings.get_profile("default")
-hypothesis.settings.register_profile("ci", parent=DEFAULT, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("ci", parent=DEFAULT, derandomize=True, max_examples=30)
 hypothesis.settings.register_profile("few", parent=DEFAULT, derandomize=True, max_examples=10)
 hypothesis.settings.register_profile("thorough", parent=DEFAULT, max_examples=500)
 hypothesis.settings.load_profile("default")
