@@ -26,7 +26,7 @@ from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageErr
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.calls.parallel import by_threads, parallel
 from ftfile.fs.registry import normalise
-from ftfile.source.following import follow_log
+from ftfile.source.follow.stream import follow_log
 from ftfile.source.selection import Selection
 
 if TYPE_CHECKING:
