@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from ftfile.commit.format.fields import Field
 
 __all__ = (
+    "FIELDS",
     "Columns",
     "Document",
     "adds_from_json",
     "adds_to_json",
     "decode_adds",
+    "decode_columns",
     "pack_json",
     "unpack_json",
 )
@@ -111,6 +113,12 @@ class Document:
 def decode_adds(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
     """Yield the adds of the second stream."""
     return adds_from_json(ids, unpack_json(rest))
+
+
+def decode_columns(count: int, rest: bytes, names: Sequence[str]) -> list[list[Any]]:
+    """Return columns of the second stream, by the names of their fields in records; paths have a NUL for the id."""
+    text = unpack_json(rest)
+    return [_decode(text[row.name], count, row) for name in names for row in FIELDS if row.name == name]
 
 
 def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
