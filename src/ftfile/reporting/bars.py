@@ -17,17 +17,6 @@ if TYPE_CHECKING:
     from ftfile.reporting.commits import Commits
     from ftfile.reporting.live_files import LiveFiles
 
-__all__ = (
-    "PARTITIONS_SHOWN",
-    "Bar",
-    "Bars",
-    "operation_bars",
-    "partition_bars",
-    "reason_bars",
-    "size_bars",
-    "stage_bars",
-)
-
 PARTITIONS_SHOWN = 20
 _SIZES_SHOWN = 14
 _SMALLEST_POWER = 10  # sizes below 1 KiB are one group

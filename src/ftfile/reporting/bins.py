@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ("BINS_MAX", "Binned", "binned", "starts_of")
-
 # As many as a wide screen can show beside each other, with three figures in a row.
 BINS_MAX = 400
 

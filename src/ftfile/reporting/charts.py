@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.reporting.commits import Commits
     from ftfile.reporting.scales import Kind, Scale
 
-__all__ = ("HEIGHT", "Chart", "Lane", "Timeline", "timeline_of")
-
 # Of a drawing, in its own unit; a group of versions is 1 wide.
 HEIGHT = 1000
 _X_TICKS = 5

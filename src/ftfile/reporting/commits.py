@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
 
-__all__ = ("COLUMNS", "STAGES", "Commits", "read_commits")
-
 # Consecutive pieces of a commit, in seconds; assembly and sync are parts of `write`.
 STAGES = ("write", "prepare", "create", "publish")
 

@@ -13,8 +13,6 @@ from ftfile.commit.read.snapshot import live_columns
 if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
 
-__all__ = ("LiveFiles", "PartitionSums", "live_files_of")
-
 _COLUMNS = ("kind", "lengthBytes", "rows", "bucket")
 
 

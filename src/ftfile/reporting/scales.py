@@ -13,8 +13,6 @@ from ftfile.core.human_text import bytes_text, duration_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("BYTES", "COUNT", "SECONDS", "Kind", "Scale", "scale_of")
-
 # A few values beyond this number of times the usual ones would press all others flat.
 OUTLYING = 40
 TICKS_MAX = 4

@@ -101,7 +101,7 @@ def test_faults_are_told_in_plain_words(rolled: MicroBatch) -> None:
 def test_a_log_that_cannot_be_read_to_its_end_has_a_page(damaged: str) -> None:
     found = ftfile.report(damaged)
     titles = {each.title for each in found.warnings}
-    assert {"The record of a commit is damaged", "1 version cannot be read, and is not in the plots"} <= titles
+    assert {"Records of commits are missing", "1 version cannot be read, and is not in the plots"} <= titles
     assert "2 versions, from left to right" in found.html
     with pytest.raises(CorruptData):
         ftfile.report(damaged, verify=False)
