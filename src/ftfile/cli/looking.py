@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
-from ftfile.cli.display.human_text import ago, bytes_text, count_text, time_text
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Version, settings_of
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
+from ftfile.core.human_text import ago, bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
