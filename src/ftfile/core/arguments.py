@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("absolute_path", "checked", "kind_of")
+__all__ = ("absolute_path", "checked", "kind_of", "require_count")
 
 _Function = TypeVar("_Function", bound="Callable[..., object]")
 
@@ -122,3 +122,9 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
             )
     is_relative = text and not text.startswith("/") and ":" not in text.split("/", 1)[0]
     return os.path.abspath(text) if is_relative else text
+
+
+def require_count(name: str, count: int | None) -> None:
+    """Raise a ConfigError if an argument is a negative number."""
+    if count is not None and count < 0:
+        raise ConfigError(f"{name}={count}: it takes a number of 0 or more")
