@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 WINDOW_BYTES = 1024
-CONTENT_BYTES_MIN = 256  # less content is too little to tell a file
+CONTENT_BYTES_MIN = 256  # shorter ones are too often equal by chance, such as two logs with one header
 _DIGEST_BYTES = 8
 
 
