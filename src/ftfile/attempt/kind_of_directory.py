@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("directory_url", "entries_of_new", "refuse_files", "refuse_store", "store_of")
-
 _SPARK_LOG = "_spark_metadata"
 _ICEBERG = "metadata"
 _TABLES = {
