@@ -144,7 +144,7 @@ EVERY_SPARK := $(addprefix tests/spark/test_,follow_scenarios.py files_scenarios
 OLDER_SPARKS := 40 41 42
 
 .PHONY: smoke-spark
-smoke-spark: java iceberg-jar ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
+smoke-spark: java table-jars ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
 	@mkdir -p .reports; runs=(); \
 	for spark in $(OLDER_SPARKS); do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
 	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-4*.log; exit "$${failed:-0}"
@@ -263,8 +263,10 @@ delta: java
 	@.ci/jars delta
 	@.ci/venv .venv-spark42 "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_42)
 
-.PHONY: iceberg-jar
-iceberg-jar:
+# Each is for one of the older Sparks.
+.PHONY: table-jars
+table-jars:
+	@.ci/jars delta
 	@.ci/jars iceberg
 
 .PHONY: store-jars
