@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
 
 __all__ = (
+    "PIECE_BYTES",
     "Place",
     "Whereabouts",
     "checksum_of",

@@ -25,6 +25,7 @@ __all__ = (
     "LOG",
     "MARKER",
     "META",
+    "MIGRATED",
     "PUBLISHED_HINT",
     "QUARANTINE",
     "RANGES",
@@ -84,6 +85,7 @@ STAGED = f"{META}/staged"
 RETIRED = f"{META}/retired"
 DEAD_LETTERS = f"{META}/deadLetters"
 QUARANTINE = f"{META}/quarantine"
+MIGRATED = f"{META}/migrated"
 WAL = f"{META}/wal"
 PUBLISHED_HINT = f"{HINTS}/published"
 CLOCK_HINT = f"{HINTS}/clock"
