@@ -16,19 +16,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = (
-    "MIGRATION",
-    "directory_url",
-    "entries_of_new",
-    "migration_of",
-    "refuse_files",
-    "refuse_other_log",
-    "refuse_store",
-    "store_of",
-)
-
 MIGRATION = "migration"  # table of the log that tells where its files come from
-
 _SPARK_LOG = "_spark_metadata"
 _ICEBERG = "metadata"
 _TABLES = {

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ftfile.encoding.api import ByteWriter, Encoder, RowFilter, Wanted
     from ftfile.keys.keys import Keys
 
-__all__ = ("ParquetFormat",)
-
 _READ_BATCH_ROWS = 65_536
 _SAMPLE_ROWS = 10_000
 _SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together

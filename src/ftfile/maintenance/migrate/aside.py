@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem
 
-__all__ = ("foreign_in_quarantine", "move_files", "move_log", "put_back")
-
 # Begins the reason of each file in the quarantine that an undo puts back.
 _REASON = "migrated without it: "
 _ENDING = ".migrated"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("delta_files", "newest_version")
-
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # Of what a table may need its readers to know, what changes nothing about rows unless a file uses it.

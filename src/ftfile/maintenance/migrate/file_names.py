@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.maintenance.migrate.inventory import Source
 
-__all__ = ("apex_files", "detect", "flink_files", "kafka_files", "plain_files")
-
 # BucketingSink's defaults are `_` and these; a job may have set the prefix to nothing.
 _BUCKETING = re.compile(r"(?P<directory>(?:.*/)?)_?(?P<name>[^/]+)\.(?P<state>in-progress|pending|valid-length)")
 _FILE_SINK = re.compile(r"(?P<directory>(?:.*/)?)\.(?P<name>[^/]+)\.inprogress\.[0-9a-fA-F-]+")

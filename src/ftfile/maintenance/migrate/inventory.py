@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("DELTA_LOG", "LOGS", "SPARK_LOG", "Inventory", "LeftOut", "Source", "is_hidden", "list_foreign")
-
 Source: TypeAlias = Literal["files", "spark", "flink", "kafka-connect", "apex", "delta"]
 
 SPARK_LOG = "_spark_metadata"

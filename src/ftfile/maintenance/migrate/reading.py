@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.fs.api import FileSystem, InputFile
 
-__all__ = ("FileFacts", "Reading")
-
 _LZ4_FRAME_MAGIC = b"\x04\x22\x4d\x18"
 
 

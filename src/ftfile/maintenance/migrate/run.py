@@ -83,11 +83,11 @@ def migrate(  # noqa: PLR0913 - all by name
     """Make a directory that another program wrote a directory of ftfile, by one record, and return its content.
 
     No file is copied or changed; each is read once. Stop the other program before. After an interruption, call it
-    again. `ftfile.undo_migration` undoes it until the next commit.
+    again. `ftfile.undo_migration` undoes it.
 
     Args:
         path: of the directory.
-        from_: the program; by default found by logs and names. `files` takes all that plain readers see.
+        from_: the program; by default found by logs and names.
         file_format: by default by the ending of names.
         schema: of the files: a `StructType`, its JSON, a `pyarrow.Schema`, or a text as in "id long, at timestamp".
         partition_by: columns in the paths, outermost first, with their types, such as `{"day": "date"}`.
@@ -96,12 +96,14 @@ def migrate(  # noqa: PLR0913 - all by name
         leave_unfinished: leave out files that the program has not finished; else they are an error.
         dry_run: read and check all, and change nothing.
         confirm: called with the report before anything is changed; False ends it there.
-        threads: see `ftfile.compact`, also for `progress`.
-        storage: see `ftfile.open`, also for `context`.
+        threads: see `ftfile.compact`.
+        progress: likewise.
+        storage: see `ftfile.open`.
+        context: likewise.
 
     Raises:
-        ConfigError: it is not certain which rows count, or an argument is wrong; the error says what to do.
-        SchemaError: columns of files do not fit together. After both errors, nothing was changed.
+        ConfigError: it is not certain which rows count, or an argument is wrong. Nothing was changed.
+        SchemaError: columns of files do not fit together. Likewise.
         CommitError: as for a batch write, or the other program went on.
     """
     fs = open_filesystem(normalise(directory_url(os.fspath(path))), context, dict(storage or {}))

@@ -21,16 +21,6 @@ from ftfile.encoding.avro.schema import arrow_type
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = (
-    "SELF_DESCRIBING",
-    "given_schema",
-    "joined",
-    "merged_schema",
-    "require_given",
-    "schema_of_file",
-    "without_columns",
-)
-
 SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
 
 _SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.maintenance.migrate.inventory import Inventory
 
-__all__ = ("SOURCES", "require_stopped", "still_there", "take_inventory")
-
 SOURCES = ("auto", "files", "spark", "flink", "kafka-connect", "apex", "delta")
 
 

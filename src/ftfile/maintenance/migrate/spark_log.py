@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("newest_batch", "spark_files")
-
 _NAME = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")
 _AUTHORITY = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 

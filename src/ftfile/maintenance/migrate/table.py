@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.maintenance.migrate.inventory import Inventory
 
-__all__ = ("Given", "Table", "table_of")
-
 _FORMATS = {
     "parquet": "parquet",
     "orc": "orc",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
 
-__all__ = ("arrow_rows", "avro_rows", "orc_rows", "parquet_rows")
-
 _BATCH_ROWS = 65_536
 
 
