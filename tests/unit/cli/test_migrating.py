@@ -28,9 +28,9 @@ def test_migrate(out: str) -> None:
     assert "not finished" in run("migrate", out, *ARGUMENTS, code=2).stderr
     arguments = (*ARGUMENTS, "--leave-unfinished")
     told = "1 file of csv with 2 rows, 13 B, as flink left them"
-    result = run("migrate", out, *arguments, "--dry-run").stdout
-    assert result.startswith(f"Would record {told}\ncolumns in the paths\tday\n")
-    assert "_b.csv.pending" in result
+    dry = run("migrate", out, *arguments, "--dry-run").stdout
+    assert dry.startswith(f"Would record {told}\ncolumns in the paths\tday\n")
+    assert "_b.csv.pending" in dry
     result = run("migrate", out, *arguments, code=2)
     assert f"This records {told}\n" in result.stderr
     assert "--yes" in result.stderr
