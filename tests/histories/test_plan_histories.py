@@ -19,7 +19,6 @@ from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.source_run import Killed
-from tests.crash.share import THOROUGH
 from tests.kit.files_run import FilesRun
 from tests.kit.plan_check import check_batches, check_plans
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from ftfile.testing.source_run import Moment
 
-HISTORIES = int(os.environ.get("FTFILE_PLAN_HISTORIES", "300" if THOROUGH else "100"))
+HISTORIES = int(os.environ.get("FTFILE_PLAN_HISTORIES", "300"))
 AT_ONCE = 20
 STEPS = 30
 ROTATED_MAX = 3

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.share import THOROUGH
 from tests.unit.kv.model import Store, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HISTORIES = int(os.environ.get("FTFILE_KV_HISTORIES", "300" if THOROUGH else "80"))
+HISTORIES = int(os.environ.get("FTFILE_KV_HISTORIES", "300"))
 AT_ONCE = 40
 
 

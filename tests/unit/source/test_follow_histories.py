@@ -23,7 +23,6 @@ from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_check import check_followed
 from ftfile.testing.source_run import Killed, SourceRun
-from tests.crash.share import THOROUGH
 from tests.histories.decoding import decoded_once
 from tests.histories.small_limits import small_limits
 from tests.settings import settled_once
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.testing.source_run import Moment
 
-HISTORIES = int(os.environ.get("FTFILE_FOLLOW_HISTORIES", "300" if THOROUGH else "60"))
+HISTORIES = int(os.environ.get("FTFILE_FOLLOW_HISTORIES", "300"))
 AT_ONCE = 20
 STEPS = 30
 DAY_S = 86_400
