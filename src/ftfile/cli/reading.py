@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import ftfile
-from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
 from ftfile.cli.parameters import Columns, Json, KeyProvider, Path, Storage, Version, Where, columns_of, settings_of
+from ftfile.cli.row_formats import Format, RowPrinter, format_of, limited
 from ftfile.core.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-
-    from ftfile.commit.read.snapshot import Snapshot
 
 __all__ = ("cat", "head", "tail")
 
@@ -81,19 +79,12 @@ def tail(
     if not follow:
         return
     offset = None
-    time_zone = _time_zone_of(directory.snapshot())
     clock = SystemClock()
     while True:
         for read, batches in directory.follow(offset, startingVersion=newest + 1):
             offset = read
-            printer.print(_chosen(batches, found.schema, where, time_zone))
+            printer.print(_chosen(batches, found.schema, where, directory.time_zone()))
         clock.sleep(interval)
-
-
-def _time_zone_of(snapshot: "Snapshot") -> str:
-    """Return the clocks by which the newest rows are compared with times that have no offset."""
-    zones = [snapshot.definitions[add.encoding]["timeZone"] for add in snapshot.adds.values()]
-    return zones[-1] if zones else "UTC"
 
 
 def _chosen(
