@@ -118,7 +118,7 @@ def _calls(where: pc.Expression) -> int:
     found: list[int] = []
 
     def count() -> None:
-        # Columns by number are refused later.
+        # Arrow serializes no columns by number, which `Selection` refuses.
         with contextlib.suppress(pa.ArrowNotImplementedError):
             _, (serialized,) = where.__reduce__()
             found.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)

@@ -45,6 +45,7 @@ _TABLES = {
     _ICEBERG: "it is an Iceberg table, whose readers would see no row of ftfile's, and whose removal of orphan files "
     "deletes files that its metadata does not name",
 }
+_STORE_ADVICE = "write and read it with the format `ftkv`, or open it with ftfile.kv.open"
 # What the files of our own exports contain, by the ending of their names.
 _EXPORTS = {_DELTA: (".json", b'"ftfile":'), _ICEBERG: (".metadata.json", b'"ftfile.export":')}
 _looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
@@ -146,12 +147,12 @@ def store_of(head: LogState) -> dict[str, Any] | None:
     return found
 
 
-def refuse_store(head: LogState, path: str) -> None:
-    """Raise a ConfigError if the directory is a store."""
+def refuse_store(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None:
+    """Raise a ConfigError, with what to do instead, if the directory is a store."""
     if store_of(head) is not None:
         raise ConfigError(
-            f"path={path!r} is a store of keys and values, not a directory of files: write and read it with the format "
-            "`ftkv`, or open it with ftfile.kv.open. For files, use another path"
+            f"path={path!r} is a store of keys and values, not a directory of files: {advice}. For files, use another "
+            "path"
         )
 
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import ftfile
+from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
 from ftfile.cli.parameters import Columns, Json, KeyProvider, Path, Storage, Version, Where, columns_of, settings_of
-from ftfile.cli.row_formats import Format, RowPrinter, format_of, limited
 from ftfile.core.clock import SystemClock
 
 if TYPE_CHECKING:

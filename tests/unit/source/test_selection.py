@@ -119,7 +119,7 @@ def test_rows_keep_their_order_whichever_thread_is_first(tmp_path: Path) -> None
         ({"where": pc.field("what") == 1}, "which are id, word, x, at, day"),
         ({"where": pc.field(0) == 1}, "names a column by its number: use its name"),
         ({"where": 7}, "where=7 is no condition: it takes values by column"),
-        ({"version": 7}, "versionAsOf=7: the newest version is 0, the oldest 0"),
+        ({"version": 7}, "there is no version 7: the newest is 0, the oldest 0"),
     ],
     ids=str,
 )

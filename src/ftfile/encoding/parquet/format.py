@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ftfile.encoding.api import ByteWriter, Encoder, RowFilter, Wanted
     from ftfile.keys.keys import Keys
 
-__all__ = ("ParquetFormat",)
-
 _READ_BATCH_ROWS = 65_536
 _SAMPLE_ROWS = 10_000
 _SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together
@@ -97,7 +95,7 @@ class ParquetFormat(ColumnarFormat):
                 metadata, groups = parquet.metadata, [*range(parquet.num_row_groups)]
             else:
                 metadata, groups = _possible_groups(file, row_filter)
-                parquet = pq.ParquetFile(file, metadata=metadata, pre_buffer=False, page_checksum_verification=True)
+                parquet = pq.ParquetFile(file, metadata=metadata, page_checksum_verification=True)
             if span is not None:
                 own = span.chosen(metadata.num_row_groups)
                 groups = [group for group in groups if group in own]
@@ -111,16 +109,14 @@ class ParquetFormat(ColumnarFormat):
 
     def _open(self, file: BinaryIO) -> pq.ParquetFile:
         if self.key_id is None:
-            return pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
+            return pq.ParquetFile(file, page_checksum_verification=True)
         from ftfile.encoding.parquet.encryption import IDENTITY, MAGIC, Decryption, check_algorithm  # noqa: PLC0415
 
         assert self.keys is not None, "an encrypted directory is opened with its keys"
         decryption, start = Decryption(self.keys), file.read(len(MAGIC))
         check_algorithm(file)
         try:
-            parquet = pq.ParquetFile(
-                file, pre_buffer=False, page_checksum_verification=True, decryption_properties=decryption.properties
-            )
+            parquet = pq.ParquetFile(file, page_checksum_verification=True, decryption_properties=decryption.properties)
         except ConfigError as error:
             raise ConfigError(f"{getattr(file, 'name', '')!r} cannot be read: {error}") from error
         found = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")

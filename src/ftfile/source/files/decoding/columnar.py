@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
 
-__all__ = ("arrow_rows", "avro_rows", "orc_rows", "parquet_rows")
-
 _BATCH_ROWS = 65_536
 
 
@@ -32,10 +30,7 @@ def parquet_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: File
     del cut, decoding
     path = opened.planned.path
     with opened.as_file() as file, _Damage(path, "a Parquet file"):
-        # A thread of Arrow's would hold bytes of the file still when the process ends, which aborts it.
-        parquet = pq.ParquetFile(
-            file, pre_buffer=False, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
-        )
+        parquet = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
         spelled = _spelled(schema, parquet.schema_arrow, path)
         names = [name for name in spelled.names if name in parquet.schema_arrow.names]
         groups = range(parquet.num_row_groups if names else 0)
