@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 TOP_LEVEL = {
@@ -151,20 +152,44 @@ def test_all_names_what_a_module_offers() -> None:
     wrong = []
     for path in SOURCES:
         module = importlib.import_module(dotted(path))
-        listed = getattr(module, "__all__", ())
+        listed = getattr(module, "__all__", None)
+        if listed is None:
+            continue
         assert isinstance(listed, tuple), short(path)
         missing = [*parsed(path).defined.difference(listed), *(name for name in listed if not hasattr(module, name))]
         wrong += [f"{short(path)}: {name}" for name in missing]
     assert not wrong
 
 
+def test_modules_of_users_name_what_they_offer() -> None:
+    pages = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if "internals" not in page.parts)]
+    named = {name for page in pages for name in re.findall(r"ftfile(?:\.\w+)+", page.read_text())}
+    public = [
+        path
+        for path in SOURCES
+        if path.name != "__init__.py"
+        if any(name == dotted(path) or name.startswith(f"{dotted(path)}.") for name in named)
+        or dotted(path).startswith("ftfile.testing.")
+    ]
+    assert public
+    assert not [short(path) for path in public if not hasattr(importlib.import_module(dotted(path)), "__all__")]
+
+
 def test_modules_take_from_each_other_only_what_they_offer() -> None:
+    """What a module imports itself, mypy refuses (no_implicit_reexport)."""
     modules = {dotted(source) for source in SOURCES}
     taken = [
         f"{short(path)}: {name} of {module}"
         for path in PYTHON
         for module, name in parsed(path).imported
         if module in modules and f"{module}.{name}" not in modules
-        if name not in (*getattr(importlib.import_module(module), "__all__", ()), "*", "__all__")
+        if not is_offered(importlib.import_module(module), name)
     ]
     assert not taken
+
+
+def is_offered(module: ModuleType, name: str) -> bool:
+    listed = getattr(module, "__all__", None)
+    if listed is None:
+        return name[0] != "_" or name.startswith("__")
+    return name in {*listed, "*", "__all__"}

@@ -36,6 +36,7 @@ from ftfile.fs.calls.deadline import start as run_later
 from ftfile.fs.hdfs.native import filesystem as native_driver
 from ftfile.fs.hdfs.webhdfs import client as webhdfs_client
 from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
+from ftfile.fs.hdfs.webhdfs.upload import Upload
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.support import write
 
@@ -291,12 +292,12 @@ def test_an_upload_that_is_cut_short_does_not_count(cluster: MiniCluster, monkey
     assert stream.abort()
     assert not fs.exists("file")
 
-    def cut(upload: webhdfs_client.Upload, data: bytes) -> None:
+    def cut(upload: Upload, data: bytes) -> None:
         upload._connection.send(b"5\r\n" + data[:5] + b"\r\n")  # noqa: SLF001
         upload.cut()
         raise ConnectionResetError("cut")
 
-    monkeypatch.setattr(webhdfs_client.Upload, "send", cut)
+    monkeypatch.setattr(Upload, "send", cut)
     with pytest.raises(Unavailable):
         fs.create_exclusive("exclusive", b"x" * 1000)
     assert not fs.exists("exclusive")
@@ -329,8 +330,8 @@ def test_bytes_that_changed_on_the_way_are_no_file(
 
 def test_a_store_that_lost_bytes_makes_no_exclusive_file(cluster: MiniCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     fs = opened(cluster.web_url + next(_directories))
-    real = webhdfs_client.Upload.send
-    monkeypatch.setattr(webhdfs_client.Upload, "send", lambda upload, data: real(upload, data[:-1]))
+    real = Upload.send
+    monkeypatch.setattr(Upload, "send", lambda upload, data: real(upload, data[:-1]))
     with pytest.raises(StorageError, match="3 of 4 bytes"):
         fs.create_exclusive("file", b"data")
     assert fs.list("") == []

@@ -16,19 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = (
-    "bools_from",
-    "from_numpy",
-    "from_texts",
-    "is_valid",
-    "numbers_from",
-    "rows_where",
-    "string_parts",
-    "strings_from",
-    "text_scalar",
-    "values_of",
-)
-
 
 def values_of(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
     """Return the values of a column of fixed width as a view; they mean nothing where it is null."""

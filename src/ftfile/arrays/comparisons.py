@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.value_text import value_of
+from ftfile.arrays.value_text import value_of, value_type
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-__all__ = ("Columns", "TimeText", "never")
 
 _COMPARED = {
     "=": operator.eq,
@@ -96,7 +94,7 @@ class Columns:
         literals = [self.literal(field, value) for value in values if value is not None]
         if not literals:
             return never()
-        column, kind = pc.field(field.name), _value_type(field.type)
+        column, kind = pc.field(field.name), value_type(field.type)
         if not pa.types.is_floating(kind):
             return column.isin(pa.array(literals, kind))
         numbers = [each.as_py() for each in literals]
@@ -111,7 +109,7 @@ class Columns:
 
     def literal(self, field: pa.Field, value: object) -> pa.Scalar:
         """Return a value as one of the column's type."""
-        kind = _value_type(field.type)
+        kind = value_type(field.type)
         if pa.types.is_nested(kind):
             raise ConfigError(f"where: column {field.name!r} is {kind}, which is compared with no value")
         try:
@@ -120,10 +118,6 @@ class Columns:
             raise ConfigError(
                 f"where: {field.name}={value!r} is no value of the column's type {kind}: {error}"
             ) from error
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:

@@ -7,8 +7,6 @@ import pyarrow as pa
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import text_scalar
 
-__all__ = ("all_finite", "float_text")
-
 _POINT_ZERO, _EMPTY = text_scalar(".0", pa.string()), text_scalar("", pa.string())
 
 

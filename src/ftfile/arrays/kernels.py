@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ()
-
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - as many types as names
     import pyarrow.compute  # noqa: PLC0415

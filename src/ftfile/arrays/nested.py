@@ -12,8 +12,6 @@ from ftfile.arrays.buffers import from_numpy, is_valid, values_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ("leaf_types", "leaves", "list_parts", "map_entries", "map_leaf_types", "rebuild")
-
 
 def leaf_types(arrow: pa.DataType) -> Iterator[pa.DataType]:
     """Yield the types that hold values, from left to right."""

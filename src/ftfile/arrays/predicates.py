@@ -34,8 +34,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ("predicate",)
-
 _TAKEN = (
     'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
     "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression"

@@ -20,8 +20,6 @@ from ftfile.core.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("arrow_schema", "as_nullable", "spark_schema_json")
-
 _NULLABLE_KEYS = frozenset({"nullable", "containsNull", "valueContainsNull"})
 _COLLATIONS_KEY = "__COLLATIONS"
 _DEFAULT_COLLATION = "utf8_binary"

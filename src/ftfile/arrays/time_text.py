@@ -17,8 +17,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("DAYS_OF_TEXT", "TimePattern", "check_range")
-
 _SECOND_US = 1_000_000
 _MINUTE_US = 60 * _SECOND_US
 _DAY_US = 24 * 60 * _MINUTE_US

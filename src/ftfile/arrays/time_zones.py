@@ -12,8 +12,6 @@ from ftfile.arrays import kernels as pc
 if TYPE_CHECKING:
     from typing import Literal
 
-__all__ = ("clocks_of", "instants_of", "is_zone")
-
 _INSTANT, _CLOCK = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 _OFFSET = re.compile(r"([+-])(0\d|1[0-8]):([0-5]\d)")
 

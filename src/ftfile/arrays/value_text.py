@@ -13,8 +13,6 @@ import pyarrow as pa
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import values_of
 
-__all__ = ("UTC", "has_text", "value_of", "value_texts")
-
 UTC = "UTC"
 
 _YEAR = re.compile(r"(-?)(\d+)(-.*)")
@@ -29,6 +27,11 @@ _KINDS = (
     *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_string, pa.types.is_large_string),
     *(pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128, pa.types.is_date32),
 )
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of values: of a dictionary, that of its own values."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def has_text(kind: pa.DataType) -> bool:

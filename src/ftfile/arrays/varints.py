@@ -12,8 +12,6 @@ from ftfile.arrays.buffers import strings_from
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("ragged", "read_varint", "varint", "varints", "zigzag")
-
 _BYTES_MAX = 10
 # The mark of "there is more" on all bytes of a number but its last, by how many bytes it has; the first eight of them.
 _MORE = np.array([0x8080808080808080 & ((1 << 8 * max(0, size - 1)) - 1) for size in range(_BYTES_MAX + 1)], np.uint64)

@@ -9,8 +9,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ("is_wider", "misfits", "reads_back", "respelled")
-
 _WIDER = {
     pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
     pa.int16(): (pa.int32(), pa.int64(), pa.float32(), pa.float64()),

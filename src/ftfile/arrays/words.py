@@ -13,8 +13,6 @@ from ftfile.core.errors import SchemaError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("byte_ranges", "fixed_words", "is_byte_like", "is_list_like", "list_lengths", "plain")
-
 _BYTE_LIKE = {kind.id for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())}
 _LIST_LIKE = {kind.id for kind in (pa.list_(pa.null()), pa.large_list(pa.null()), pa.list_(pa.null(), 1))}
 _NAN_BITS = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8_0000_0000_0000}

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.stage import Stage, StagedFile
     from ftfile.filters.chain import Chain
 
-__all__ = ("BadRecords", "refuse", "row_to_json", "value_sizes")
-
 _log = get_logger(__name__)
 
 

@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import Capabilities
 
-__all__ = (
-    "MORE_DIGITS",
-    "author_of",
-    "batch_metrics",
-    "check_messages",
-    "check_staged_names",
-    "fingerprint_of",
-    "letters_of",
-    "orphans_of",
-    "segments_of",
-)
-
 # Batch and numbers may come to need more digits, together, than they have at first.
 MORE_DIGITS = 20
 

@@ -13,8 +13,6 @@ from ftfile.core.errors import AlreadyExists, ConfigError, NotFound
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DirectoryMarker", "check_marker", "read_marker", "write_marker")
-
 
 # Shipped to executors, whose build is compared by the fields of dataclasses.
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.encoding.api import Format
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Encryption", "open_to_write")
-
 
 @dataclass(frozen=True, slots=True)
 class Encryption:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Sums = dict[str, list[int]]
     Words = NDArray[np.uint64]
 
-__all__ = ("FingerprintAccumulator", "row_hashes")
-
 # The kinds, each with the number of rows whose temporaries stay in the processor's cache.
 _CHUNK_ROWS = {"content": 32_768, "strong": 8_192}
 _SUMMED_BYTES = 1 << 24  # at a time: their sum fits 32 bits, which numpy adds twice as fast as 64

@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from ftfile.commit.format.model import Origin
 
-__all__ = ("JobIdentity", "StreamIdentity", "TaskIdentity", "WriterIdentity")
-
 
 @dataclass(frozen=True, slots=True)
 class StreamIdentity:

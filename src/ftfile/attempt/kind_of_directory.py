@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = (
-    "directory_url",
-    "entries_of_new",
-    "refuse_checkpoint",
-    "refuse_files",
-    "refuse_new_tables",
-    "refuse_store",
-    "refusing_file",
-    "store_of",
-)
-
 _SPARK_LOG = "_spark_metadata"
 _DELTA = "_delta_log"
 _ICEBERG = "metadata"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     Settings = tuple[tuple[str, str], ...]
 
-__all__ = ("forget_logs", "log_at")
-
 LOGS_KEPT = 16
 
 _logs: dict[tuple[object, ...], CommitLog] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.commit.format.model import Origin, SourceRange
     from ftfile.commit.rewrites import Rewrite
-
-__all__ = ("Rewritten", "StagedPart", "StagedSegment", "TaskCommit", "add_of", "segment_of")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +84,6 @@ def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[Source
 
 def segment_of(segment: StagedSegment, encoding: str, origin: Origin, stats: dict[str, Any]) -> Add:
     """Return a segment as the log has it, with more stats."""
-    return Add(
-        id=segment.id,
-        kind="segment",
-        path=segment.path,
-        final_path=None,
-        offset=segment.offset,
-        length=segment.length,
-        logical_length=segment.logical_length,
-        checksum=segment.checksum,
-        rows=segment.rows,
-        bucket=segment.bucket,
-        encoding=encoding,
-        origin=origin,
-        filters=segment.filters,
-        rolling_stats=segment.rolling_stats | stats,
-    )
+    add = add_of(segment, encoding, origin)
+    stats = segment.rolling_stats | stats
+    return replace(add, kind="segment", final_path=None, offset=segment.offset, rolling_stats=stats)

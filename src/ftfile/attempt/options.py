@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import Capabilities
 
-__all__ = ("WriteConfig", "column_named", "common_settings", "refuse_in_stream", "transaction_of")
-
 _C = TypeVar("_C", bound="WriteConfig")
 
 

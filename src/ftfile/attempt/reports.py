@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.protocol import Committed
 
-__all__ = ("context_of", "report_abort", "report_commit")
-
 # Records in which an aborted job is looked for: others may have committed since it did.
 JOBS_LOOKED_AT = 16
 

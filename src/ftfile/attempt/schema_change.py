@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
-__all__ = (
-    "check_requested",
-    "check_schema_change",
-    "misfits_of",
-    "refuse_misfits",
-    "refuse_respelled",
-    "respelled_of",
-)
-
 
 def check_schema_change(
     recorded: str, new: str, policy: Literal["fail", "widen", "any"], *, has_any: bool = True

@@ -13,8 +13,6 @@ from ftfile.fs.registry import normalise, open_filesystem
 if TYPE_CHECKING:
     from ftfile.core.context import Context
 
-__all__ = ("BatchOffsets", "read_offsets", "read_query_id")
-
 _log = get_logger(__name__)
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     FinalPath: TypeAlias = Callable[[str, str], str]
 
-__all__ = ("OpenPart", "Stage", "StagedFile", "StagedRange", "durability_of")
-
 CREATE_TRIES = 4
 CLOSERS_MAX = 16
 # In the order of strength.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
     from ftfile.fs.api import Capabilities
 
-__all__ = ("Storage",)
-
 # The least that each must grant: the writers' own processes read the log, too.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
 

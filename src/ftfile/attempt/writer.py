@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Planned", "Writer")
-
 _log = get_logger(__name__)
 
 _C = TypeVar("_C", bound=WriteConfig)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("FOLLOWED_MAX", "FinalPaths", "check_file", "check_staged", "find_files", "live_names")
-
 # Records that are read one by one for the names of live parts; of more, a snapshot costs less.
 FOLLOWED_MAX = 256
 _ADVICE = (

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("delete_file", "list_or_empty", "list_own", "stat_or_none", "walk", "write_file")
-
 
 def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
     """Return the file or directory at a path; None for nothing, also where a file is in the place of its directory."""

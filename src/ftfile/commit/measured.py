@@ -12,8 +12,6 @@ from ftfile.commit.log.log import CommitNotes
 if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
 
-__all__ = ("Measured", "in_seconds")
-
 
 class Measured:
     """Times of one commit, and the notes of earlier ones that its record takes along."""

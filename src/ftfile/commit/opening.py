@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
 
-__all__ = ("NO_STORE", "maintaining", "open_as_written", "open_log", "written_settings")
-
 _NO_DIRECTORY = "not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
 NO_STORE = "no store: nothing was ever committed there, or the path is wrong"
 

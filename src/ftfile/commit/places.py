@@ -33,20 +33,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import Unpublished
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = (
-    "Place",
-    "Whereabouts",
-    "checksum_of",
-    "clear_stage",
-    "find_part",
-    "has_content",
-    "is_recorded",
-    "open_add",
-    "place",
-    "retire",
-    "sync_names",
-)
-
 # Of a file that is compared, in memory at once.
 PIECE_BYTES = 4 << 20
 

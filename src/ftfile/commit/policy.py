@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.core.options import ParsedOptions
 
-__all__ = ("DEFAULT_POLICY", "Policy", "check_known_query", "lineage_start")
-
 _log = get_logger(__name__)
 
 

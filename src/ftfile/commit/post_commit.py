@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("extend_ranges", "keep_base", "post_commit", "renew_base")
-
 # A range is due at every 64th version, and as soon as this committer remembers 256 KiB of records.
 RANGE_EVERY = 64
 RANGE_BYTES = 256 << 10

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ftfile.commit.policy import Policy
     from ftfile.commit.publish import Problem
 
-__all__ = ("Committed", "Prepare", "catch_up", "commit", "record_of")
-
 # Returns the body of the record after this head; None if nothing is to be recorded. It is called for every head that is
 # tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
 Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from ftfile.commit.policy import Policy
     from ftfile.core.errors import NameCollision
 
-__all__ = (
-    "Problem",
-    "publish",
-    "raise_own",
-    "require_removed_published",
-    "roll_forward",
-    "skip_published",
-    "still_live",
-)
-
 FIRST_WAIT_S = 0.05
 
 _log = get_logger(__name__)

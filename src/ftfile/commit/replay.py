@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     # The hash of its offsets, and the fingerprint of its rows.
     Recorded = tuple[str | None, Fingerprint | None]
 
-__all__ = ("check_replay", "find_record", "fingerprint_mac")
-
 _UNPROVEN = "its rows are not, or cannot be shown to be, those it was committed with"
 
 _log = get_logger(__name__)

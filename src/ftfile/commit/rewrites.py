@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.core.errors import FtfileError
 
-__all__ = ("Accepted", "Refused", "Rewrite", "accept_rewrites")
-
 _log = get_logger(__name__)
 
 

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = (
-    "VERSIONS_KEPT",
-    "ColumnsFile",
-    "columns_files",
-    "is_columns_due",
-    "log_start_after",
-    "naming",
-    "read_columns",
-    "trim",
-    "write_columns",
-)
-
 TABLE = "columns"
 # Versions kept before one that is done, for a reader that goes back to an older position.
 VERSIONS_KEPT = 100

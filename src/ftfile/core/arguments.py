@@ -14,8 +14,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("absolute_path", "checked", "kind_of")
-
 _Function = TypeVar("_Function", bound="Callable[..., object]")
 
 _PATH = "str | os.PathLike[str]"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from isal import isal_zlib
 
-__all__ = ("Crc32", "checksum", "crc32", "matches", "require_known")
-
 Buffer = bytes | bytearray | memoryview
 
 _KIND = "crc32:"

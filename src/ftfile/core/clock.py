@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ("Clock", "SystemClock")
-
 
 class Clock(Protocol):
     """The source of time; tests bring their own."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-__all__ = ("IdSource", "SystemIds", "random_bytes")
-
 
 class IdSource(Protocol):
     """The source of unique names; tests bring seeded ones."""

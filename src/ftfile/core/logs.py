@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
 
-__all__ = ("get_logger", "log_context")
-
 _CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("ftfile_log_context", default="")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

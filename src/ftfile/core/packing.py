@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ("packed",)
-
 _Thing = TypeVar("_Thing")
 
 

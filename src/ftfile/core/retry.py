@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.clock import Clock
 
-__all__ = ("AWAY_S", "RetryPolicy", "call_with_retries", "is_away", "retry_until")
-
 # In seconds.
 AWAY_S = 10.0
 

@@ -18,21 +18,6 @@ if TYPE_CHECKING:
 
     from ftfile.keys.keys import Keys
 
-__all__ = (
-    "ByteWriter",
-    "Encoder",
-    "Format",
-    "Joiner",
-    "Limits",
-    "LineFormat",
-    "RowFilter",
-    "SegmentCodec",
-    "Span",
-    "Taken",
-    "Wanted",
-)
-
-
 # Options that every format is given, and the key of its name in the log.
 _OF_ALL = frozenset({"timeZone", "compression", "compressionLevel", "name"})
 

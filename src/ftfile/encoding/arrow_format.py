@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.api import ByteWriter, Encoder
 
-__all__ = ("ArrowFormat",)
-
 _FOOTER_BYTES, _FOOTER_BATCH_BYTES = 100, 24
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from ftfile.keys.keys import Keys
 
-__all__ = ("ENTRY_POINT_GROUP", "FORMATS", "format_from_definition", "format_from_options")
-
 ENTRY_POINT_GROUP = "ftfile.formats"
 
 FORMATS = {

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.base.lines import Encode
 
-__all__ = ("TextLines",)
-
 
 @dataclass(frozen=True, slots=True)
 class TextLines(Lines):

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from ftfile.filters.api import Buffer, Stream
     from ftfile.keys.keys import Keys
 
-__all__ = (
-    "CHUNK_BYTES",
-    "HEADER_BYTES_MAX",
-    "TAG_BYTES",
-    "AesGcm",
-    "AesGcmEncoder",
-    "Opened",
-    "PieceCipher",
-    "header_bytes",
-)
-
 MAGIC = b"FTE\x01"
 CHUNK_BYTES = 64 << 10
 _CHUNK_POWERS = range(10, 25)

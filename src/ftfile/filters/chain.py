@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ftfile.filters.api import Buffer, Filter, Stream
     from ftfile.keys.keys import Keys
 
-__all__ = ("Chain", "chain_from_options")
-
 
 @dataclass(frozen=True, slots=True)
 class Chain:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ftfile.filters.api import Buffer, Stream
 
-__all__ = ("Bzip2", "Codec", "FrameDecoder", "Gzip", "Lz4Frame", "Xz", "Zstd")
-
 # A decompressor copies what it was fed behind the end of its frame: with all of many frames, that would be too much.
 _FED_BYTES = 64 << 10
 _GZIP_HEADER = 31

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Buffer: TypeAlias = bytearray | memoryview
 
-__all__ = ("DecryptedRanges", "decoded_file", "decoded_piece", "decrypted_file", "stream_errors")
-
 _ADVICE = "Another program changed it: restore it from a copy"
 
 _BUFFER_BYTES = 128 << 10

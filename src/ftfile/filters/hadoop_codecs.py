@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ftfile.filters.api import Buffer, Stream
 
-__all__ = ("BLOCK_BYTES_MAX", "BlockDecoder", "BlockEncoder", "Lz4Blocks", "SnappyBlocks")
-
 # No writer makes longer ones; a damaged length must not take all memory.
 BLOCK_BYTES_MAX = 64 << 20
 

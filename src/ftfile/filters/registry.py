@@ -12,8 +12,6 @@ from ftfile.filters.api import Filter
 if TYPE_CHECKING:
     from ftfile.filters.codecs import Codec
 
-__all__ = ("CODECS", "ENCRYPTION", "ENTRY_POINT_GROUP", "codec", "filter_class")
-
 ENTRY_POINT_GROUP = "ftfile.filters"
 
 CODECS = {

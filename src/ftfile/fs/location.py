@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("Location", "Url", "normalise", "parse", "read_seconds")
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 

@@ -12,8 +12,6 @@ from ftfile.core.errors import StreamClosed, Unsupported
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("CopyingStream", "OutputStream", "copy_range")
-
 
 class OutputStream(ABC):
     """A file being written, after Hadoop's output-stream specification.

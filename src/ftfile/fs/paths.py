@@ -7,8 +7,6 @@ import re
 
 from ftfile.core.errors import Unsupported
 
-__all__ = ("NAME_BYTES_MAX", "fault_of", "join", "parent_of", "require_valid", "room_below", "shape_fault")
-
 NAME_BYTES_MAX = 255
 # An empty component (also a leading or trailing slash), "." or "..", or a NUL anywhere.
 _MALFORMED = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")

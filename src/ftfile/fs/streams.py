@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ftfile.fs.api import InputFile
 
-__all__ = ("BUFFER_BYTES", "as_file")
-
 # Small reads are served from one read-ahead of this size; larger ones go straight to the store.
 BUFFER_BYTES = 128 * 1024
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import Capabilities
 
-__all__ = ("REPEATABLE", "RetryingFileSystem", "WrapperFile", "WrapperFileSystem", "WrapperStream")
-
 Method = TypeVar("Method", bound="Callable[..., object]")
 Result = TypeVar("Result")
 

@@ -16,8 +16,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from ftfile.core.errors import ConfigError
 from ftfile.keys.api import KEY_BYTES, IssuedKey
 
-__all__ = ("AwsKms",)
-
 _ARN = re.compile(r"arn:[a-z-]+:kms:([a-z0-9-]+):\d{12}:key/[A-Za-z0-9-]+")
 # KMS writes it into its own log, and refuses to unwrap what was wrapped for another use.
 _CONTEXT = {"application": "ftfile"}

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ftfile.keys.api import KeyProvider
 
-__all__ = ("ENTRY_POINT_GROUP", "Keys", "UsableKey", "check_key_id", "forget_keys", "looks_like_a_key")
-
 ENTRY_POINT_GROUP = "ftfile.key_providers"
 
 _BUILT_IN = {

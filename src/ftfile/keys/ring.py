@@ -16,8 +16,6 @@ from abc import ABC, abstractmethod
 from ftfile.core.errors import ConfigError
 from ftfile.keys.api import KEY_BYTES, IssuedKey, is_key_id
 
-__all__ = ("CommandRing", "EnvironmentRing", "FileRing", "KeyRing", "parse_ring")
-
 _COMMAND_S = 60.0
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IRWXO
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

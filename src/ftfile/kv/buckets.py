@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
 
-__all__ = ("bucket_name", "bucket_number", "by_bucket")
-
 _PREFIX = "b="
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ("DELETE", "DELETED_MS", "MERGE", "OP", "SET", "operations", "ops_in")
-
 # The last column, int8; a run has none if all of its rows are sets.
 OP = "_op"
 SET, MERGE, DELETE = 0, 1, 2

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import Capabilities
 
-__all__ = ("StoreConfig",)
-
 # Of a row, by default: those of a block, and of a window of a merge, are in memory together.
 _RECORD_BYTES = 64 << 20
 

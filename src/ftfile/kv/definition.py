@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add
 
-__all__ = (
-    "BUCKETS_MAX",
-    "StoreDefinition",
-    "check_buckets",
-    "define",
-    "definition_of_runs",
-    "joined",
-    "require_same",
-)
-
 # Their numbers have five digits in the keys of buckets.
 BUCKETS_MAX = 1 << 16
 

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     Key = tuple[Any, ...]
 
-__all__ = (
-    "bools_of",
-    "first_fall",
-    "is_byte_key",
-    "is_hashed_as_int",
-    "key_array",
-    "key_integers",
-    "key_reader",
-    "refuse_key_types",
-    "stored_reader",
-)
-
 _INT_BITS = 32
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("KeyRange", "behind", "clip", "contain", "decode_ranges", "encode_ranges", "overlap", "union")
-
 KeyRange = tuple[Key, Key | None]
 
 

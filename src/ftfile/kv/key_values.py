@@ -16,8 +16,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("PRECISION_MAX", "Key", "decode_key", "encode_key", "is_key_type", "key_at", "to_scalar")
-
 Key = tuple[int | bytes, ...]
 
 # Decimals whose unscaled integer has 64 bits.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.keys.keys import Keys
 
-__all__ = ("open_marks", "open_state", "seal_jobs", "seal_marks")
-
 _HIDDEN = ("keys", "purges")
 _SEALED = "sealed"
 # Of live runs that a commit opens for every head.

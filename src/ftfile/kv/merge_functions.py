@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Combine = Callable[[pa.Array, pa.Array], pa.Array]
 
-__all__ = ("LAST", "MergeFunction", "is_merge_name", "merge_function", "merged_type")
-
 # The newest value, also a null: rows that are merged this way in all columns are plain upserts.
 LAST = "last"
 

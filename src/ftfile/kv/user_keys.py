@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     ToStored = Callable[[Any], int | bytes]
 
-__all__ = ("UserKeys", "key_columns_of", "require_range", "row_maker")
-
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for timestamps without a zone
 _MICROSECOND = timedelta(microseconds=1)

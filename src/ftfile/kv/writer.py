@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
 
-__all__ = ("StoreWriter",)
-
 _log = get_logger(__name__)
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ftfile.encoding.api import ByteWriter
     from ftfile.keys.keys import Keys
 
-__all__ = ("FilteredFile", "chain_of", "extension_of")
-
 
 def chain_of(encoding: Mapping[str, Any], keys: Keys | None = None) -> Chain:
     """Return the filters of files of an encoding; without keys, those that encrypt only have a name."""

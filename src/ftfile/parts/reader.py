@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.keys.keys import Keys
 
-__all__ = ("WHOLE_BYTES", "is_splittable", "plain_segment", "read_add", "read_part", "recorded_names")
-
 # A part up to this length is verified and decoded in memory, by one call of the store.
 WHOLE_BYTES = 8 << 20
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.storage import Storage
     from ftfile.fs.api import Capabilities
 
-__all__ = ("SinkConfig",)
-
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig(WriteConfig):

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.plan import RollingPlanner
 
-__all__ = ("SinkWriter", "forget_caches")
-
 PLANNERS_KEPT = 16
 _log = get_logger(__name__)
 _planners: dict[tuple[object, ...], RollingPlanner] = {}

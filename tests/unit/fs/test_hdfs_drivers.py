@@ -31,9 +31,8 @@ from ftfile.fs.hdfs.native import filesystem as native_driver
 from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.tokens import Token
 from ftfile.fs.hdfs.webhdfs import filesystem as web_driver
-from ftfile.fs.hdfs.webhdfs.client import Upload
 from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
-from ftfile.fs.hdfs.webhdfs.upload import refusal
+from ftfile.fs.hdfs.webhdfs.upload import Upload, refusal
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import open_filesystem
 from tests.unit.fs.fake_hdfs import Names, WebServer, install

@@ -20,7 +20,7 @@ from ftfile.kv.buckets import bucket_name
 from ftfile.kv.columns import DELETE, MERGE, OP, SET, ops_in
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.hashing.one_key import key_hasher
+from ftfile.kv.hashing.rows import key_hasher
 from ftfile.kv.key_values import Key, key_at
 from ftfile.kv.planning.jobs import Left, Output, groups_of
 from ftfile.kv.planning.plan import plan_jobs

@@ -20,9 +20,8 @@ from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.key_ranges import contain
 from ftfile.kv.key_values import Key, key_at
-from ftfile.kv.planning.accept import acceptable
 from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, Share, groups_of, job_of
-from ftfile.kv.planning.plan import is_held, plan_jobs, still_due
+from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.testing.clock import SeededIds

@@ -17,8 +17,7 @@ from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.key_values import key_at
 from ftfile.kv.planning.runs import Marks, Run
 from ftfile.kv.pushdown.conditions import Comparison, Condition, condition_of
-from ftfile.kv.pushdown.selection import EVERYTHING, Selection, select
-from ftfile.kv.pushdown.shares import BucketShare, shares_of
+from ftfile.kv.pushdown.selection import EVERYTHING, BucketShare, Selection, select, shares_of
 
 SCHEMA = pa.schema([("a", pa.int8()), ("b", pa.string()), ("c", pa.bool_()), ("n", pa.int64())])
 ALL: dict[Comparison, Any] = {

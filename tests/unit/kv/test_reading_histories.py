@@ -13,8 +13,7 @@ from ftfile.commit.format.model import Add, Origin
 from ftfile.core.checksum import checksum
 from ftfile.kv.columns import ops_in
 from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.hashing.one_key import key_hasher
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing.rows import hash_rows, key_hasher
 from ftfile.kv.key_values import key_at, to_scalar
 from ftfile.kv.planning.jobs import Output
 from ftfile.kv.reading import levels

@@ -22,7 +22,7 @@ from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep import due
 from ftfile.kv.upkeep.compact import CompactReport
-from ftfile.kv.upkeep.merging import Merging
+from ftfile.kv.upkeep.due import Merging
 from ftfile.spark.maintenance.calls import compact, verify
 from ftfile.spark.maintenance.spark_tasks import shares_of
 from ftfile.testing.store_check import check_store

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("check_position", "require_kept", "required_record")
-
 _ANEW = (
     "What is read next would not follow what was read. To read the directory as it is, give the query a new "
     "checkpointLocation"

@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 from ftfile.core.errors import ConfigError
 
-__all__ = ("START", "Beginning", "InLog", "InSnapshot", "Position", "position_of", "to_offset")
-
 START: dict[str, Any] = {"kind": "start"}
 
 

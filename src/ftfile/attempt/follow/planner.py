@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("LogPlanner", "Plan", "Unit")
-
 _log = get_logger(__name__)
 
 _Share = TypeVar("_Share")
@@ -236,12 +234,7 @@ class LogPlanner(ABC, Generic[_Share]):
 
 
 def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int, start: Position) -> Position:
-    """Return the position from which a plan up to version `end` goes on: `start`, or that of a new follower.
-
-    Raises:
-        ConfigError: there is no such version to begin with.
-        HistoryGone: it is not kept any more.
-    """
+    """Return the position from which a plan up to version `end` goes on: `start`, or that of a new follower."""
     if not isinstance(start, Beginning):
         return start
     if settings.starting_version == "latest":

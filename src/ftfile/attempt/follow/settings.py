@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.options import ParsedOptions
 
-__all__ = ("FollowSettings", "Limits")
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.follow.planner import LogPlanner
     from ftfile.core.options import ParsedOptions
 
-__all__ = ("FollowConfig", "LogStream")
-
 _Share = TypeVar("_Share")
 
 

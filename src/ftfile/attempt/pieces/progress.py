@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.clock import Clock
 
-__all__ = ("OnProgress", "Progress", "Tracker")
-
 # Between two log lines of an operation that goes on.
 LOG_EVERY_S = 10.0
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Piece", "Result", "Threads", "Work", "Workers")
-
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 

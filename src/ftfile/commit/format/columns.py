@@ -24,16 +24,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.fields import Field
 
-__all__ = (
-    "Columns",
-    "Document",
-    "adds_from_json",
-    "adds_to_json",
-    "decode_adds",
-    "pack_json",
-    "unpack_json",
-)
-
 # In the order of the constructor of `Add`, after its id.
 FIELDS = [row for row in ADD.rows if not row.is_rare][1:]
 NAMES = [row.name for row in FIELDS]

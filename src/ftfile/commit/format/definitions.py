@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 
-__all__ = ("definition_key",)
-
 
 def definition_key(definition: object) -> str:
     """Return the key of a definition in the log: the same for the same content."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ("FLAG", "LIST", "NUMBER", "OBJECT", "OR_NULL", "TEXT", "Field", "Fields", "many", "one")
-
 _Value = TypeVar("_Value")
 _Types = tuple[type, ...]
 

@@ -5,22 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-__all__ = (
-    "Add",
-    "AssemblyJob",
-    "Author",
-    "Body",
-    "Fingerprint",
-    "JobAuthor",
-    "MaintenanceAuthor",
-    "Origin",
-    "Record",
-    "Remove",
-    "SourceRange",
-    "StreamAuthor",
-    "Transaction",
-)
-
 
 class Origin(NamedTuple):
     """The batches of a query, or of a batch-write job, that the rows of an add come from."""

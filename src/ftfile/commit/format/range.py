@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import InputFile
 
-__all__ = ("RANGE_FORMAT", "Range", "decode_range", "encode_range")
-
 RANGE_FORMAT = 1
 # Read at once, in the hope that the header is no longer.
 HEADER_BYTES = 1 << 16

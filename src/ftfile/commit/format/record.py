@@ -18,23 +18,6 @@ from ftfile.core.errors import ConfigError, CorruptData
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = (
-    "ADD",
-    "ASSEMBLY_JOB",
-    "FINGERPRINT",
-    "IS_SEALED",
-    "RECORD_FORMAT",
-    "REMOVE",
-    "UNREADABLE",
-    "EncodedRecord",
-    "check_format",
-    "compact_json",
-    "decode_record",
-    "encode_record",
-    "from_checked_text",
-    "to_checked_text",
-)
-
 RECORD_FORMAT = 1
 # Raised for fields that are missing, or of another type than they have.
 UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
-__all__ = ("BASES_KEPT", "RECORD_COST_BYTES", "OwnBases", "decode_base", "encode_base", "list_bases", "write_base")
-
 BASE_FORMAT = 1
 
 

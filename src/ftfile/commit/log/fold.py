@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.shared_map import Draft
     from ftfile.commit.log.state import Tables
 
-__all__ = ("ENTRIES_MAX", "RECENT_RECORDS", "Fold", "TablesDraft", "after")
-
 # Records whose nonces are remembered, and whose changes of segments.
 RECENT_RECORDS = 256
 RECENT_CHANGES = 16

@@ -14,8 +14,6 @@ from ftfile.core.logs import get_logger
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
-__all__ = ("PublishedHint", "read_published", "store_now_ms", "write_published")
-
 _log = get_logger(__name__)
 
 

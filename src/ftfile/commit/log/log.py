@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogView
     from ftfile.fs.api import FileSystem
 
-__all__ = (
-    "DIRECTORIES_KEPT",
-    "LAYOUT_VERSION",
-    "PLANS_LAYOUT",
-    "CommitLog",
-    "CommitNotes",
-    "KnownPaths",
-    "RecentRecords",
-)
-
 _LAYOUT = re.compile(rb"ftfile (?:directory|plans), layout (\d{1,9})\n")
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
 # Of the log of a source of files.

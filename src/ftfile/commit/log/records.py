@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.fs.api import FileSystem
 
-__all__ = ("CREATE_TRIES", "Records", "outcome_unknown")
-
 # Times that a creation without a certain outcome is tried again, over some 1.5 seconds.
 CREATE_TRIES = 5
 

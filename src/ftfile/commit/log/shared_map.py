@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, ValuesView
 
-__all__ = ("CHANGES_MIN", "Draft", "SharedMap")
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -14,17 +14,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Author
 
-__all__ = (
-    "LogState",
-    "LogView",
-    "QueryState",
-    "SegmentChange",
-    "Tables",
-    "TransactionState",
-    "Unpublished",
-    "has_author",
-)
-
 # Queries that tasks learn of; a batch of another one is written, and the commit finds it again.
 VIEW_QUERIES = 256
 

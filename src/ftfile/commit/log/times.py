@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo
 
-__all__ = ("created_ms", "first_since", "newest_at", "parsed_version_at", "time_text", "version_at")
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DeadLetter", "read_dead_letters")
-
 _REMOVE = "Remove it"
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("not_vacuumed", "oldest_readable")
-
 
 def not_vacuumed(log: CommitLog, head: LogState) -> Collection[str] | None:
     """Return the ids of the adds whose files vacuums up to this head leave; None for all."""

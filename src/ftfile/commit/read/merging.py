@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, Record
 
-__all__ = ("clip", "make_range", "merge")
-
 # Adds of a document: more take too much memory at once, fewer compress worse.
 DOCUMENT_ADDS = 50_000
 

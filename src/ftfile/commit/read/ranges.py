@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.fs.api import FileSystem
 
-__all__ = (
-    "OwnRanges",
-    "contained",
-    "cover",
-    "drop_contained",
-    "is_joined",
-    "list_ranges",
-    "reach",
-    "read_range",
-    "write_merged",
-    "write_range",
-)
-
 # What one commit merges at most, the new range included: some 8 MiB of text. Larger ones are merged by maintenance.
 MERGED_BYTES = 1 << 20
 MERGED_AT_ONCE = 4

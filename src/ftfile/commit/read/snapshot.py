@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = (
-    "RESTORES",
-    "Snapshot",
-    "added_by",
-    "last_restore",
-    "moved_since",
-    "read_records",
-    "snapshot_as_moved",
-    "snapshot_at",
-    "take_snapshot",
-)
-
 # Table that names the newest version that brought removed adds back.
 RESTORES = "restores"
 

@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.keys.keys import UsableKey
 
-__all__ = (
-    "KEY_PROVIDER_VARIABLE",
-    "OWNER_ONLY",
-    "Seal",
-    "SealedFileSystem",
-    "identity_of_letters",
-    "keys_of",
-    "open_with_keys",
-)
-
 KEY_PROVIDER_VARIABLE = "FTFILE_KEY_PROVIDER"
 # What an encrypted directory's files are readable by, where nothing else was asked for.
 OWNER_ONLY = ("filePermission", "600")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.commit.vacuum.run import VacuumReport
     from ftfile.core.context import Context
 
-__all__ = ("expire",)
-
 
 def expire(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],

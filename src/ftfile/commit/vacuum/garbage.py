@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("Findings", "GarbageFile", "find_garbage")
-
 _log = get_logger(__name__)
 
 # What `create_exclusive` of a killed process leaves.

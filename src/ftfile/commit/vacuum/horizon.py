@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("is_horizon_taken_back", "lower_horizon", "newest_ms")
-
 LOWERING = "lowerHorizon"
 # Others that lower the horizon at the same time make each other begin again.
 TRIES = 100

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("merge_all",)
-
 # Records that become a range at a time.
 CHUNK_RECORDS = 4096
 

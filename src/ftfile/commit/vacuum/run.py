@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DEFAULT_RETENTION", "LEAST_RETENTION", "VacuumReport", "delete_garbage", "retention_ms_of", "vacuum")
-
 DEFAULT_RETENTION = "7d"
 LEAST_RETENTION = "24h"
 # Looks while another vacuum deletes what this one reads, at most.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem
 
-__all__ = ("WalFiles", "list_wal", "list_wal_writers", "recorded_window")
-
 _log = get_logger(__name__)
 
 

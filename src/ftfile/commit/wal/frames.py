@@ -12,8 +12,6 @@ from typing import NamedTuple
 from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData
 
-__all__ = ("BEGIN", "FRAME_HEADER_BYTES", "WINDOW", "Frame", "encode_frame", "read_frames")
-
 BEGIN, WINDOW = 0, 1
 
 _MAGIC = b"FTW\x01"

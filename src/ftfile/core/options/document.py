@@ -9,8 +9,6 @@ from ftfile.core.options import kinds
 from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED
 from ftfile.core.units import format_duration, format_size
 
-__all__ = ("to_markdown",)
-
 _HEAD = """# Options
 
 Made from the option table by `make docs`; do not edit. Keys may be written in any case. An unknown key is an

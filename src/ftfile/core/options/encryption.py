@@ -5,8 +5,6 @@ from __future__ import annotations
 from ftfile.core.options import kinds
 from ftfile.core.options.kinds import Option, one_of
 
-__all__ = ("ENCRYPTION", "INLINE_KEYS", "NEVER_INLINE")
-
 ENCRYPTION: tuple[Option, ...] = (
     Option(
         "encryption",

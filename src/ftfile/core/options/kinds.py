@@ -11,8 +11,6 @@ from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("FORMATS", "NOTE", "OF_FILES", "STORES", "Kind", "Option", "one_of")
-
 # The formats that ftfile brings.
 FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
 

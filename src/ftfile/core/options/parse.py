@@ -14,8 +14,6 @@ from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFI
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ("ParsedOptions", "Use", "parse_options")
-
 Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow"]
 
 _USES: dict[str, str] = {

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ftfile.core.options import kinds
 from ftfile.core.options.kinds import FORMATS, Option, one_of
 
-__all__ = ("AVRO_CODEC", "CODEC", "RECORDS")
-
 # The codecs of formats that compress within the file; deflate is the one that every reader of Avro knows.
 CODEC, AVRO_CODEC = "zstd", "deflate"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ftfile.core.options import kinds
 from ftfile.core.options.kinds import Option, one_of
 
-__all__ = ("ROLLED_BYTES", "ROLLED_INACTIVITY_S", "ROLLING")
-
 # Defaults of maxBytesPerFile and inactivityInterval for files that stay open over batches; others have none.
 ROLLED_BYTES = 128 << 20
 ROLLED_INACTIVITY_S = 3600.0

@@ -6,8 +6,6 @@ from ftfile.core.options import kinds
 from ftfile.core.options.encryption import INLINE_KEYS, NEVER_INLINE
 from ftfile.core.options.kinds import Option, one_of
 
-__all__ = ("COMMON_ELSEWHERE", "STORE", "STORE_ELSEWHERE")
-
 STORE: tuple[Option, ...] = (
     Option(
         "keyColumns",

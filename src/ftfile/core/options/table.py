@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ftfile.core.options import kinds
-from ftfile.core.options.decoding import DECODING
 from ftfile.core.options.encryption import ENCRYPTION, INLINE_KEYS, NEVER_INLINE
 from ftfile.core.options.kinds import Option, one_of
 from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
@@ -11,8 +10,6 @@ from ftfile.core.options.records import RECORDS
 from ftfile.core.options.rolling import ROLLING
 from ftfile.core.options.source import FILES, FOLLOWING, FOLLOWING_ELSEWHERE
 from ftfile.core.options.store import COMMON_ELSEWHERE, STORE
-
-__all__ = ("DEFAULTS", "ELSEWHERE", "GROUPS", "NOT_OFFERED", "OPTIONS", "OWN_PREFIXES", "SPARK_KEYS", "STORAGE_PREFIX")
 
 WHERE: tuple[Option, ...] = (
     Option(
@@ -212,7 +209,7 @@ GROUPS = {
     "Guarantees": GUARANTEES,
     "Reading": READING,
     "Following": FOLLOWING,
-    "Foreign files": FILES + DECODING,
+    "Foreign files": FILES,
     "Keyed stores": STORE,
 }
 OPTIONS = tuple(option for group in GROUPS.values() for option in group)

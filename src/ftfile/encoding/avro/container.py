@@ -17,8 +17,6 @@ from ftfile.encoding.base.reading import corrupt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("MARKER_BYTES", "block", "blocks", "compressed", "header", "import_fastavro", "read_header")
-
 MARKER_BYTES = 16
 
 _MAGIC = b"Obj\x01"

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.api import ByteWriter, Encoder
 
-__all__ = ("AvroFormat",)
-
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat(ColumnarFormat):

@@ -18,8 +18,6 @@ from ftfile.arrays.varints import ragged, varints, zigzag
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ("decimal_bytes", "encode_rows")
-
 # The branches of `["null", type]`, in zigzag.
 _NULL, _PRESENT = 0, 2
 

@@ -13,8 +13,6 @@ from ftfile.encoding.base.reading import columns_within
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ("arrow_type", "avro_schema", "check_record_name", "raw_schema", "schema_problems")
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TYPE_NAMES = frozenset(
     {

@@ -16,8 +16,6 @@ from ftfile.core.options.table import DEFAULTS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("TimeFormats",)
-
 _OPTIONS = {
     "timestamp": "timestampFormat",
     "timestamp_ntz": "timestampNTZFormat",

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.base.lines import Encode
 
-__all__ = ("BinaryRecords",)
-
 _EXTENSION = ".bin"
 
 

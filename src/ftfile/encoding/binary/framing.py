@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("Framing", "framing_from_options")
-
 _BLOCK_BYTES = 4 << 20
 _MORE = 0x80
 _VARINT_BYTES_MAX = 5  # of a length below 2**31

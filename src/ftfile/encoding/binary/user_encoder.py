@@ -15,8 +15,6 @@ from ftfile.core.extensions import installed, is_name_of_code, load
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("ENTRY_POINT_GROUP", "UserEncoder")
-
 ENTRY_POINT_GROUP = "ftfile.encoders"
 
 _OPTION = "encoder"

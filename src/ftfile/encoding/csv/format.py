@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.base.lines import Encode
 
-__all__ = ("CsvLines",)
-
 _BLOCK_BYTES = 4 << 20
 _BLOCK_BYTES_MAX = (1 << 31) - 1
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.base.lines import Encode
 
-__all__ = ("JsonLines",)
-
 _ESCAPED_NUL = b"\\u0000"
 _READ_BATCH_ROWS = 65_536
 _NEWLINE = ord("\n")

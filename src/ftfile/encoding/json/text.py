@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("base64_text", "from_base64", "json_text", "object_text")
-
 _PAD = ord("=")
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 

@@ -16,8 +16,6 @@ from ftfile.arrays.varints import read_varint, varint
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ("amended", "stripe_rows")
-
 # Numbers of fields, and their values.
 _FOOTER_TYPES, _FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN = 4, 11, 2
 _TYPE_ATTRIBUTES, _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 7, 1, 2

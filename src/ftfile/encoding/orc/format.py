@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.api import ByteWriter, Encoder, Wanted
 
-__all__ = ("OrcFormat",)
-
 _READ_BATCH_ROWS = 65_536
 
 # Arrow reads ORC's timestamps as nanoseconds in 64 bits, and no others.
@@ -162,7 +160,6 @@ class _OrcEncoder(CollectingEncoder):
         self._target.write(amended(bytes(self._sink.held), wall_clocks))
 
     def _laid_out(self, rows: pa.Table) -> pa.Table:
-        """Return rows as they are stored."""
         # Nested columns are copied: within them, the writer ignores slicing, and counts a value under a null.
         columns = []
         for kind, column in zip(self._stored.types, rows.columns, strict=True):

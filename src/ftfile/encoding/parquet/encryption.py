@@ -21,8 +21,6 @@ from ftfile.encoding.base.reading import corrupt
 if TYPE_CHECKING:
     from ftfile.keys.keys import Keys
 
-__all__ = ("IDENTITY", "MAGIC", "Decryption", "check_algorithm", "check_library", "encryption")
-
 IDENTITY = "ftfile.identity"  # key of the file's identity in the encrypted footer
 MAGIC = b"PARE"  # at both ends of files with an encrypted footer
 _TAIL_BYTES = 8  # the length of the footer, and `MAGIC`

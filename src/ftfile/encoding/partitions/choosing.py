@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.arrays.predicates import predicate
-from ftfile.arrays.value_text import UTC
+from ftfile.arrays.value_text import UTC, value_type
 from ftfile.encoding.partitions.paths import bucket_names, parse_bucket_path
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     Place = tuple[str, str]  # the path of a bucket, and the time zone by whose clocks timestamps in it are written
-
-__all__ = ("chosen_places", "partitions_of")
 
 _INDEX = "\0index"  # no name of a column
 
@@ -68,9 +66,4 @@ def partitions_of(places: Sequence[Place], schema: pa.Schema) -> list[str]:
 def _values(paths: Sequence[str], schema: pa.Schema, time_zone: str) -> dict[str, pa.Array]:
     """Return the values of each path, by column."""
     rows = [parse_bucket_path(path, schema, time_zone) for path in paths]
-    return {name: pa.array([row[name] for row in rows], _type(schema, name)) for name in schema.names}
-
-
-def _type(schema: pa.Schema, name: str) -> pa.DataType:
-    kind = schema.field(name).type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    return {each.name: pa.array([row[each.name] for row in rows], value_type(each.type)) for each in schema}

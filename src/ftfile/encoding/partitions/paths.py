@@ -13,23 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.arrays.value_text import UTC, has_text, value_of, value_texts
+from ftfile.arrays.value_text import UTC, has_text, value_of, value_texts, value_type
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-__all__ = (
-    "NULL_NAME",
-    "bucket_names",
-    "bucket_values",
-    "check_partition_column",
-    "columns_in_path",
-    "columns_of_directory",
-    "parse_bucket_path",
-    "partition_schema",
-    "with_path_columns",
-)
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 
@@ -44,7 +32,7 @@ def check_partition_column(field: pa.Field) -> None:
     """Raise `SchemaError` if a column cannot be part of a path."""
     if not field.name:
         raise SchemaError("partitionBy: a column without a name cannot be part of a path; give it a name")
-    if not has_text(_value_type(field.type)):
+    if not has_text(value_type(field.type)):
         raise SchemaError(
             f"partitionBy: column {field.name!r} of type {field.type} cannot be part of a path; take a "
             "boolean, number, decimal, string, date or timestamp, such as a column made from this one"
@@ -58,7 +46,7 @@ def partition_schema(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
 
 def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
     """Return the directory names `column=value` of distinct values or null; `EncodingError` if one has no name."""
-    values = values.cast(_value_type(values.type))
+    values = values.cast(value_type(values.type))
     try:
         texts = iter(value_texts(values.drop_null(), time_zone))
     except ValueError as error:
@@ -122,7 +110,7 @@ def with_path_columns(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], sc
 
 
 def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
-    kind = _value_type(field.type)
+    kind = value_type(field.type)
     if text == NULL_NAME:
         return pa.scalar(None, kind)
     expected = f"a value of column {field.name!r} of type {kind}"
@@ -132,10 +120,6 @@ def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
         return value_of(_unescaped(text), kind, time_zone)
     except ValueError as error:
         raise CorruptData(path, expected, f"{text!r} ({error})") from error
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _escaped_column(column: str) -> str:

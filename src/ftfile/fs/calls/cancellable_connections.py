@@ -8,8 +8,6 @@ import socket
 import threading
 from typing import Any
 
-__all__ = ("CancellableConnection", "cancellable_pools", "hasten")
-
 _this_thread = threading.local()
 
 

@@ -16,8 +16,6 @@ from ftfile.core.context import SYSTEM
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("DATA_BYTES", "NoThreadError", "limit_s", "run_within", "start")
-
 Result = TypeVar("Result")
 
 # Bytes that may take as long as a call without data: the slowest connection that is waited for.

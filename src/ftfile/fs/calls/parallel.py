@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem
 
-__all__ = ("THREADS_MAX", "by_threads", "parallel")
-
 THREADS_MAX = 32
 
 # Threads of the calls that this one is within, which share what a store takes at once.

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("causes_of", "endpoint_fault", "speaks_tls", "tls_fault")
-
 _PROBE_TIMEOUT_S = 3.0
 # OpenSSL's reasons for an answer that is no TLS, which differ by version and by the bytes of the answer.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.fsspec.settings import FsspecSettings
 
-__all__ = ("BLOCK_BYTES", "FORBIDDEN", "FsspecClient", "NewFile", "clients", "remote_error")
-
 # A larger file is sent in parts of this length, which every store takes that has parts.
 BLOCK_BYTES = 5 << 20
 # Characters that some store takes for a slash, or leaves out of its listings.

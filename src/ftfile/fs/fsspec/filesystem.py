@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import InputFile
     from ftfile.fs.location import Location
 
-__all__ = ("FsspecFileSystem", "open_location")
-
 # The smallest limit of the object stores that fsspec knows.
 KEY_BYTES_MAX = 1023
 _STREAM_CAPABILITIES = frozenset({"abort"})

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.fs.fsspec.client import FsspecClient
 
-__all__ = ("PROBES", "Probe", "is_unclear")
-
 RACERS = 4
 ROUNDS = 5
 # After this many unclear probes the store is refused.

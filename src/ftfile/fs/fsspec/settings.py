@@ -14,8 +14,6 @@ from ftfile.fs.location import read_seconds
 if TYPE_CHECKING:
     from ftfile.fs.location import Location
 
-__all__ = ("FsspecSettings",)
-
 # The time limit of a call; no argument of the constructor.
 TIMEOUT = "callTimeout"
 _REFERENCE = "env:"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.hdfs.settings import HadoopSettings
 
-__all__ = ("HadoopFileSystem",)
-
 # The NameNode counts characters, of which a path has at most as many as bytes.
 _PATH_MAX = 8_000
 

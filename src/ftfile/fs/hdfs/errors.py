@@ -16,8 +16,6 @@ from ftfile.core.errors import (
 from ftfile.fs.api import READING
 from ftfile.fs.hdfs.tokens import lack_of_tokens
 
-__all__ = ("NotEmpty", "expired", "no_ticket", "remote_error")
-
 
 class NotEmpty(StorageError):
     """A directory has something in it; for the drivers alone."""

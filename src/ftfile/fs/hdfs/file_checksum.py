@@ -16,8 +16,6 @@ import google_crc32c
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("HadoopChecksum", "checksum_for", "digest_of")
-
 CHUNK_BYTES = 512
 BUFFER_BYTES = 32
 # Chunks taken apart at once; more are not faster.

@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.location import Location
 
-__all__ = (
-    "FORBIDDEN",
-    "HANDED_OVER",
-    "USER",
-    "HadoopSettings",
-    "NameService",
-    "current_user",
-    "find_service",
-    "hand_over",
-    "is_kerberos",
-    "read_configuration",
-    "require_hdfs_name",
-)
-
 _SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
 # The setting that carries the driver's environment.
 HANDED_OVER = "handedOver"

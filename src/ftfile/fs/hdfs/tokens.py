@@ -14,8 +14,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("FILE_VARIABLE", "Token", "find_token", "has_tokens", "lack_of_tokens")
-
 FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 _MAGIC = b"HDTS"
 _NATIVE_KIND = "HDFS_DELEGATION_TOKEN"

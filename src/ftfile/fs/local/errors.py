@@ -24,8 +24,6 @@ from ftfile.fs.api import READING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("storage_error", "translated")
-
 _DENIED = "user id {user} may not do this below {root}; grant it the permission, or run as a user who has it"
 _READ_ONLY = "{root} is mounted read-only; mount it for writing, or choose another path"
 _NEEDED = "a file is below {root} where a directory is needed; move it or choose another path"

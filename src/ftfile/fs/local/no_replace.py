@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("rename_in_one_step", "rename_in_two_steps")
-
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 

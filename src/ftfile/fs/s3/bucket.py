@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ftfile.fs.s3.client import S3Client
     from ftfile.fs.s3.settings import S3Settings
 
-__all__ = ("ID", "KEY_BYTES_MAX", "NEW", "S3Bucket", "byte_range")
-
 ID = "ftfile-id"
 KEY_BYTES_MAX = 1024
 # The condition that nothing is there.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.s3.settings import S3Settings
 
-__all__ = ("CONCURRENCY", "PARTS_AT_ONCE", "S3Client", "clients")
-
 CONCURRENCY = 32
 # Parts of large files that a process sends at once; each has a copy in memory.
 PARTS_AT_ONCE = 4

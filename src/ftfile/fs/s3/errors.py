@@ -13,8 +13,6 @@ from ftfile.core.errors import (
     Unsupported,
 )
 
-__all__ = ("UNKNOWN_USER", "TooLargeToCopy", "UploadGone", "meaning_of_answer")
-
 
 class UploadGone(StorageError):
     """The upload was completed or aborted; for the driver alone."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import InputFile
     from ftfile.fs.location import Location
 
-__all__ = ("S3FileSystem", "open_location")
-
 # Bytes of a file that is copied through memory; each publisher may copy one at a time.
 HELD_BYTES_MAX = 8 << 20
 _STREAM_CAPABILITIES = frozenset({"abort", "copy"})

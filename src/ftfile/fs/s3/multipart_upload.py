@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.s3.bucket import S3Bucket
 
-__all__ = ("PARTS_MAX", "S3Upload")
-
 PARTS_MAX = 10_000
 # Bytes copied by one request; ten times as many are possible, with as long a wait.
 COPY_BYTES_MAX = 512 << 20

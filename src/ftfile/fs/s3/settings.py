@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.location import Location
 
-__all__ = ("PART_BYTES_MIN", "S3Settings")
-
 _SETTINGS = ("endpoint", "region", "addressing", "profile", "timeout", "patience", "partSize")
 _KEYS = ("accessKeyVariable", "secretKeyVariable")
 _VARIABLES = (*_KEYS, "sessionTokenVariable")

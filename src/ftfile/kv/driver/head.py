@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
 
-__all__ = ("definition_after", "recorded_definition")
-
 
 def recorded_definition(options: Mapping[str, str], context: Context) -> StoreDefinition | None:
     """Return the definition of the store that a writer's options name; None if nothing was committed there.

@@ -14,8 +14,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.kv.driver.head import definition_after
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
-from ftfile.kv.planning.accept import acceptable
-from ftfile.kv.planning.plan import plan_jobs, still_due
+from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
 from ftfile.kv.planning.runs import placed
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.commit.rewrites import Rewrite
     from ftfile.kv.config import StoreConfig
-
-__all__ = ("StoreChange", "body_of", "propose_batch")
 
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4

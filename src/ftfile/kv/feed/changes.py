@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("changes",)
-
 
 def changes(
     path: str | os.PathLike[str],

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     Flags = NDArray[np.bool_]
 
-__all__ = ("differ",)
-
 
 def differ(one: pa.Array, other: pa.Array) -> Flags:
     """Return a flag for each place: True where the values of arrays of one type and length are not the same.

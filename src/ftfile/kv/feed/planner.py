@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("FeedPlanner",)
-
 _TASK_BYTES = 32 << 20  # of new runs that a task reads
 _ADVICE = (
     "What changed there is lost for this query: start it with a new checkpointLocation, which begins with all rows of "

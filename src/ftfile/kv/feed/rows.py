@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
 
-__all__ = ("as_requested", "changed_rows", "feed_schema", "stored_columns")
-
 OLD, NEW = "old", "new"
 # As in Delta's change data feed.
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
@@ -109,7 +107,6 @@ def as_requested(batch: pa.RecordBatch, requested: pa.Schema) -> pa.RecordBatch:
 
 
 def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one change."""
     new = by_bucket(change.new_runs)
     numbers = sorted({*before.buckets, *after.buckets} if change.scope == "all" else new)
     none = Bucket((), after.definition)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.follow.stream import FollowConfig
     from ftfile.core.context import Context
 
-__all__ = ("FeedStream",)
-
 
 class FeedStream(LogStream[Share]):
     """The position of one query in the changes of a store.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, Record
 
-__all__ = ("Change", "Share", "applied", "by_bucket", "change_of")
-
 # Maintenance that writes all rows anew, and changes none.
 _REBUCKET = "rebucket"
 

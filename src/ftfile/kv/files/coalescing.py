@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     ReadRange = Callable[[int, int], bytes | memoryview]
 
-__all__ = ("CoalescingFiles",)
-
 # Of all files together.
 _RANGE_BYTES = 16 << 20
 # Bytes between two runs that cost less than a call.

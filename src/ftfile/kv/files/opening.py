@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     ReadRange = Callable[[int, int], bytes | memoryview]
 
-__all__ = ("Files", "OpenFiles", "open_run")
-
 
 class Files(Protocol):
     """The files of a directory, of which ranges are read."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.key_values import Key
 
-__all__ = ("RunSpool", "WrittenRun")
-
 _ALIGNMENT = 64
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_ranges import KeyRange
 
-__all__ = ("fold",)
-
 
 def fold(
     stretches: Sequence[pa.Table],
@@ -122,7 +120,6 @@ def _order(rows: pa.Table, definition: StoreDefinition) -> NDArray[np.int64]:
 
 
 def _groups(rows: pa.Table, order: NDArray[np.int64], definition: StoreDefinition) -> Groups:
-    """Return the groups of sorted rows that have the same key."""
     differs = np.zeros(len(order) - 1, np.bool_)
     for name in definition.keys:
         column = rows[name].take(numbers_from(order)).combine_chunks()

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
     Combine = Callable[[pa.Array, pa.Array], pa.Array]
 
-__all__ = ("Groups", "merged")
-
 
 @dataclass(frozen=True, slots=True)
 class Groups:

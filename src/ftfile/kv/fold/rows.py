@@ -13,8 +13,6 @@ from ftfile.kv.columns import DELETED_MS, OP, SET
 if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
 
-__all__ = ("aligned",)
-
 
 def aligned(rows: pa.Table, definition: StoreDefinition) -> pa.Table:
     """Return rows with exactly the columns of the definition, in its types, then the time of deletes and `_op`.

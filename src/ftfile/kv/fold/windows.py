@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ftfile.kv.key_values import Key
 
-__all__ = ("SortedRows", "windows_of")
-
 
 class _Held(NamedTuple):
     rows: pa.RecordBatch

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Rows = NDArray[np.intp] | slice
 
-__all__ = ("hash_bytes", "hash_ints", "hash_longs")
-
 _WRAP = (1 << 64) - 1
 _1, _2, _3, _4, _5 = (
     0x9E37_79B1_85EB_CA87,

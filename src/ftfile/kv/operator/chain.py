@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
 
-__all__ = ("FileCodec", "Found", "WalFile", "read_chain")
-
 _ADVICE = "Restore it from a copy: windows that were acknowledged are in it"
 
 

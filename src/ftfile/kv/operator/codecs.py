@@ -17,8 +17,6 @@ from ftfile.core.errors import ConfigError, EncodingError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("ArrowRows", "Bytes", "Codec", "Int64", "Json", "Pairs", "Part", "Text")
-
 
 @runtime_checkable
 class Codec(Protocol):

@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Transaction
     from ftfile.commit.log.state import LogState
 
-__all__ = (
-    "TABLE",
-    "check_writer_name",
-    "epoch_of",
-    "opening",
-    "refuse_application",
-    "refuse_operator",
-    "require_epoch",
-)
-
 TABLE = "operators"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

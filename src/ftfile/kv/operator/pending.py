@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_values import Key
     from ftfile.kv.operator.windows import Changes
 
-__all__ = ("KeyChanges", "Pending")
-
 
 class KeyChanges(NamedTuple):
     """The changes of one key that are not recorded.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Rows = list[tuple[int, tuple[Any, ...]]]
 
-__all__ = ("DELETED", "WindowReader")
-
 
 class _Deleted:
     """The type of `DELETED`."""
@@ -100,15 +98,10 @@ class WindowReader(Reader):
         return default if values is None else self._shown(stored, values)
 
     def _values_of(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401
-        """Return the values of a row that the reader has returned."""
         return (row,) if len(self.definition.values) == 1 else tuple(row)
 
     def _widened(self, rows: Rows) -> Rows:
-        """Return changes with the columns of the version that is read: another writer may have added some at the end.
-
-        Raises:
-            ConfigError: an overwrite has given the store other columns.
-        """
+        """Return changes with the columns of the version that is read: others may have added some at the end."""
         own, stored = self._pending.definition.values, self.definition.values
         if stored[: len(own)] != own:
             raise ConfigError(f"the store has the columns {stored} by now, and had {own}: close it, and open it again")
@@ -116,7 +109,6 @@ class WindowReader(Reader):
         return [(op, (*values, *more)) for op, values in rows] if more else rows
 
     def _shown(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
-        """Return the values of a row as users get them."""
         if self._codec is None or values is None:
             return None if values is None else self.view.to_row(values)
         (data,) = key

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.operator.windows import Window
 
-__all__ = ("Recorder",)
-
 
 class _Moved(Exception):
     """The log has windows that are about to be recorded: an earlier try, whose outcome was unknown, is in it."""
@@ -152,11 +150,7 @@ class Recorder:
 
 
 def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
-    """Return the definition of the store once this writer has opened it; see `driver.head.definition_after`.
-
-    Raises:
-        ConfigError: also for a sequence column, or values whose tuples would be taken in another order.
-    """
+    """Return the definition of the store once this writer has opened it; see `driver.head.definition_after`."""
     store = store_of(head)
     if store is not None and store["sequenceColumn"] is not None:
         raise ConfigError(

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("Columns", "config_of")
-
 _BINARY = pa.binary()
 # In SQL, and in the JSON of schemas.
 _SQL_NAMES = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}

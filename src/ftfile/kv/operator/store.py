@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ftfile.kv.operator.codecs import Codec
     from ftfile.kv.operator.windows import Window
 
-__all__ = ("KeyValueStore",)
-
 _log = get_logger(__name__)
 
 

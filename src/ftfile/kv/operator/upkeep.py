@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.kv.config import StoreConfig
 
-__all__ = ("Upkeep", "keep_up")
-
 _log = get_logger(__name__)
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.kv.operator.chain import FileCodec
     from ftfile.kv.operator.windows import Window
 
-__all__ = ("MAX_FILE_BYTES", "Wal")
-
 MAX_FILE_BYTES = 64 << 20
 
 _log = get_logger(__name__)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Values = tuple[Any, ...]
 
-__all__ = ("Buffer", "Change", "Changes", "Window", "folded", "row_schema")
-
 
 class Change:
     """The changes of one key in one window, where they are not one set.
@@ -167,7 +165,6 @@ def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values
 
 
 def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
-    """Return the values by column."""
     if len(fields) == 1:
         return [[value for (value,) in tuples]]
     return [list(part) for part in zip(*tuples, strict=True)] if tuples else [[] for _ in fields]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.settings import PlanSettings
 
-__all__ = ("Group", "JobTerms", "Left", "Output", "Share", "groups_of", "job_of", "without")
-
 
 class JobTerms(NamedTuple):
     """The terms of a merge that only the planner knows.

@@ -1,4 +1,4 @@
-"""Which runs are due to be merged: asked by the commit for every head that it tries, and when nothing is written."""
+"""Which runs are due to be merged, and which merges a record can take: asked by the commit for every head it tries."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.core.logs import get_logger
 from ftfile.kv.planning.jobs import JobTerms, groups_of, job_of, without
-from ftfile.kv.planning.runs import Run, Stretch, run_of, stretches_of
+from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, stretches_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ftfile.commit.format.model import Add, AssemblyJob
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.core.ids import IdSource
     from ftfile.kv.planning.settings import PlanSettings
-
-__all__ = ("is_held", "plan_jobs", "still_due")
 
 # Below it all runs count as equally large: most of their cost is a file.
 _SMALL_BYTES = 8192
@@ -25,6 +25,8 @@ _TRIES, _VERSIONS_HELD = 3, 64
 # Runs that a record may name in jobs that have not failed, 500 bytes each; one bucket may have more.
 _RUNS_MAX = 10_000
 _FLUSH, _MERGE, _CONTINUE = "flush", "merge", "continue"
+
+_log = get_logger(__name__)
 
 
 class _Window(NamedTuple):
@@ -233,3 +235,33 @@ def _merge(sizes: Sequence[int], settings: PlanSettings, *, has_oldest: bool) ->
 def _tier(size: int, settings: PlanSettings) -> int:
     """Return the power of `fan_in` that a size is nearest to."""
     return math.floor(math.log(max(size, _SMALL_BYTES) / _SMALL_BYTES, settings.fan_in) + 0.5)
+
+
+def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rewrite]:
+    """Return the merges that may replace their inputs, in order of precedence, each as if those before it were done.
+
+    One whose job was given up long ago may come when others have merged the runs around its inputs. It is left out, for
+    the order of its rows and of theirs would not be known.
+    """
+    concerned = {add.bucket for rewrite in rewrites for add in rewrite.inputs}
+    runs: dict[str, dict[str, Run]] = {bucket: {} for bucket in concerned}
+    for add in live.values():
+        if add.bucket in runs:
+            runs[add.bucket][add.id] = run_of(add)
+    accepted = []
+    for rewrite in rewrites:
+        if not all(add.id in runs[add.bucket] for add in rewrite.inputs):
+            _log.info("dropping a merge of %d runs: some are no longer live", len(rewrite.inputs))
+            continue
+        ended = {add.id for add in rewrite.inputs}
+        new = [run_of(add) for add in rewrite.adds]
+        others = {bucket: [run for run in runs[bucket].values() if run.add.id not in ended] for bucket in runs}
+        if not all(apart(run, other) for run in new for other in others[run.add.bucket]):
+            _log.warning("dropping a merge of %d runs: others have merged what is around them", len(rewrite.inputs))
+            continue
+        for add in rewrite.inputs:
+            del runs[add.bucket][add.id]
+        for run in new:
+            runs[run.add.bucket][run.add.id] = run
+        accepted.append(rewrite)
+    return accepted

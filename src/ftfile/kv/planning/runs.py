@@ -14,20 +14,6 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add
 
-__all__ = (
-    "Marks",
-    "Run",
-    "Stretch",
-    "apart",
-    "is_run",
-    "meet",
-    "placed",
-    "position_of",
-    "run_of",
-    "stretches_of",
-    "version_of",
-)
-
 # A position is the version of a record and, in the low bits, the index of the run in it.
 _INDEX_BITS = 20
 

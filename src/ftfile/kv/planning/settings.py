@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("PlanSettings",)
-
 _MIB = 1 << 20
 _DAY_MS = 86_400_000
 _NAMES = {  # in the log

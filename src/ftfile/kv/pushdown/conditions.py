@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
 
-__all__ = ("Comparison", "Condition", "condition_of")
-
 Comparison: TypeAlias = Literal["in", ">", ">=", "<", "<="]
 
 

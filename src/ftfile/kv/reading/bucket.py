@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
     Numbers = NDArray[np.int64]
 
-__all__ = ("Bucket", "shown_schema")
-
 _READ_BYTES_MIN = 128 << 10  # of a run at a time
 # The key of rows that are folded by the number of the key that was asked for.
 _NUMBER = "_number"

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Values = tuple[Any, ...]
 
-__all__ = ("Level", "Opened", "Sources", "levels_of", "open_levels")
-
 # Small runs are folded in memory: those that are read whole anyway, up to some bytes for an overlay.
 _SMALL_BYTES, _OVERLAY_BYTES = 1 << 20, 4 << 20
 _UNBOUNDED = 1 << 62

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Values = tuple[Any, ...]
 
-__all__ = ("fold_key",)
-
 _INT64 = range(-(1 << 63), 1 << 63)
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("open_store",)
-
 
 def open_store(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
 
-__all__ = ("CACHE", "FOUND", "Reader")
-
 # The last column of what `lookup` returns.
 FOUND = "_found"
 _SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
@@ -358,13 +356,7 @@ def _release(before: View, after: View | None) -> None:
 def _by_bucket(
     hashes: np.ndarray, hash_parts: Callable[[Sequence[str]], np.ndarray], definition: StoreDefinition
 ) -> dict[int, np.ndarray]:
-    """Return the numbers of the keys of each bucket.
-
-    Args:
-        hashes: of the keys.
-        hash_parts: returns hashes over some key columns.
-        definition: of the store.
-    """
+    """Return the numbers of the keys of each bucket; `hash_parts` returns hashes over some key columns."""
     if definition.bucket_by != definition.keys:
         hashes = hash_parts(definition.bucket_by)
     buckets = buckets_of(hashes, definition.buckets)

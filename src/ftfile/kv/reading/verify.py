@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader
     from ftfile.kv.reading.view import View
 
-__all__ = ("DamagedRun", "StoreReport", "check_bytes", "verify", "verify_runs")
-
 _READ_BYTES = 4 << 20
 _CACHE_BYTES = 32 << 20
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.kv.buckets import bucket_number
-from ftfile.kv.hashing.one_key import key_hasher
-from ftfile.kv.hashing.rows import hash_keys
+from ftfile.kv.hashing.rows import hash_keys, key_hasher
 from ftfile.kv.marks import open_marks
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import run_of
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.cache import Cache
-
-__all__ = ("StoreStats", "View", "stats_of", "view_of")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
     _Read = Callable[[int], Any]
 
-__all__ = ("MAPPED_BYTES", "Block", "ByteColumn", "NumberColumn", "joined")
-
 # What the objects of a block or a page take whose bytes lie in a mapped file.
 MAPPED_BYTES = 4 << 10
 

@@ -6,8 +6,6 @@ import threading
 from collections import deque
 from typing import Any, Generic, NamedTuple, TypeVar
 
-__all__ = ("Cache", "Shelf")
-
 _Value = TypeVar("_Value")
 
 

@@ -22,17 +22,6 @@ from ftfile.kv.run.pages import PageShape
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = (
-    "END_OF_STREAM",
-    "TRAILER",
-    "Directory",
-    "bytes_behind_pages",
-    "decode_directory",
-    "encode_directory",
-    "padded",
-    "require_crc",
-)
-
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # The fields of the trailer, with their formats in `struct`.
 TRAILER = {

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-__all__ = ("gathered",)
-
 # Longer values lie in a buffer of their own in an array of views, shorter ones in the view itself.
 _INLINE_BYTES_MAX = 12
 _VIEW = np.dtype([("length", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])

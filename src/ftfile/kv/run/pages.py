@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     Hashes = NDArray[np.uint64]
     Slots = NDArray[np.uint32]
 
-__all__ = (
-    "FIRST_SLOT_SHIFT",
-    "NO_PAGES",
-    "PAGE_SHIFT",
-    "PageShape",
-    "PageTable",
-    "Probes",
-    "build_pages",
-    "one_page",
-    "places_of",
-    "shape_for",
-)
-
 PAGE_SHIFT = 32
 FIRST_SLOT_SHIFT = 20
 _SLOTS = 4096

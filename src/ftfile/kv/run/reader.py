@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     Bytes = bytes | bytearray | memoryview
     Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 
-__all__ = ("END_BYTES", "SCAN_BYTES", "RunReader")
-
 END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
 SCAN_BYTES = 2 << 20  # of one read of a scan
 _ARROW_ALIGNMENT = 8  # of its buffers, which a run has within its file

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
     from numpy.typing import NDArray
 
-__all__ = ("BLOCK_BYTES", "COMPRESSIONS", "PAGED_ROWS_MIN", "RunSummary", "write_run")
-
 BLOCK_BYTES = 128 << 10  # before compression
 PAGED_ROWS_MIN = 4096  # runs of fewer rows are read whole: their pages would be as long as they are
 COMPRESSIONS = ("none", "lz4", "zstd")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
 
-__all__ = ("Inputs", "cut_of")
-
 # Of small runs, which are read whole when they are opened.
 _CACHE_BYTES = 32 << 20
 

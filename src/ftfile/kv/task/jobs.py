@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ftfile.kv.files.spool import RunSpool
     from ftfile.kv.planning.jobs import Group, Left, Output, Share
 
-__all__ = ("BUDGET_S", "Merger", "run_jobs")
-
 # Seconds after which no job is begun: rows that come late cost more than merges that come late.
 BUDGET_S = 10.0
 # Rows in memory while they are folded, which takes some times as much.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.kv.files.spool import RunSpool
     from ftfile.kv.key_values import Key
 
-__all__ = ("FoldedRows", "Outputs")
-
 # Of pages and directory, for each row.
 _INDEX_BYTES = 7
 _PIECE_BYTES_MAX = 1 << 20

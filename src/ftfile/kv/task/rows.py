@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.stage import Stage
     from ftfile.kv.config import StoreConfig
 
-__all__ = ("RunWriter",)
-
 # Rows are in memory as they came, in one piece, sorted, and by bucket.
 _COPIES = 4
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
 
-__all__ = ("forget_vacuums", "vacuum_if_due")
-
 _log = get_logger(__name__)
 _lock = threading.Lock()
 _last_ms: dict[str, int] = {}  # by path: when one began, as far as this process knows

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run, Stretch
     from ftfile.kv.upkeep.maintained import HowWritten
 
-__all__ = ("CompactReport", "compact", "merge_all")
-
 _log = get_logger(__name__)
 
 

@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.attempt.pieces.workers import Threads
-from ftfile.attempt.stage import durability_of
-from ftfile.commit.format.model import Body, MaintenanceAuthor
+from ftfile.attempt.pieces.workers import Threads, Work
+from ftfile.attempt.stage import Stage, durability_of
+from ftfile.commit.format.model import AssemblyJob, Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
+from ftfile.core.retry import is_away
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
-from ftfile.kv.planning.accept import acceptable
 from ftfile.kv.planning.jobs import without
-from ftfile.kv.planning.plan import is_held, plan_jobs, still_due
+from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
+from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep.maintained import how_written
-from ftfile.kv.upkeep.merging import Done, Merging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from ftfile.attempt.identity import TaskIdentity
     from ftfile.attempt.pieces.workers import Workers
-    from ftfile.commit.format.model import AssemblyJob, Record
+    from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
+    from ftfile.fs.api import FileSystem
     from ftfile.kv.upkeep.maintained import HowWritten
 
     # Returns the jobs to be done at a head, which name no run with these ids.
     Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
-
-__all__ = ("Merges", "all_due", "merge_due")
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2
@@ -188,3 +188,43 @@ def all_due(
     due = [job for job in (without(job, left_alone) for job in head.assembly_jobs) if job.inputs]
     live, now_ms = head.segments.values(), log.clock.now_ms()
     return [*due, *plan_jobs(live, due, how.plan, log.ids, now_ms=now_ms, tasks=at_once, left_alone=left_alone)]
+
+
+class Done(NamedTuple):
+    """A job that was tried.
+
+    Attributes:
+        rewrite: None if nothing was merged.
+        errors: of runs that stay as they are.
+    """
+
+    job: AssemblyJob
+    rewrite: Rewrite | None
+    errors: Sequence[Exception]
+
+    @property
+    def is_store_away(self) -> bool:
+        """Return True if the next job would fail, too."""
+        return any(map(is_away, self.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class Merging(Work[AssemblyJob, Done]):
+    """Merges runs that are live at a version, and writes new ones as the store is written."""
+
+    how: HowWritten
+    read_version: int
+
+    def size_of(self, piece: AssemblyJob) -> int:
+        """Return the bytes of the runs that a job reads at once."""
+        return min(sum(add.length for add in piece.inputs), self.how.plan.job_bytes)
+
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyJob]) -> Iterator[Done]:
+        """Yield the result of each job, up to one that finds that the store is away."""
+        how, stage = self.how, Stage(fs, task, self.how.storage.durability)
+        merger = Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
+        for job in pieces:
+            done = Done(job, *merger.merge(job))
+            yield done
+            if done.is_store_away:
+                return

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
-__all__ = ("HowWritten", "how_written", "new_stage", "open_store_log")
-
 _CODEC = "lz4"
 
 

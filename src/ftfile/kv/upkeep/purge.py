@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_ranges import KeyRange
     from ftfile.kv.upkeep.maintained import HowWritten
 
-__all__ = ("PurgeReport", "keep_purges", "purge")
-
 _log = get_logger(__name__)
 
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.upkeep.maintained import HowWritten
 
-__all__ = ("RebucketReport", "rebucket")
-
 # How often buckets are written anew because a batch came meanwhile.
 _TRIES = 5
 _WINDOW_BYTES = 16 << 20
@@ -170,7 +168,6 @@ class _NewBuckets:
         return {**encoding, "store": {**encoding["store"], "buckets": self.buckets}}
 
     def _runs_of(self, head: LogState, how: HowWritten) -> dict[int, list[Run]]:
-        """Return the live runs by group."""
         found: defaultdict[int, list[Run]] = defaultdict(list)
         groups = min(how.definition.buckets, self.buckets)
         for add in open_marks(self.log.fs, head.segments.values()):

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     GoesOn = Callable[[int], bool]
 
-__all__ = ("Assembler",)
-
 _log = get_logger(__name__)
 
 

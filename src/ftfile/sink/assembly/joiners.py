@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.parts.filtered_file import FilteredFile
 
-__all__ = ("SAMPLE_BYTES", "PartJoiner", "SegmentReader", "Target", "make_joiner", "merging_saves", "sample_of")
-
 # Read to decide whether frames are small.
 SAMPLE_BYTES = 256 << 10
 # Merging costs decompressing and compressing everything.

@@ -21,17 +21,6 @@ from ftfile.sink.naming.path_rules import path_fault
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = (
-    "Assignment",
-    "Bucket",
-    "Bucketer",
-    "FileNames",
-    "PartitionColumn",
-    "Refuse",
-    "UserBucketer",
-    "assign_by_value",
-)
-
 _FILE_NAME, _BUCKETER = "fileNameColumn", "bucketer"
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ("BucketPattern",)
-
 _OPTION = "bucketPattern"
 _ADVICE = ". A colon stands between a column and its pattern, and cannot be in the name of a directory"
 _INSTANT, _CLOCK, _DATE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()

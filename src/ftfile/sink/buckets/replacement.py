@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.core.options import ParsedOptions
 
-__all__ = ("BY_ROWS", "Replacement", "replacement_from_options")
-
 BY_ROWS = "partitions of the rows"  # of `Body.replaces`, which is else the text of a condition
 
 

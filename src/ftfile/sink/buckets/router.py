@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ftfile.sink.naming.settings import PathCheck
 
-__all__ = ("Router",)
-
 
 class Router:
     """Sorts rows by bucket.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
     from ftfile.sink.naming.settings import PathCheck
 
-__all__ = ("Bucketing",)
-
 
 @dataclass(frozen=True, slots=True)
 class Bucketing:

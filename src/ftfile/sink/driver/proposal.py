@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.plan import RollingPlanner
 
-__all__ = ("check_head", "check_paths", "make_proposal")
-
 # Why parts ended that a task wrote at once, where others stay open.
 LARGE = "large"
 
@@ -131,11 +129,7 @@ def _partition_by(columns: Sequence[str]) -> str:
 
 
 def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapshot]) -> None:
-    """Refuse a column that the newest rows do not have, and older ones in another spelling, or a type that misfits.
-
-    Raises:
-        SchemaError: as of `refuse_respelled` and `refuse_misfits`.
-    """
+    """Refuse a column that the newest rows do not have, and older ones in another spelling, or a type that misfits."""
     older = {
         key: text["schema"]
         for key, text in head.definitions.items()

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.sink.naming.settings import Naming
 
-__all__ = ("NUMBERS", "Named", "Namer")
-
 NUMBERS = "partNumbers"  # a table of the log: by bucket, the number of its next part
 
 

@@ -12,8 +12,6 @@ from ftfile.fs.paths import NAME_BYTES_MAX
 if TYPE_CHECKING:
     from ftfile.filters.chain import Chain
 
-__all__ = ("PATH_BYTES_MAX", "check_extension", "ending_fault", "name_fault", "path_fault")
-
 PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see `PathCheck`
 
 _HIDING = "_."

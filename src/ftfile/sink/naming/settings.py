@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
     from ftfile.fs.api import Capabilities
 
-__all__ = ("Naming", "PathCheck")
-
 # In the log, by attribute.
 _GIVEN = {
     "text": "partFileName",

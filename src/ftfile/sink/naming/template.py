@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ftfile.sink.naming.facts import PartFacts
 
-__all__ = ("DEFAULT_TEMPLATE", "Template")
-
 DEFAULT_TEMPLATE = "{name}-{batch}-{index}-{unique}{ext}"
 
 _OPTION = "partFileName"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import Capabilities
 
-__all__ = ("Publishing", "default_publishing")
-
 _OUT = "leave publish out"
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = ("UNDONE", "SuccessFile")
-
 # A table of the log: the directories that were written to and have not been marked since.
 UNDONE = "unmarkedDirectories"
 

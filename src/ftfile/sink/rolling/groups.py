@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
 
-__all__ = (
-    "Candidate",
-    "GroupIndex",
-    "GroupKey",
-    "GroupTotals",
-    "by_group",
-    "key_of",
-    "live_bytes",
-    "order_of",
-    "size_of",
-)
-
 GroupKey = tuple[str, str, tuple[int, ...]]
 
 

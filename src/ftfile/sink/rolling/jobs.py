@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("DUE_SEGMENTS_MAX", "LIMITS", "alone", "jobs_of", "limits_of")
-
 # Segments that a record may name in jobs that have not failed, 300 bytes each; one job may have more.
 DUE_SEGMENTS_MAX = 10_000
 # Parts, and bytes, that one job makes in order, at most; more become several jobs.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("RollingPlanner",)
-
 # Versions for which records repeat the jobs of other queries.
 AWAITED_RECORDS = 1_000
 _OTHER_ENCODING, _TOO_MANY_OPEN, _EVENT_TIME = "encoding", "openSegments", "eventTime"

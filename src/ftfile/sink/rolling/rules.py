@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.settings import RollingSettings
 
-__all__ = ("RollingPolicy", "deadline_ms", "load_policy", "over_reason", "reason_to_end")
-
 DAY_US = 86_400_000_000
 _INACTIVITY = "inactivity"
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-__all__ = ("ALL_END", "FIELDS", "RollingSettings", "rolling_settings")
-
 # These fire only across batches; any of them asks for rolling=policy.
 _ACROSS_BATCHES = (
     "maxBatchesPerFile",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.sink.buckets.bucketers import Refuse
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("EncodableRows", "find_unencodable")
-
 # Characters of a value in the text of a fault.
 SHOWN = 80
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.task.encodable import EncodableRows
 
-__all__ = ("PartWriter",)
-
 ROUTE_ROWS = 100_000
 
 

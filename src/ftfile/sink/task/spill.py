@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.stage import Stage, StagedFile
     from ftfile.fs.api import InputFile
 
-__all__ = ("SpilledRows", "as_one")
-
 _CODEC = "lz4"
 
 

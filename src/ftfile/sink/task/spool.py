@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ftfile.sink.rolling.settings import RollingSettings
     from ftfile.sink.task.encodable import EncodableRows
 
-__all__ = ("SpoolWriter",)
-
 LARGE_BYTES_MIN = 4 << 20
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

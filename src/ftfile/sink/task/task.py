@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.sink.config import SinkConfig
 
-__all__ = ("run_task_jobs", "write_task")
-
 # Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
 BUDGET_S = 10.0
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.source.files.plan import Range
 
-__all__ = ("Cleaner", "open_cleaner")
-
 _log = get_logger(__name__)
 
 

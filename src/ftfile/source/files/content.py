@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("CONTENT_BYTES_MIN", "WINDOW_BYTES", "Fingerprints", "fingerprints")
-
 WINDOW_BYTES = 1024
 CONTENT_BYTES_MIN = 256  # less content is too little to tell a file
 _DIGEST_BYTES = 8

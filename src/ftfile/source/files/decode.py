@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Reader = Callable[[OpenedFile, Cut, pa.Schema, FileDecoding], Iterator[pa.RecordBatch]]
 
-__all__ = ("read_files",)
-
 _log = get_logger(__name__)
 
 _READERS = {

@@ -11,8 +11,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("alternatives", "has_wildcard", "matcher")
-
 _WILDCARD = re.compile(r"[*?\[{\\]")
 _TOKEN = re.compile(r"\\.|\[[\^!]?\]?[^\]]*\]|.", re.DOTALL)
 _BRACES = re.compile(r"\\.|[{},]", re.DOTALL)

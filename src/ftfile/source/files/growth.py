@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     Read: TypeAlias = Callable[[int, int], bytes]
 
-__all__ = ("END_MARKS", "codec_in", "codec_of", "end_of_lines", "first_line_end", "has_end_mark", "last_line_end")
-
 _CHUNK_BYTES = 64 << 10
 
 # Of formats with one: the marks, and the bytes behind them.

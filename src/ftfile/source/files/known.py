@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
     from ftfile.source.files.plan import Plan
 
-__all__ = (
-    "KEY_BYTES",
-    "NO_IDENTITY",
-    "ROW",
-    "KnownFile",
-    "KnownFiles",
-    "identity_hash",
-    "key_of",
-    "read_positions",
-)
-
 ROW = np.dtype(
     [
         ("high", "<u8"),  # of the key, by which rows are sorted

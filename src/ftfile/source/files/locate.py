@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.plan import Range
 
-__all__ = ("CONTENT_BYTES_MIN", "Elsewhere", "locate")
-
 _log = get_logger(__name__)
 
 # Shorter files are too often equal by chance, such as two logs with one header.

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from ftfile.core.errors import ConfigError
 
-__all__ = ("START", "PlanPosition", "position_of", "to_offset")
-
 # Where every query begins. Spark asks for it anew when it repeats the first batch, so that it is a constant.
 START: dict[str, Any] = {"kind": "start"}
 _ID = re.compile(r"[0-9a-f]{32}")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-__all__ = ("Late", "Move", "Parked", "Plan", "Range", "Seen")
-
 
 @dataclass(frozen=True, slots=True)
 class Range:

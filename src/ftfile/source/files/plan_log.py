@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.commit.trimming import ColumnsFile
     from ftfile.fs.api import FileSystem
 
-__all__ = ("PlanLog",)
-
 # Looks at a state that other drivers trim meanwhile.
 LOAD_TRIES = 100
 _ANEW = (

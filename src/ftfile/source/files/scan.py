@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     LookAgain: TypeAlias = Callable[[Start, int | None], tuple[Start, Found]]
     FoundCopies: TypeAlias = Mapping[int, Copy | FtfileError]
 
-__all__ = ("Scanner",)
-
 _log = get_logger(__name__)
 
 _RETRY = RetryPolicy(attempts=None, delay_s=1.0, delay_s_max=60.0)

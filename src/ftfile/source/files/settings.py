@@ -13,8 +13,6 @@ from ftfile.source.files.globs import alternatives, has_wildcard, matcher
 if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
 
-__all__ = ("FilesSettings",)
-
 _GROWING = ("text", "json", "csv")
 
 

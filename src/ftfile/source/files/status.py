@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.finding.listing import Listing
     from ftfile.source.files.known import KnownFiles
 
-__all__ = ("SourceStatus", "source_status")
-
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.finding.listing import Listing
     from ftfile.source.files.plan import Plan
 
-__all__ = ("FileStream", "FilesConfig", "RootedShare")
-
 _log = get_logger(__name__)
 
 # Below Spark's checkpoint, so that a query's state lives and dies with it.
@@ -189,17 +187,7 @@ def _state_location(parsed: ParsedOptions) -> str:
 
 
 def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
-    """Check that there is an input, and that it is no ftfile directory.
-
-    Args:
-        fs: of the settings' root.
-        settings: of the stream.
-
-    Raises:
-        ConfigError: ftfile wrote the directory; or a file is where the path has a directory; or nothing is at the part
-            of the path that has no pattern, where a directory can be made.
-        StorageError: it cannot be looked at.
-    """
+    """Raise a ConfigError unless there is an input at or below the root, `fs`, which is no ftfile directory."""
     shown = f"{settings.root.rstrip('/')}/{settings.pattern}"
     is_literal = not has_wildcard(settings.pattern)
     _require_there(fs, settings, shown, is_literal=is_literal)
@@ -231,16 +219,7 @@ def _require_there(fs: FileSystem, settings: FilesSettings, shown: str, *, is_li
 
 
 def _require_state(fs: FileSystem, location: str) -> None:
-    """Check that a directory may have the logs of plans of sources.
-
-    Args:
-        fs: the directory.
-        location: its URL.
-
-    Raises:
-        ConfigError: it is a directory of rows, or the log of plans of one source.
-        StorageError: it cannot be looked at.
-    """
+    """Raise a ConfigError for a directory of rows, or the log of plans of one source: others may have such logs."""
     if stat_or_none(fs, layout.FORMAT_FILE) is not None:
         raise ConfigError(
             f"stateLocation={location!r} is a directory that ftfile keeps already, of rows or of the plans of one "

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.follow.continuity import require_kept
 from ftfile.attempt.follow.offsets import InLog, InSnapshot
 from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.format.layout import original_id
+from ftfile.commit.format.model import MaintenanceAuthor, Origin, StreamAuthor
 from ftfile.commit.places import open_add
-from ftfile.commit.read.snapshot import moved_since
+from ftfile.commit.read.snapshot import last_restore, moved_since, take_snapshot
 from ftfile.core.errors import ChangedRows, CorruptData, HistoryGone
 from ftfile.core.logs import get_logger
 from ftfile.fs.calls.parallel import parallel
-from ftfile.source.follow.feed import describe, is_change, new_rows_of
-from ftfile.source.follow.first import FirstSnapshot
 from ftfile.source.shares import Share, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
-__all__ = ("FollowPlanner",)
+# Maintenance that replaces adds by others of the same rows.
+_REWRITES = frozenset({"compact", "flush"})
 
 _log = get_logger(__name__)
 
@@ -110,3 +110,64 @@ class FollowPlanner(LogPlanner[Share]):
         """Return adds of versions after one as restores since then have them: these move files."""
         moved = moved_since(self._log, head, version) if adds else {}
         return [moved.get(original_id(add.id), add) for add in adds] if moved else adds
+
+
+def new_rows_of(record: Record) -> tuple[Add, ...]:
+    """Return the adds of a record whose rows no earlier record has, in the record's order; none of a change.
+
+    What a batch made of earlier rows, parts and the rest of segments, is of an older origin.
+    """
+    author = record.author
+    if isinstance(author, MaintenanceAuthor) or is_change(record):
+        return ()
+    if isinstance(author, StreamAuthor):
+        own = Origin(author.query_id, author.batch_id, author.batch_id)
+    else:
+        own = Origin(author.job_id, 0, 0)
+    return tuple(add for add in record.adds if add.origin == own)
+
+
+def is_change(record: Record) -> bool:
+    """Return True if the record ends rows that were live, or brings others back: an overwrite, a drop, a restore."""
+    if record.restored is not None:
+        return True
+    if isinstance(record.author, MaintenanceAuthor):
+        return record.author.operation not in _REWRITES and len(record.removes) > len(record.adds)
+    return (record.overwrite or record.replaces is not None) and bool(record.removes)
+
+
+def describe(record: Record) -> str:
+    """Return the effect of a record that removes rows, for messages."""
+    author = record.author
+    if record.restored is not None:
+        changes = f"removes {len(record.removes)} files, and brings {len(record.adds)} back,"
+        return f"version {record.version}, a restore of version {record.restored}, {changes}"
+    if isinstance(author, MaintenanceAuthor):
+        return f"version {record.version}, a {author.operation}, removes {len(record.removes)} files"
+    return f"version {record.version}, an overwrite, replaces {len(record.removes)} files"
+
+
+class FirstSnapshot:
+    """The adds of one version, kept while they are read slice by slice."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._version: int | None = None
+        self._restored = -1
+        self._adds: tuple[Add, ...] = ()
+        self.definitions: dict[str, Any] = {}
+
+    def adds(self, version: int) -> Sequence[Add]:
+        """Return the live adds of a version in the order of their first batches and ids, the same at every call."""
+        # A restore moves files.
+        restored = last_restore(self._log.read_on())
+        if (self._version, self._restored) != (version, restored):
+            self._restored = restored
+            snapshot = take_snapshot(self._log, version)
+            ordered = sorted(snapshot.adds.values(), key=lambda add: (add.origin.first_batch, add.id))
+            self._version, self._adds, self.definitions = version, tuple(ordered), snapshot.definitions
+        return self._adds
+
+    def forget(self) -> None:
+        """Let go of the adds."""
+        self._version, self._adds, self.definitions = None, (), {}

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.follow.stream import FollowConfig
     from ftfile.core.context import Context
 
-__all__ = ("FollowStream",)
-
 
 class FollowStream(LogStream[Share]):
     """The position of one query in a directory; one that is not there yet is waited for."""

@@ -19,9 +19,8 @@ from ftfile.kv.planning import plan
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.reading import verify
 from ftfile.kv.task.jobs import Merger
-from ftfile.kv.upkeep.due import Merges, all_due, merge_due
+from ftfile.kv.upkeep.due import Merges, Merging, all_due, merge_due
 from ftfile.kv.upkeep.maintained import how_written
-from ftfile.kv.upkeep.merging import Merging
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from ftfile.testing.store_check import check_store

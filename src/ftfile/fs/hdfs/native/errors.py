@@ -23,8 +23,6 @@ from ftfile.fs.hdfs.native.nodes import NoNameNodeError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("CODED", "native_errors")
-
 CODED = (
     "the directory is erasure-coded, and hdfs:// writes no such files safely; write by webhdfs://, or to a replicated "
     "directory (hdfs ec -setPolicy -replicate -path …)"

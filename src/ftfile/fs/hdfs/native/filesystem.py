@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.location import Location
 
-__all__ = ("NativeHdfsFileSystem", "NativeStream", "OpenFile", "open_location")
-
 REMEMBERED_DIRECTORIES = 1000
 # Closing a hint may wait for a NameNode that is gone; the next one is written over it.
 HINT_TIMEOUT_S = 5.0

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str | None, ...]]
 
-__all__ = ("NameNodes", "NoNameNodeError", "SilentError", "name_nodes")
-
 # In seconds.
 CONNECT_TIMEOUT_S = 10.0
 # A short call that takes longer has no answer.

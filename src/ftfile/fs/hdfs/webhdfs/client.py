@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.hdfs.webhdfs.nodes import WebNodes
 
-__all__ = ("Upload", "WebClient", "connect", "web_errors")
-
 # Of a short request that finds out whether a server answers.
 PULSE_S = 2.0
 CONNECTIONS = 32

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ftfile.fs.hdfs.file_checksum import HadoopChecksum
     from ftfile.fs.hdfs.webhdfs.upload import Upload
 
-__all__ = ("CHUNK_BYTES", "WebStream")
-
 CHUNK_BYTES = 256 << 10
 
 

@@ -27,7 +27,7 @@ from ftfile.fs.hdfs.base import HadoopFileSystem
 from ftfile.fs.hdfs.file_checksum import checksum_for, digest_of
 from ftfile.fs.hdfs.settings import HadoopSettings, current_user, is_kerberos, read_configuration
 from ftfile.fs.hdfs.tokens import find_token, has_tokens, lack_of_tokens
-from ftfile.fs.hdfs.webhdfs.client import Upload, connect, web_errors
+from ftfile.fs.hdfs.webhdfs.client import connect, web_errors
 from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES, WebStream
 from ftfile.fs.hdfs.webhdfs.nodes import find_nodes, web_nodes
 
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.hdfs.file_checksum import HadoopChecksum
     from ftfile.fs.hdfs.webhdfs.client import WebClient
+    from ftfile.fs.hdfs.webhdfs.upload import Upload
     from ftfile.fs.location import Location
-
-__all__ = ("WebHdfsFileSystem", "open_location")
 
 ABORT_WAIT_S = 2.0
 

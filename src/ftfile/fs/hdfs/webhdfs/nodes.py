@@ -15,8 +15,6 @@ from ftfile.fs.hdfs.settings import find_service
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ("UNHEARD_MAX", "SilentNodeError", "WebNodes", "find_nodes", "web_nodes")
-
 # In seconds, how long what was found out is believed.
 BELIEVED_S = 2.0
 # A call of a DataNode to a silent NameNode ends after two minutes, and until then it may hold up others.

@@ -15,8 +15,6 @@ import requests
 from ftfile.core.errors import ConfigError
 from ftfile.fs.calls.tls import speaks_tls, tls_fault
 
-__all__ = ("NoTicketError", "kerberos_auth", "require_tls", "scrub", "tls_context")
-
 _SECRET = re.compile(r"(delegation=|Negotiate )[^&\s'\"]+")
 # Loggers of libraries, whose messages show requests and headers.
 _LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_")

@@ -18,8 +18,6 @@ from ftfile.fs.hdfs.webhdfs.security import require_tls, scrub, tls_context
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("CONNECT_TIMEOUT_S", "UNAUTHORISED", "Upload", "connect_timeout_s", "refusal")
-
 CONNECT_TIMEOUT_S = 10.0
 # The name, beside those of Hadoop's exceptions, of an answer 401.
 UNAUTHORISED = "Unauthorised"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ftfile.source.files.decoding.settings import FileDecoding
 
-__all__ = ("columns_in_path", "default_schema", "own_columns", "require_columns", "require_columns_beside")
-
 # Of a file that is one row, as in Spark's `binaryFile`.
 _WHOLE_FILE = pa.schema(
     [

@@ -16,7 +16,6 @@ from ftfile.arrays.buffers import text_scalar
 from ftfile.encoding.base.reading import batch_of
 from ftfile.parts.reader import recorded_names
 from ftfile.source.files.decoding.columns import own_columns
-from ftfile.source.files.decoding.csv_text import fields_of
 from ftfile.source.files.decoding.lines import as_utf_8, first_lines, line_blocks
 from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of
 from ftfile.source.files.decoding.values import read_texts
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.records import Lines
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
-
-__all__ = ("CsvRows", "csv_rows")
 
 _BLANK_MAX = ord(" ")  # Java trims all of these
 _NEWLINE = ord("\n")
@@ -184,11 +181,7 @@ class CsvRows:
         self._take(rows, columns, right)
 
     def _parsed(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, list[tuple[int, int]]]:
-        """Return all fields of lines, as text but for some columns; and the lines with other widths, and these.
-
-        Raises:
-            pyarrow.ArrowInvalid: a field is no value of its type.
-        """
+        """Return all fields of lines, as text but for some columns; and the lines with other widths, and these."""
         decoding, names = self._decoding, list(map(str, range(self._width)))
         wrong: list[tuple[int, int]] = []
 
@@ -274,3 +267,57 @@ def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
     is_blank = np.isin(data, blanks)
     is_edge = (data == ord(decoding.sep)) | (data == _NEWLINE) | (data == ord(decoding.quote))
     return bool(is_blank[0] or np.any(is_blank[1:] & is_edge[:-1]) or np.any(is_blank[:-1] & is_edge[1:]))
+
+
+def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
+    """Return the fields of a record; None for one that is empty, and not quoted unless `nullValue` is empty, too."""
+    fields: list[str | None] = []
+    position = 0
+    while True:
+        if text.startswith(decoding.quote, position):
+            field, position = _quoted(text, position, decoding)
+            fields.append(None if not field and not decoding.null_value else field)
+        else:
+            end = text.find(decoding.sep, position)
+            end = len(text) if end < 0 else end
+            fields.append(text[position:end] or None)
+            position = end
+        if position >= len(text):
+            return fields
+        position += 1
+
+
+def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
+    """Return the value that begins with a quote, and where it ends."""
+    quote, sep, escape = decoding.quote, decoding.sep, decoding.escape
+    pieces: list[str] = []
+    position = start + 1
+    while position < len(text):
+        character = text[position]
+        following = text[position + 1 : position + 2]
+        if character == escape and following == quote:
+            pieces.append(quote)
+            position += 2
+        elif character == escape != quote and following == escape:
+            pieces.append(escape)
+            position += 2
+        elif character != quote:
+            pieces.append(character)
+            position += 1
+        else:
+            end = _behind_space(text, position + 1, sep)
+            if end in {len(text), text.find(sep, end)}:
+                return "".join(pieces), end
+            break
+    else:
+        return "".join(pieces), position  # no quote closes it: it has all that follows
+    # A quote within that is not escaped: then quotes are characters like others.
+    end = text.find(sep, position)
+    end = len(text) if end < 0 else end
+    return quote + "".join(pieces) + text[position:end], end
+
+
+def _behind_space(text: str, position: int, sep: str) -> int:
+    while text[position : position + 1] not in {"", sep} and text[position] <= " ":
+        position += 1
+    return position

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
 
-__all__ = ("JsonRows", "json_rows")
-
 _QUOTE, _OPEN, _CLOSE = b'"{}'
 _SHOWN_CHARS = 80
 _PART_BYTES = 1 << 20

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
 
-__all__ = ("LINE_BYTES_MAX", "as_utf_8", "first_lines", "line_blocks")
-
 LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where all bytes are replaced
 
 _SEARCH_BYTES = 64 << 10

@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ftfile.source.files.decoding.columns import own_columns
-from ftfile.source.files.decoding.csv_lines import CsvRows
-from ftfile.source.files.decoding.csv_text import fields_of
+from ftfile.source.files.decoding.csv_lines import CsvRows, fields_of
 from ftfile.source.files.decoding.json_lines import JsonRows
 from ftfile.source.files.decoding.lines import as_utf_8
 from ftfile.source.files.decoding.records import Lines, finished_rows, joined_lines
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.opened import OpenedFile
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
-
-__all__ = ("multi_line_csv", "multi_line_json")
 
 _MARK = "\ufeff"
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ftfile.keys.keys import Keys
     from ftfile.source.files.plan import Range
 
-__all__ = ("OpenedFile", "filters_of_name", "filters_of_range")
-
 _ENCRYPTED = ".enc"
 _CODECS = {
     ".gz": "gzip",

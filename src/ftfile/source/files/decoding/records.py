@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ftfile.source.files.decoding.settings import FileDecoding
 
-__all__ = ("Lines", "Rows", "finished_rows", "joined_lines", "lines_of")
-
 _log = get_logger(__name__)
 
 _NEWLINE = ord("\n")

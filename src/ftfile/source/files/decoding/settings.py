@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ftfile.encoding.binary.framing import Framing
 
-__all__ = ("FileDecoding",)
-
 # Of these, the bytes of a line depend on those before it, or a line feed is more than the byte 0x0A.
 _STATEFUL = ("utf-16", "utf-32", "utf-7", "iso2022", "hz", "idna", "punycode")
 _UTF_8 = "utf-8"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.plan import Range
 
-__all__ = ("Cut", "FileShare", "split")
-
 
 class Cut(NamedTuple):
     """The lines of a range that start in `[start, end)` of its plain content; all of one that is not cut."""

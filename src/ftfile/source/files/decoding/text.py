@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
 
-__all__ = ("text_rows",)
-
 _NEWLINE = ord("\n")
 
 

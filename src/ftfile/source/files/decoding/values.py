@@ -15,8 +15,6 @@ from ftfile.encoding.json.text import from_base64
 if TYPE_CHECKING:
     from ftfile.encoding.base.time_formats import TimeFormats
 
-__all__ = ("decimal_of", "read_texts")
-
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
 _HAS_ZONE = f":.*{_ZONE}"
 _WITHOUT_ZONE = (rf"(:.*?){_ZONE}", r"\1")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.source.files.finding.survey import Candidate, Start, Survey
 
-__all__ = ("Content", "Copies", "Copy")
-
 _ORIGINALS_MAX = 64  # listed files that one file is compared with, the newest ones
 _READ_BYTES = 64 << 10
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.finding.survey import Start, Survey
     from ftfile.source.files.settings import FilesSettings
 
-__all__ = ("Draft",)
-
 
 class Draft:
     """The parts of a plan, within limits: None is no limit.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     # Returns for each pair, in order, True if the file goes on where the known one ended; None if it cannot be opened.
     Equals: TypeAlias = Callable[[Sequence[_Pair]], Sequence[bool | None]]
 
-__all__ = ("is_equal", "starts_of")
-
 
 def is_equal(fs: FileSystem, candidate: Candidate, known: KnownFile) -> bool:
     """Return True if the content of a file begins with that of a known file, as far as it was read.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     _Pattern: TypeAlias = tuple[str, ...]  # of names on the way down; empty for all that is below
 
-__all__ = ("Listing", "list_files")
-
 
 @dataclass(frozen=True)
 class Listing:

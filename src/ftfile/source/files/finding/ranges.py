@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.finding.survey import Candidate, Start
     from ftfile.source.files.settings import FilesSettings
 
-__all__ = ("Found", "moved", "next_of", "next_of_copy", "parked", "seen_at")
-
 
 @dataclass(frozen=True, slots=True)
 class Found:

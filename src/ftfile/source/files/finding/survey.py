@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.finding.listing import Listing
     from ftfile.source.files.known import KnownFiles
 
-__all__ = ("Candidate", "Start", "Survey")
-
 
 @dataclass(slots=True)
 class Candidate:
