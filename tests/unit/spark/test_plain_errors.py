@@ -70,7 +70,13 @@ def test_workers_show_no_traceback(path: str, monkeypatch: pytest.MonkeyPatch) -
     assert os.environ.get("SPARK_HIDE_TRACEBACK") == "1"
     # One that is not there Spark could not stop.
     reader: Any = FtFileDataSource({"path": path, "startingVersion": "x"}).streamReader(SCHEMA)
-    for name, given in {"initialOffset": (), "latestOffset": (), "partitions": ({}, {}), "read": (None,)}.items():
+    asked: dict[str, tuple[Any, ...]] = {
+        "initialOffset": (),
+        "latestOffset": (),
+        "partitions": ({}, {}),
+        "read": (None,),
+    }
+    for name, given in asked.items():
         with pytest.raises(ConfigError, match="startingVersion"):
             getattr(reader, name)(*given)
     reader.stop()
