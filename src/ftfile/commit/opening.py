@@ -43,7 +43,7 @@ def open_log(
     except NotFound as error:
         raise ConfigError(f"{url!r} is {otherwise}") from error
     except NotADirectory as error:
-        text = f"{url!r} is no directory: it, or what it lies in, is a file. Give the directory that has {layout.META}"
+        text = f"{url!r} is no directory: {error.detail}. Give the directory that has {layout.META}"
         raise ConfigError(text) from error
     return log
 
