@@ -18,12 +18,12 @@ from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.commit.read.history import Version, read_history
 from ftfile.commit.read.kept import oldest_readable
 from ftfile.commit.read.snapshot import Snapshot, take_snapshot
-from ftfile.core.arguments import checked
+from ftfile.core.arguments import checked, require_count
 from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
 from ftfile.fs.calls.parallel import by_threads
 from ftfile.fs.registry import normalise
 from ftfile.source.finished_files import FinishedFile, finished_files
-from ftfile.source.following import follow_log
+from ftfile.source.follow.stream import follow_log
 from ftfile.source.selection import Selection
 
 if TYPE_CHECKING:
@@ -88,15 +88,19 @@ class Directory:
         return found
 
     @checked
-    def files(self, version: int | None = None) -> list[FinishedFile]:
+    def files(self, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
         """Return the finished files of a version, by default the newest, in the order of their commits.
 
-        Lists each of their directories once, to find what is missing.
+        Lists each of their directories once, to find what is missing; a few files out of many are looked up one by one.
+
+        Args:
+            version: by default the newest one.
+            limit: the last ones only, this many at most; None for all. Of the others, less is read.
 
         Raises:
-            ConfigError: there is no such version.
+            ConfigError: there is no such version, or `limit` is negative.
         """
-        return finished_files(self._log, version)
+        return finished_files(self._log, version, limit)
 
     def oldest_version(self) -> int:
         """Return the oldest version of which vacuum has left every file; 0 when nothing has been committed.
@@ -105,12 +109,20 @@ class Directory:
         """
         return oldest_readable(self._log, self._log.read_on())
 
-    def history(self) -> list[Version]:
+    @checked
+    def history(self, limit: int | None = None) -> list[Version]:
         """Return the commits that are kept, oldest first.
 
         It begins with the oldest record that is kept; see `oldest_version` for what can be read.
+
+        Args:
+            limit: the newest ones only, this many at most; None for all. No more records are read.
+
+        Raises:
+            ConfigError: `limit` is negative.
+            CorruptData: the log is damaged.
         """
-        return read_history(self._log)
+        return read_history(self._log, limit)
 
     def time_zone(self) -> str:
         """Return the `timeZone` of the newest writer, by whose clocks a condition has times without an offset."""
@@ -198,8 +210,7 @@ class Directory:
         Raises:
             ConfigError, CorruptData: see `to_arrow`; or `rows` is negative.
         """
-        if rows < 0:
-            raise ConfigError(f"rows={rows}: it takes a number of 0 or more")
+        require_count("rows", rows)
         selection, is_old = self._select(version, columns, where), version is not None
         found: list[pa.RecordBatch] = []
         missing = rows

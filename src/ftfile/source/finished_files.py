@@ -1,8 +1,9 @@
-"""The finished files of a version, as `Directory.files` gives them."""
+"""The finished files of a version, and where each of them is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.core.arguments import require_count
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.calls.parallel import parallel
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
 __all__ = ("FinishedFile", "finished_files")
+
+# Files that a listing tells of in the time that it takes to look for one.
+LISTED_AT_ONCE = 10
 
 FileState: TypeAlias = Literal["published", "pending", "retired", "missing"]
 
@@ -68,13 +73,17 @@ class FinishedFile:
     state: FileState
 
 
-def finished_files(log: CommitLog, version: int | None = None) -> list[FinishedFile]:
-    """Return the finished files of a version, by default the newest; see `Directory.files`."""
+def finished_files(log: CommitLog, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
+    """Return the finished files of a version, or the last ones; see `Directory.files`."""
+    require_count("limit", limit)
     snapshot = take_snapshot(log, version)
-    parts = [add for add in snapshot.adds.values() if add.kind == "part"]
+    newest = (add for add in snapshot.newest_first() if add.kind == "part")
+    parts = [*islice(newest, limit)][::-1]
     partitions = _partitions(snapshot, parts)
     queries, found = log.read_on().queries, []
-    for add, state in zip(parts, _file_states(log.fs, parts), strict=True):
+    is_few = len(parts) * LISTED_AT_ONCE < len(snapshot.adds)
+    states = parallel(log.fs, lambda part: _STATES[find_part(log.fs, part).place], parts) if is_few else None
+    for add, state in zip(parts, states or _file_states(log.fs, parts), strict=True):
         origin = add.origin
         is_stream = origin.query_id in queries
         found.append(
