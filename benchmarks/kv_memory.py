@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ftfile.kv
@@ -55,8 +56,8 @@ def _written(path: Path, kind: str, count: int, options: Mapping[str, Any]) -> t
     """Return the bytes of the index for a key, and the peaks of a task and of a merge."""
     for size, made in ((100, path.with_name(f"{path.name}-warm")), (count, path)):
         store, rows = Store("", made, **options), rows_of(kind, size, encoded=False)
-        task = peak_mib(lambda store=store, rows=rows: store.write(rows))  # type: ignore[misc] # bound at once
-        merge = peak_mib(lambda made=made: ftfile.kv.compact(made, full=True, threads=1))  # type: ignore[misc] # likewise
+        task = peak_mib(partial(store.write, rows))
+        merge = peak_mib(partial(ftfile.kv.compact, made, full=True, threads=1))
         if made != path:
             remove(made)
     return _index_bytes(path) / count, task, merge

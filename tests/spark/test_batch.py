@@ -186,7 +186,7 @@ class TestRefusals:
     def test_a_path_that_is_a_file(self, spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / "out").write_text("x")
         text = message(lambda: spark.range(1).write.format("ftfile").mode("append").save(str(tmp_path / "out")))
-        assert "NotADirectory" in text
+        assert "is a file; give the directory" in text
 
     def test_reading_what_is_no_ftfile_directory(self, spark: SparkSession, tmp_path: Path) -> None:
         text = message(lambda: spark.read.format("ftfile").load(str(tmp_path)).count())

@@ -14,6 +14,7 @@ from tests.spark.conftest import TABLE_SPARKS
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -72,6 +73,32 @@ def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> No
     assert [sorted(each.collect()) for each in found] == [[], *[sorted(frame.collect())] * 2]
     chosen = ftfile.spark.load(spark, out, where="day = '2024-07-02'")
     assert [row.id for row in chosen.select("id", "_metadata.file_size").collect()] == [1]
+
+
+def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
+    """Where Spark plans, in a task, and where a stream begins: no frame of ftfile's or of Spark's workers is shown."""
+    out = str(tmp_path / "out")
+    frame, reader = spark.range(2).selectExpr("id as Value"), spark.read.format("ftfile")
+    writer = frame.write.format("ftfile").mode("append")
+    writer.save(out)
+    part = ftfile.open(out).files()[0].path
+    files = spark.readStream.schema("s string").format("ftfile").option("fileFormat", "text").load(str(tmp_path))
+    ending = {"checkpointLocation": str(tmp_path / "checkpoint")}
+    actions: dict[str, Callable[[], Any]] = {
+        "mode('overwrite') takes any schema": lambda: writer.option("overwriteSchema", "true").save(out),
+        "value is recorded as Value": lambda: (
+            frame.selectExpr("Value as value").write.format("ftfile").save(out, mode="append")
+        ),
+        "Give the directory that has _ftfile": lambda: reader.load(f"{out}/{part}"),
+        "a reader takes one directory": lambda: reader.load([out, out]),
+        "Value was int64 and is string": lambda: reader.schema("Value string").load(out).collect(),
+        "needs a place for it": lambda: files.writeStream.format("noop").options(**ending).start().awaitTermination(60),
+    }
+    for told, action in actions.items():
+        with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark wraps it in several classes
+            action()
+        assert told in str(raised.value)
+        assert "Traceback" not in str(raised.value)
 
 
 def test_files_over_batches_are_finished_when_the_stream_ends(attached: SparkSession, tmp_path: Path) -> None:

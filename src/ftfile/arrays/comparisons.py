@@ -16,7 +16,7 @@ from ftfile.arrays.value_text import value_of, value_type
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _COMPARED = {
     "=": operator.eq,
@@ -53,6 +53,7 @@ class Columns:
     schema: pa.Schema
     time_zone: str  # of timestamps without an offset
     called: str  # in errors
+    time_zones: Mapping[str, str]  # of columns that have another
 
     def fields(self, names: Iterable[str]) -> list[pa.Field]:
         """Return the columns of these names, case aside; `ConfigError` names all that there are not."""
@@ -112,7 +113,7 @@ class Columns:
         if pa.types.is_nested(kind):
             raise ConfigError(f"where: column {field.name!r} is {kind}, which is compared with no value")
         try:
-            return _typed(value, kind, self.time_zone)
+            return _typed(value, kind, self.time_zones.get(field.name, self.time_zone))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             raise ConfigError(
                 f"where: {field.name}={value!r} is no value of the column's type {kind}: {error}"

@@ -64,6 +64,7 @@ def predicate(
     schema: pa.Schema,
     *,
     time_zone: str = UTC,
+    time_zones: Mapping[str, str] | None = None,
     columns: str = "columns",
 ) -> pc.Expression | None:
     """Return a condition on rows of `schema` as an Arrow expression; None and an empty mapping are no condition.
@@ -71,7 +72,8 @@ def predicate(
     `where` has, by column, a value or a list of values (None is null), of which one must be there; or it is a text in
     the grammar of this module; or an expression, which is checked and returned. Names of columns match case aside, but
     those in an expression. Literals become values of the column's type. Timestamps that have no offset are by the
-    clocks of `time_zone`. `columns` is what errors call the columns of the schema.
+    clocks of `time_zone`, but those of columns in `time_zones` by the zones there. `columns` is what errors call the
+    columns of the schema.
 
     Raises:
         ConfigError: `where` is none of these, names no column, or compares a column with no value of its type.
@@ -80,7 +82,7 @@ def predicate(
         return None
     if isinstance(where, pc.Expression):
         return _checked(where, schema, columns)
-    known = Columns(schema, time_zone, columns)
+    known = Columns(schema, time_zone, columns, time_zones or {})
     if isinstance(where, str):
         return _Parser(where, known).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
@@ -114,7 +116,7 @@ def _calls(where: pc.Expression) -> int:
     found: list[int] = []
 
     def count() -> None:
-        # Columns by number are refused later.
+        # Arrow serializes no columns by number, which `Selection` refuses.
         with contextlib.suppress(pa.ArrowNotImplementedError):
             _, (serialized,) = where.__reduce__()
             found.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)

@@ -5,30 +5,40 @@ A directory of another program's table is of neither kind, and nothing is writte
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.files import list_or_empty, list_own
+from ftfile.commit.files import list_or_empty, list_own, stat_or_none
 from ftfile.commit.format import layout
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, NotADirectory, NotFound
 from ftfile.fs.registry import normalise
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
 MIGRATION = "migration"  # table of the log that tells where its files come from
 _SPARK_LOG = "_spark_metadata"
+_DELTA = "_delta_log"
 _ICEBERG = "metadata"
 _TABLES = {
     _SPARK_LOG: "Spark's own file sink wrote here, and plain readers of Spark obey its log: they would see no row of "
     "ftfile's. To go on here, with its files, use ftfile.migrate; if they do not matter, delete its directory",
-    "_delta_log": "it is a Delta table, whose readers would see no row of ftfile's, and whose VACUUM deletes files "
+    _DELTA: "it is a Delta table, whose readers would see no row of ftfile's, and whose VACUUM deletes files "
     "that its log does not name. ftfile.migrate makes it a directory of ftfile",
     ".hoodie": "it is a Hudi table, whose readers would see no row of ftfile's, and whose cleaner deletes files that "
     "its timeline does not name",
     _ICEBERG: "it is an Iceberg table, whose readers would see no row of ftfile's, and whose removal of orphan files "
     "deletes files that its metadata does not name",
 }
+_STORE_ADVICE = "write and read it with the format `ftkv`, or open it with ftfile.kv.open"
+# What the files of our own exports contain, by the ending of their names.
+_EXPORTS = {_DELTA: (".json", b'"ftfile":'), _ICEBERG: (".metadata.json", b'"ftfile.export":')}
+_looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
 
 
 def directory_url(path: str) -> str:
@@ -47,6 +57,16 @@ def directory_url(path: str) -> str:
     return url
 
 
+def refuse_checkpoint(checkpoint: str | None) -> None:
+    """Raise a ConfigError if a checkpoint lies within the log of a directory."""
+    above, meta, _ = f"{checkpoint or ''}/".partition(f"/{layout.META}/")
+    if meta:
+        raise ConfigError(
+            f"checkpointLocation={checkpoint!r} lies within {layout.META} of the directory {above!r}, whose vacuum "
+            "deletes files that it does not know there: choose a location outside of it"
+        )
+
+
 def entries_of_new(fs: FileSystem, path: str) -> list[FileInfo]:
     """Return the entries of a directory without a log; none if there is no directory.
 
@@ -60,8 +80,54 @@ def entries_of_new(fs: FileSystem, path: str) -> list[FileInfo]:
     if found == _ICEBERG and not any(".metadata.json" in info.path for info in list_or_empty(fs, _ICEBERG)):
         found = None
     if found is not None:
-        raise ConfigError(f"path={path!r} has {found!r}: {_TABLES[found]}. Otherwise write to a new directory")
+        raise _refusal(found, path)
     return entries
+
+
+@contextlib.contextmanager
+def refusing_file(log: CommitLog, path: str) -> Iterator[None]:
+    """Raise a ConfigError where the block finds that the path of a directory is a file."""
+    try:
+        yield
+    except NotADirectory as error:
+        root = stat_or_none(log.fs, "")
+        if root is None or root.is_directory:
+            raise
+        raise ConfigError(f"path={path!r} is a file; give the directory") from error
+
+
+def refuse_new_tables(log: CommitLog, path: str) -> None:
+    """Look, once for each log of this process, for tables of other programs that began after the first commit.
+
+    Exports of this directory are no such tables. It lists their directories alone, since the root may have many files.
+
+    Raises:
+        ConfigError: there is one, see `_TABLES`.
+    """
+    if log in _looked_into:
+        return
+    for name in _TABLES:
+        entries = [info.path for info in list_or_empty(log.fs, name)]
+        if name in _EXPORTS:
+            ending, text = _EXPORTS[name]
+            entries = sorted(entry for entry in entries if entry.endswith(ending))
+            if entries and text in _first_bytes(log.fs, entries):
+                entries = []
+        if entries:
+            raise _refusal(name, path)
+    _looked_into.add(log)
+
+
+def _first_bytes(fs: FileSystem, paths: Sequence[str]) -> bytes:
+    """Return the content of the first of some files that is still there: exports delete old ones."""
+    for path in paths:
+        with contextlib.suppress(NotFound):
+            return fs.read(path)
+    return b""
+
+
+def _refusal(name: str, path: str) -> ConfigError:
+    return ConfigError(f"path={path!r} has {name!r}: {_TABLES[name]}. Otherwise write to a new directory")
 
 
 def store_of(head: LogState) -> dict[str, Any] | None:
@@ -90,12 +156,12 @@ def refuse_other_log(fs: FileSystem, head: LogState, path: str) -> None:
         )
 
 
-def refuse_store(head: LogState, path: str) -> None:
-    """Raise a ConfigError if the directory is a store."""
+def refuse_store(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None:
+    """Raise a ConfigError, with what to do instead, if the directory is a store."""
     if store_of(head) is not None:
         raise ConfigError(
-            f"path={path!r} is a store of keys and values, not a directory of files: write and read it with the format "
-            "`ftkv`, or open it with ftfile.kv.open. For files, use another path"
+            f"path={path!r} is a store of keys and values, not a directory of files: {advice}. For files, use another "
+            "path"
         )
 
 

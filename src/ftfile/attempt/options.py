@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.kind_of_directory import refuse_checkpoint
 from ftfile.commit.format.model import Transaction
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError
@@ -70,7 +71,8 @@ class WriteConfig(ABC):
 
 
 def common_settings(parsed: ParsedOptions) -> dict[str, Any]:
-    """Return the settings that are options as they were given."""
+    """Return the settings that are options as they were given; a ConfigError for a checkpoint within a log."""
+    refuse_checkpoint(parsed.spark.get("checkpointlocation"))
     return {
         "policy": Policy.from_options(parsed),
         "bad_records": parsed["badRecords"],

@@ -15,6 +15,7 @@ from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import StreamIdentity
+from ftfile.attempt.kind_of_directory import refusing_file
 from ftfile.attempt.message import TaskCommit
 from ftfile.attempt.options import WriteConfig
 from ftfile.attempt.reports import context_of, report_abort, report_commit
@@ -77,7 +78,8 @@ class Writer(ABC, Generic[_C]):
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
             log = config.log(context)
             config = config.for_store(log.fs.capabilities)
-            head, definitions = cls._look(config, log)
+            with refusing_file(log, config.path):
+                head, definitions = cls._look(config, log)
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
             app_id = config.transaction.app_id if config.transaction is not None else None

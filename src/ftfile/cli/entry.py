@@ -1,5 +1,6 @@
 """The entry point of the script `ftfile`."""
 
+import os
 import sys
 
 __all__ = ("MISSING", "main")
@@ -17,4 +18,11 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in {"typer", "rich"}:
             raise
         sys.exit(MISSING.format(error.name))
-    app(prog_name="ftfile")
+    try:
+        app(prog_name="ftfile")
+    except SystemExit as ended:
+        if isinstance(ended.code, int) and "pyarrow" in sys.modules:
+            sys.stdout.flush()
+            # A thread of Arrow's that still drops what it has read would abort a process that ends in Python's way.
+            os._exit(ended.code)
+        raise

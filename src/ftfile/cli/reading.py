@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.commit.read.snapshot import Snapshot
-
 __all__ = ("cat", "head", "tail")
 
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="This number of rows.")]
@@ -97,19 +95,12 @@ def tail(
     if not follow:
         return
     offset = None
-    time_zone = _time_zone_of(directory.snapshot())
     clock = SystemClock()
     while True:
         for read, batches in directory.follow(offset, startingVersion=newest + 1):
             offset = read
-            printer.print(_chosen(batches, found.schema, where, time_zone))
+            printer.print(_chosen(batches, found.schema, where, directory.time_zone()))
         clock.sleep(interval)
-
-
-def _time_zone_of(snapshot: "Snapshot") -> str:
-    """Return the clocks by which the newest rows are compared with times that have no offset."""
-    zones = [snapshot.definitions[add.encoding]["timeZone"] for add in snapshot.adds.values()]
-    return zones[-1] if zones else "UTC"
 
 
 def _chosen(

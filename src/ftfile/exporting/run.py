@@ -69,8 +69,8 @@ def export(
 ) -> ExportReport:
     """Write the metadata of another table format beside the files, so that its readers see the newest version.
 
-    With `to="delta"`, `_delta_log` gets a commit for each version since the last export, the first one for all rows
-    that are there; with `to="iceberg"`, `_iceberg` gets a snapshot for each, likewise. With `to="hive"`,
+    With `to="delta"`, the default, `_delta_log` gets a commit for each version since the last export, the first one for
+    all rows that are there; with `to="iceberg"`, `_iceberg` gets a snapshot for each, likewise. With `to="hive"`,
     `_symlink_format_manifest` gets lists of the files of each partition in the newest version; `table` is the name that
     the statements of the report give the table. Files must be Parquet, without encryption. The tables are for reading.
     Incremental, idempotent, safe beside running queries and other exports, and at any crash: a commit is created whole,

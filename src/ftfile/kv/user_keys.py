@@ -28,6 +28,18 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for timestamps without a zone
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def require_range(bounds: tuple[Any, Any, Any], *, everything: bool) -> None:
+    """Raise a ConfigError unless a purge has either a start, an end or a prefix, or is of `everything`."""
+    has_range = any(not (bound is None or (isinstance(bound, tuple | list) and not bound)) for bound in bounds)
+    if not has_range and not everything:
+        raise ConfigError(
+            "purge has no range: name the keys by start, end or prefix, as in purge(start='a', end='b'), or pass "
+            "everything=True for all rows of the store"
+        )
+    if has_range and everything:
+        raise ConfigError("everything=True is for all rows of the store: leave out start, end and prefix, or leave it")
+
+
 class UserKeys:
     """Turns the keys of users into stored ones, and back.
 

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.batch import check_staged_names
-from ftfile.attempt.kind_of_directory import entries_of_new
+from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key
@@ -56,6 +56,8 @@ class StoreWriter(Writer[StoreConfig]):
             entries_of_new(log.fs, config.path)
             with contextlib.suppress(NotFound):
                 log.check_layout()
+        else:
+            refuse_new_tables(log, config.path)
         definition_after(config, head)
         refuse_operator(head, config.transaction)
         return head, {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_jobs else {}

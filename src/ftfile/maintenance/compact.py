@@ -104,7 +104,7 @@ def compact(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
     """
     with maintaining("compact", path, key_provider, storage, context) as (log, author):
-        refuse_store(log.read_on(), os.fspath(path))
+        refuse_store(log.read_on(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         if dry_run:
             snapshot = take_snapshot(log)
             return _planned(_plan(log.read_on(), snapshot, where, target_bytes))

@@ -82,7 +82,7 @@ def drop(  # noqa: PLR0913 - all by name
         return Body(removes=tuple(map(Remove.of, dropped))) if dropped else None
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):
-        refuse_store(log.read_on(), os.fspath(path))
+        refuse_store(log.read_on(), os.fspath(path), "delete its rows with ftfile.kv.purge")
         if dry_run:
             snapshot = take_snapshot(log)
             prepare(log.read_on(), lambda: snapshot)

@@ -101,7 +101,7 @@ def flush(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
     with maintaining("flush", path, key_provider, storage, context) as (log, author):
-        refuse_store(log.read_on(), os.fspath(path))
+        refuse_store(log.read_on(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         workers = Threads.of(author.job_id, threads, context)
         reopen = partial(open_as_written, path, key_provider, storage, context)
         url = normalise(os.fspath(path))

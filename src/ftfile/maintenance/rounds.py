@@ -41,7 +41,7 @@ def removing_unrecorded(fs: FileSystem, job_id: str) -> Iterator[set[str]]:
     named: set[str] = set()
     try:
         yield named
-    except BaseException as error:
+    except BaseException as error:  # also when the user interrupts it; it is raised again
         if not (isinstance(error, Exception) and is_away(error)):
             with contextlib.suppress(FtfileError):
                 for info in list_or_empty(fs, layout.staged_directory(job_id, JobIdentity.batch_number)):

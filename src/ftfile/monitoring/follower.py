@@ -70,14 +70,13 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="ftfile-monitor", daemon=True)
 
     def start(self) -> None:
-        """Look once, so that all that is created later is counted, and go on in the thread."""
+        """Start the thread; all that is created after the first `look` is counted."""
         # A counter that begins when it first grows hides that from `increase()`.
         for metric in METRICS.values():
             if metric.kind == "counter" and metric.labels == ("directory",):
                 self._tally.add(metric.name, (self.url,), 0)
             elif metric.kind == "counter" and metric.labels == ("directory", "operation"):
                 self._tally.add(metric.name, (self.url, "stream"), 0)
-        self.look()
         self._thread.start()
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class Monitor:
         self._interval_s = _checked_interval_s(interval)
         self._context = context
         self._followers: dict[str, Follower] = {}
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._server: PrometheusServer | None = None
         self._stop_metering: Callable[[], None] = _nothing
         if meter_provider is not None:
@@ -78,29 +78,34 @@ class Monitor:
 
         `names` are those of queries, by id.
         """
+        removed: Follower | None = None
         with self._lock:
             follower = self._followers.get(place.url)
             if follower is None:
-                if not self._has_room():
-                    _log.warning("%s is not followed: %d directories are", place.url, len(self._followers))
-                    return None
-                follower = Follower(place, self.tally, self._context, self._interval_s)
-                self._followers[place.url] = follower
-                follower.names.update(names or {})
-                follower.users.add(user)
+                if len(self._followers) >= DIRECTORIES_MAX:
+                    unused = next((url for url, each in self._followers.items() if not each.users), None)
+                    if unused is None:
+                        _log.warning("%s is not followed: %d directories are", place.url, len(self._followers))
+                        return None
+                    removed = self._followers.pop(unused)
+                follower = self._followers[place.url] = Follower(place, self.tally, self._context, self._interval_s)
                 follower.start()
-            else:
-                follower.names.update(names or {})
-                follower.users.add(user)
-                follower.look()
-            return follower
+            follower.names.update(names or {})
+            follower.users.add(user)
+        # Without the lock: storage may take long, and nobody who asks for another directory shall wait for it.
+        if removed is not None:
+            removed.close()
+            self.tally.forget(removed.url)
+        follower.look()
+        return follower
 
     def leave(self, url: str, user: str) -> None:
         """Note that a user of a directory has ended; its values stay while there is room."""
         with self._lock:
             if (follower := self._followers.get(url)) is not None:
                 follower.users.discard(user)
-                follower.look()
+        if follower is not None:
+            follower.look()
 
     def look(self) -> None:
         """Bring all values up to date now, not only at the next interval."""
@@ -127,17 +132,6 @@ class Monitor:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def _has_room(self) -> bool:
-        """Return True if one more directory can be followed; the oldest without users makes room."""
-        if len(self._followers) < DIRECTORIES_MAX:
-            return True
-        unused = next((url for url, follower in self._followers.items() if not follower.users), None)
-        if unused is None:
-            return False
-        self._followers.pop(unused).close()
-        self.tally.forget(unused)
-        return True
 
 
 @checked

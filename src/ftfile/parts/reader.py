@@ -15,6 +15,7 @@ from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.checksum import checksum, matches, require_known
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.encoding.api import LineFormat, Wanted
+from ftfile.encoding.base.reading import batch_as
 from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, with_path_columns
 from ftfile.encoding.registry import format_from_definition
 from ftfile.filters.aes_gcm import AesGcm
@@ -53,19 +54,22 @@ def read_add(
     _require_fitting(add, encoding, schema)
     in_path = columns_in_path(encoding)
     in_file = pa.schema([field for field in schema if field.name not in in_path])
-    values = bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), schema)
     keys = keys_of(fs)
+    file_format = format_from_definition(encoding["format"], keys)
+    # Text is parsed as the type that was written, and then cast, so that every format gives the same value.
+    decoded = _narrowed(encoding, in_file) if isinstance(file_format, LineFormat) else in_file
+    values = bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), schema)
     with open_add(add, fs.open, is_old=is_old) as file:
         if add.kind == "segment":
-            batches = _segment_rows(file, add, encoding, in_file, keys)
+            batches = _segment_rows(file, add, encoding, decoded, keys)
         else:
             if file.size_bytes != add.length:
                 raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
-            file_format = format_from_definition(encoding["format"], keys)
-            batches = _part_rows(as_file(file), add, file_format, in_file, keys, wanted)
+            batches = _part_rows(as_file(file), add, file_format, decoded, keys, wanted)
         try:
             for batch in batches:
-                yield with_path_columns(batch, values, schema) if values else batch
+                rows = batch if decoded == in_file else batch_as(batch, in_file)
+                yield with_path_columns(rows, values, schema) if values else rows
         except (CorruptData, pa.ArrowException):
             narrowed = _narrowed(encoding, schema)
             if narrowed == schema:
@@ -137,7 +141,7 @@ def _require_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> N
         raise SchemaError(
             f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, does "
             f"not fit the columns to be read: {'; '.join(found)}. Leave out .schema(…), or give the stored types and "
-            "cast what is read; a version before the columns changed is read with versionAsOf"
+            "cast what is read; a version before the columns changed is read by versionAsOf, in Python by version"
         )
 
 

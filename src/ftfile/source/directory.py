@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.value_text import UTC
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.log.times import parsed_version_at
 from ftfile.commit.opening import open_log
@@ -110,7 +111,9 @@ class Directory:
 
     @checked
     def history(self, limit: int | None = None) -> list[Version]:
-        """Return the commits that are kept, oldest first: from `oldest_version` on, or some before.
+        """Return the commits that are kept, oldest first.
+
+        It begins with the oldest record that is kept; see `oldest_version` for what can be read.
 
         Args:
             limit: the newest ones only, this many at most; None for all. No more records are read.
@@ -120,6 +123,12 @@ class Directory:
             CorruptData: the log is damaged.
         """
         return read_history(self._log, limit)
+
+    def time_zone(self) -> str:
+        """Return the `timeZone` of the newest writer, by whose clocks a condition has times without an offset."""
+        head = self._log.read_on()
+        zone: str = UTC if head.encoding is None else head.definitions[head.encoding]["timeZone"]
+        return zone
 
     @checked
     def snapshot(self, version: int | None = None) -> Snapshot:
@@ -302,7 +311,7 @@ class Directory:
 
     def _select(self, version: int | None, columns: Sequence[str] | None, where: Where) -> Selection:
         snapshot = take_snapshot(self._log, version)
-        return Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where)
+        return Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, self.time_zone())
 
     def _schema_of(self, snapshot: Snapshot) -> str:
         if snapshot.schema is None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.arrays.predicates import predicate
-from ftfile.arrays.value_text import UTC
 from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.encoding.api import RowFilter, Wanted
@@ -61,8 +60,18 @@ class Selection:
         schema: of these rows.
     """
 
-    def __init__(self, snapshot: Snapshot, recorded: pa.Schema, columns: Sequence[str] | None, where: object) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        recorded: pa.Schema,
+        columns: Sequence[str] | None,
+        where: object,
+        time_zone: str,
+    ) -> None:
         """Choose from the rows of a snapshot, whose schema is `recorded`.
+
+        Times without an offset are by the clocks of `time_zone`, but those that are compared with columns in a path:
+        these are by the clocks of the path.
 
         Raises:
             ConfigError: there is no such column, or `where` is no condition on the columns.
@@ -70,9 +79,10 @@ class Selection:
         self._snapshot = snapshot
         self._recorded = recorded
         self._asked = where
-        self._conditions: dict[str, pc.Expression | None] = {}
+        self._time_zone = time_zone
+        self._conditions: dict[tuple[str, frozenset[str]], pc.Expression | None] = {}
         # Clocks change values of a condition, not its columns.
-        self._where = self._by_clocks(UTC)
+        self._where = self._by_clocks(time_zone, frozenset())
         self._filtered = pa.schema([recorded.field(name) for name in _columns_of(where, self._where, recorded)])
         self.schema = recorded if columns is None else _select(recorded, columns)
         more = [field for field in self._filtered if field.name not in self.schema.names]
@@ -132,11 +142,13 @@ class Selection:
                 f"where: {where} fails on values of {columns} in {place!r} of version {self._snapshot.version}: {error}"
             ) from error
 
-    def _by_clocks(self, time_zone: str) -> pc.Expression | None:
-        """Return the condition, whose times without an offset are by the clocks of a zone."""
-        if time_zone not in self._conditions:
-            self._conditions[time_zone] = predicate(self._asked, self._recorded, time_zone=time_zone)
-        return self._conditions[time_zone]
+    def _by_clocks(self, path_zone: str, in_path: frozenset[str]) -> pc.Expression | None:
+        """Return the condition; times without an offset that are compared with columns in a path are by its clocks."""
+        if (path_zone, in_path) not in self._conditions:
+            zones = dict.fromkeys(in_path, path_zone)
+            found = predicate(self._asked, self._recorded, time_zone=self._time_zone, time_zones=zones)
+            self._conditions[path_zone, in_path] = found
+        return self._conditions[path_zone, in_path]
 
     def _compare(self, buckets: Iterable[_Bucket]) -> dict[_Bucket, _Conditions | None]:
         """Return, for each bucket, the condition on its rows and its partition; None where none is chosen."""
@@ -146,8 +158,8 @@ class Selection:
         found: dict[_Bucket, _Conditions | None] = {}
         for key, own in by_encoding.items():
             encoding = self._snapshot.definitions[key]
-            where = self._by_clocks(encoding["timeZone"])
             in_path = columns_in_path(encoding)
+            where = self._by_clocks(encoding["timeZone"], in_path)
             schema = pa.schema([field for field in self._filtered if field.name in in_path])
             values = [_values_of(encoding, bucket, schema) for bucket, _ in own]
             if len(schema) == len(self._filtered):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, ParamSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ __all__ = ("in_small_batches", "small_batches")
 _ROWS_MAX = 8_192
 _BYTES = 256 << 10  # about as many
 
-_Method = TypeVar("_Method", bound="Callable[..., Any]")
+_P = ParamSpec("_P")
 
 
 def small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -27,11 +27,11 @@ def small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
             yield batch if count >= batch.num_rows else batch.slice(start, count)
 
 
-def in_small_batches(read: _Method) -> _Method:
+def in_small_batches(read: Callable[_P, Iterable[pa.RecordBatch]]) -> Callable[_P, Iterator[pa.RecordBatch]]:
     """Return a method whose batches come as small ones."""
 
     @functools.wraps(read)
-    def reading(*args: Any, **kwargs: Any) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - as the method has it
+    def reading(*args: _P.args, **kwargs: _P.kwargs) -> Iterator[pa.RecordBatch]:
         return small_batches(read(*args, **kwargs))
 
-    return reading  # type: ignore[return-value]  # of the method's type
+    return reading

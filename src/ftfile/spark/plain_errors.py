@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader
 
 from ftfile.core.errors import FtfileError, UserCodeError
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pyspark.sql.datasource import InputPartition
 
 __all__ = ("with_plain_errors",)
 
@@ -22,7 +27,8 @@ _Method = TypeVar("_Method", bound="Callable[..., Any]")
 def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
     """Return a method that Spark calls, whose errors of ftfile come without traceback and causes; those are logged.
 
-    Spark puts the text of the whole traceback before the message. Of a `UserCodeError` the user's own part is kept.
+    Spark puts the text of the whole traceback before the message, but where a worker's environment says otherwise. Of a
+    `UserCodeError` the user's own part is kept.
 
     Args:
         method: one that Spark calls.
@@ -35,6 +41,8 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
             return method(*args, **kwargs)
         except (FtfileError, ImportError) as error:
             plain = _plain(error)
+        if method.__name__ == "streamReader" and _is_worker():
+            return _FailedReader(plain)
         raise plain
 
     @functools.wraps(method)
@@ -50,6 +58,28 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
     return iterated if yields else called  # type: ignore[return-value]  # of the method's type
 
 
+class _FailedReader(DataSourceStreamReader):
+    """Raises the error by which a reader could not be made when Spark first asks it for anything.
+
+    Raised earlier, it would not be seen: in the end, Spark's process stops the reader, and fails since there is none.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    def latestOffset(self, *_: object) -> dict[str, Any]:
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002 - Spark names them
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 - likewise
+        raise self._error
+
+
 def _plain(error: FtfileError | ImportError) -> Exception:
     _log.debug("an error goes to Spark", exc_info=error)
     if isinstance(error, UserCodeError):
@@ -61,5 +91,14 @@ def _plain(error: FtfileError | ImportError) -> Exception:
             "in os.environ['PYSPARK_PYTHON'] = sys.executable",
             name=error.name,
         )
+    if _is_worker():
+        # The frames of workers go, too. It is the last error that this process shows: a worker ends with one.
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
+
+
+def _is_worker() -> bool:
+    """Return True in a process that Spark started to run Python."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")

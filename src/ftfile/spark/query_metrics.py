@@ -193,7 +193,7 @@ def _harmless() -> Iterator[None]:
     """Log what goes wrong within: Spark would let a start of a query fail."""
     try:
         yield
-    except Exception:
+    except Exception:  # of a listener, whatever it is: it must not end the query
         _log.exception("metrics of a query are not complete")
 
 

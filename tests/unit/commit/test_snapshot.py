@@ -60,5 +60,5 @@ class TestSnapshot:
 
     def test_an_unknown_version_is_an_error(self, driver: Driver) -> None:
         driver.commit_new(0)
-        with pytest.raises(Exception, match="versionAsOf=3: the newest version is 0"):
+        with pytest.raises(Exception, match="there is no version 3: the newest is 0"):
             take_snapshot(driver.log, 3)

@@ -81,7 +81,7 @@ def test_random_conditions_choose_the_rows_that_duckdb_chooses() -> None:
     assert chosen > 10_000
 
 
-def chosen(where: Any, kind: pa.DataType, values: list[Any], **options: str) -> list[Any]:
+def chosen(where: Any, kind: pa.DataType, values: list[Any], **options: Any) -> list[Any]:
     table = pa.table({"key": pa.array(values, kind)})
     found = predicate(where, table.schema, **options)
     rows: list[Any] = (table if found is None else table.filter(found))["key"].to_pylist()

@@ -14,6 +14,8 @@ import pytest
 from ftfile.arrays.nested import rebuild
 from ftfile.arrays.widening import reads_back, respelled
 from ftfile.core.errors import FtfileError
+from ftfile.encoding.api import LineFormat
+from ftfile.encoding.base.reading import batch_as
 from ftfile.encoding.partitions.paths import bucket_names, check_partition_column, parse_bucket_path
 from ftfile.encoding.registry import format_from_options
 
@@ -53,7 +55,7 @@ ONE, LONG = pa.int32(), pa.int64()
 
 DECIMALS = [(2, 0), (4, 0), (5, 0), (6, 3), (9, 0), (10, 0), (12, 2), (15, 5), (18, 0), (19, 0), (21, 2), (38, 10)]
 
-# The extreme values of each type, and null.
+# The extreme values of each type, others of decimals, and null.
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.bool_(): [True, False],
     pa.int8(): [-128, 127],
@@ -63,7 +65,11 @@ VALUES: dict[pa.DataType, list[Any]] = {
     pa.float32(): [1.5, 0.1, 3.4028234663852886e38, 1e-45],
     pa.float64(): [1.5, 0.1, 1e308],
     **{
-        pa.decimal128(digits, scale): [Decimal(f"{sign}{10**digits - 1}").scaleb(-scale) for sign in ("", "-")]
+        pa.decimal128(digits, scale): [
+            Decimal(f"{sign}{number}").scaleb(-scale)
+            for number in (10**digits - 1, *(10**digits * part // 29 for part in range(1, 29)))
+            for sign in ("", "-")
+        ]
         for digits, scale in DECIMALS
     },
     pa.string(): ["a b", "1", "é"],
@@ -184,6 +190,21 @@ def test_a_type_is_admitted_if_every_format_reads_it_back(old: pa.DataType) -> N
         if reads_back(old, new) != is_right:
             wrong[str(new)] = found
     assert not wrong
+
+
+@pytest.mark.parametrize("old", VALUES, ids=str)
+def test_numbers_are_the_nearest_ones_from_every_format(old: pa.DataType) -> None:
+    """As `read_add` reads them: the text of a FLOAT is a FLOAT, and no DOUBLE."""
+    for new in filter(pa.types.is_floating, VALUES):
+        for case in OPTIONS:
+            file_format, schema = format_of(case), pa.schema([("v", new)])
+            if new.equals(old) or not reads_back(old, new) or not holds(file_format, old):
+                continue
+            values, data = written(case, old)
+            decoded = pa.schema([("v", old)]) if isinstance(file_format, LineFormat) else schema
+            [batch] = [batch_as(batch, schema) for batch in file_format.decode(io.BytesIO(data), decoded)]
+            nearest = [None if value is None else float(value) for value in values.to_pylist()]
+            assert batch["v"].equals(pa.array(nearest, pa.float64()).cast(new)), (case, new)
 
 
 def test_names_of_fields_differ_by_more_than_case() -> None:

@@ -246,7 +246,7 @@ def test_versions_older_than_the_grace(clock: ManualClock) -> None:
                 [*reader.at(version).scan()]
             with pytest.raises(StaleFiles, match="grace"):
                 [*kv.changes(PATH, version, version, context=current())]
-            with pytest.raises(ConfigError, match="versionAsOf=9"):
+            with pytest.raises(ConfigError, match="there is no version 9"):
                 reader.at(9)
     assert contents() == newest
 

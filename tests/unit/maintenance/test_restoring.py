@@ -100,8 +100,8 @@ def test_a_time_names_the_version() -> None:
     [
         ({}, "one of both"),
         ({"version": 0, "timestamp": "2024-07-01"}, "one of both"),
-        ({"version": 7}, "versionAsOf=7: the newest version is 1"),
-        ({"version": -1}, "versionAsOf=-1: the newest version is 1"),
+        ({"version": 7}, "there is no version 7: the newest is 1"),
+        ({"version": -1}, "there is no version -1: the newest is 1"),
         ({"timestamp": "yesterday"}, "'yesterday' is no time"),
     ],
 )

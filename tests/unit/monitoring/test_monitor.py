@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import ftfile
 from ftfile.commit import protocol
+from ftfile.commit.opening import open_log
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import normalise
 from ftfile.monitoring import follower as follower_module
@@ -285,6 +286,28 @@ def test_the_oldest_directory_without_users_makes_room(
     found = scraped(monitor)
     assert {dict(labels)["directory"] for _, labels in found} == {normalise(paths[1]), normalise(paths[3])}
     assert value(found, "ftfile_bad_records_total", paths[1], operation="stream") == 7
+
+
+def test_who_follows_another_directory_does_not_wait_for_storage(
+    monitor: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, going_on = threading.Event(), threading.Event()
+
+    def slow(path: str, *rest: Any) -> Any:
+        if path.endswith("slow"):
+            looking.set()
+            going_on.wait(5)
+        return open_log(path, *rest)
+
+    monkeypatch.setattr(follower_module, "open_log", slow)
+    watching = threading.Thread(target=monitor.watch, args=(tmp_path / "slow",))
+    watching.start()
+    assert looking.wait(5)
+    monitor.watch(tmp_path / "out")
+    monitor.leave(normalise(str(tmp_path / "out")), "watch")
+    assert watching.is_alive()
+    going_on.set()
+    watching.join()
 
 
 def test_one_line_an_interval(monitor: Monitor, query: MicroBatch, out: str, caplog: pytest.LogCaptureFixture) -> None:

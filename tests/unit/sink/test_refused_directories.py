@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import ftfile
-from ftfile.core.errors import ConfigError, FtfileError, NotADirectory
+from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.testing.micro_batch import BatchQuery, MicroBatch, StoreBatch
+from tests.unit.sink.encrypted import forget_all
 
 ROWS = [[{"id": 1}]]
 
@@ -46,6 +47,45 @@ def test_tables_of_other_programs(out: Path, name: str) -> None:
     assert sorted(path.name for path in out.iterdir()) == [name.partition("/")[0]]
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_that_other_programs_begin_later(out: Path, name: str) -> None:
+    for query in queries(out)[::2]:
+        own = out if query.path == str(out) else Path(query.path)
+        query.path = str(own / type(query).__name__)
+        query.run(0, [[{"id": 1, "n": 1}]] if isinstance(query, StoreBatch) else ROWS)
+        put(Path(query.path) / name)
+        forget_all()
+        with pytest.raises(ConfigError, match=rf"has '{name.partition('/')[0]}': {TABLES[name]}.* new directory"):
+            query.run(1, ROWS)
+
+
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_own_exports_are_no_tables_of_other_programs(out: Path, to: str) -> None:
+    query = MicroBatch(str(out), {"id": "long"}, {"fileFormat": "parquet"})
+    for number in range(3):
+        query.run(number, ROWS)
+        ftfile.export(str(out), to=to)
+        forget_all()
+    query.run(3, ROWS)
+
+
+def test_a_table_is_looked_for_once_in_a_process(out: Path) -> None:
+    query = MicroBatch(str(out), {"id": "long"})
+    query.run(0, ROWS)
+    query.run(1, ROWS)
+    put(out / "_spark_metadata/0")
+    query.run(2, ROWS)
+
+
+@pytest.mark.parametrize("below", ["_ftfile", "_ftfile/checkpoint"])
+def test_a_checkpoint_within_the_log(out: Path, below: str) -> None:
+    for query in queries(out):
+        query.checkpoint = str(out / below)
+        with pytest.raises(ConfigError, match=r"checkpointLocation=.* lies within _ftfile of the directory"):
+            query.plan()
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("name", ["metadata/readme.txt", "data/_delta_log/0.json", "metadata"])
 def test_what_only_looks_like_a_table(out: Path, name: str) -> None:
     put(out / name)
@@ -70,7 +110,7 @@ def test_a_file(out: Path) -> None:
     MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
     (part,) = out.glob("*.parquet")
     for query in queries(part):
-        with pytest.raises(NotADirectory):
+        with pytest.raises(ConfigError, match="is a file; give the directory"):
             query.plan()
 
 

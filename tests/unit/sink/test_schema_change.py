@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -75,6 +76,25 @@ def test_types_that_old_values_fit(tmp_path: Path, file_format: str, more: dict[
     assert changing.values() == [{"c": None, "a": 1}, {"c": 1.5, "a": 2**40}]
     ftfile.flush(tmp_path, context=current())
     assert changing.values() == [{"c": None, "a": 1}, {"c": 1.5, "a": 2**40}]
+
+
+@pytest.mark.parametrize("file_format", [*FORMATS, "csv"])
+@pytest.mark.parametrize("more", [{}, {"maxBatchesPerFile": "9"}])
+@pytest.mark.parametrize(
+    ("change", "value", "expected"),
+    [
+        (("float", "double"), 0.1, 0.10000000149011612),
+        (("decimal(15,5)", "double"), Decimal("9999999999.99999"), 9999999999.99999),
+        (("decimal(6,3)", "float"), Decimal("0.299"), 0.29899999499320984),
+    ],
+)
+def test_numbers_are_the_same_from_every_format(
+    tmp_path: Path, file_format: str, more: dict[str, str], change: tuple[str, str], value: Any, expected: float
+) -> None:
+    changing = Changing(tmp_path, file_format, **more)
+    changing.write(value, change[0])
+    changing.write(1.0, change[1])
+    assert changing.values() == [expected, 1.0]
 
 
 @pytest.mark.parametrize("policy", ["any", "widen"])

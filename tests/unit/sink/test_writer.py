@@ -29,7 +29,6 @@ from ftfile.core.errors import (
     ConfigError,
     CorruptData,
     InvalidMessages,
-    NotADirectory,
     ReplayMismatch,
     SchemaError,
     UnknownQuery,
@@ -453,7 +452,7 @@ class TestSettings:
 class TestPlaces:
     def test_a_file_in_the_way(self, query: MicroBatch, out: str) -> None:
         Path(out).write_text("x")
-        with pytest.raises(NotADirectory):
+        with pytest.raises(ConfigError, match="is a file; give the directory"):
             query.run(0, [ROWS])
 
     def test_a_directory_that_is_not_empty_is_a_warning(

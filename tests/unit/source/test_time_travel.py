@@ -103,7 +103,7 @@ def test_what_vacuum_keeps(out: str) -> None:
     assert ids(out, 1) == [0, 1]
     with pytest.raises(ConfigError, match=r"the oldest that can be read is version 1 of 2024-07-01T12:01:00"):
         directory.version_at("2024-07-01T12:00:30Z")
-    with pytest.raises(ConfigError, match="versionAsOf=0: the newest version is 3, the oldest 1"):
+    with pytest.raises(ConfigError, match="there is no version 0: the newest is 3, the oldest 1"):
         ids(out, 0)
 
 

@@ -71,6 +71,18 @@ def test_parts_that_have_left_their_names(tmp_path: Path) -> None:
     assert ways_of(out).reasons == {"files are not published": 1}
 
 
+def test_names_that_differ_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an earlier ftfile admitted them: Spark's reader may find no column, or the wrong one."""
+    out = str(tmp_path / "out")
+    MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
+    monkeypatch.setattr("ftfile.sink.driver.proposal.check_schema_change", lambda *_: None)
+    monkeypatch.setattr("ftfile.sink.driver.proposal._check_older_rows", lambda *_: None)
+    MicroBatch(out, {"ID": "long"}).run(1, [[{"ID": 2}]])
+    ways = ways_of(out)
+    assert ways.reasons == {"column 'ID' is 'id' in files": 1}
+    assert [len(group.files) for group in ways.groups] == [1]
+
+
 def test_urls_and_the_list(tmp_path: Path) -> None:
     out = str(tmp_path / "a b%20[ü]")
     assert hadoop_url("s3://bucket/a", "b=%25 c/d") == "s3a://bucket/a/b%3D%2525%20c/d"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
+from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from ftfile.core.errors import FtfileError, SchemaError, UserCodeError
+from ftfile.core.errors import ConfigError, FtfileError, SchemaError, UserCodeError
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.plain_errors import with_plain_errors
 from ftfile.spark.shipping import Shipped
@@ -54,6 +57,29 @@ def test_those_of_tasks(path: str) -> None:
     assert found == ["iterated"]
     other: Any = FtFileDataSource({"path": path}).reader(StructType().add("id", StringType()))
     assert frames(lambda: [*other.read(share)])[1] == ["iterated"]
+
+
+def test_workers_show_no_traceback(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here is no worker: its own frames are this process's."""
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    source = FtFileDataSource({"path": f"{path}-none"})
+    frames(lambda: [source.schema()])
+    assert os.environ.get("SPARK_HIDE_TRACEBACK") != "1"
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
+    frames(lambda: [source.schema()])
+    assert os.environ.get("SPARK_HIDE_TRACEBACK") == "1"
+    # One that is not there Spark could not stop.
+    reader: Any = FtFileDataSource({"path": path, "startingVersion": "x"}).streamReader(SCHEMA)
+    asked: dict[str, tuple[Any, ...]] = {
+        "initialOffset": (),
+        "latestOffset": (),
+        "partitions": ({}, {}),
+        "read": (None,),
+    }
+    for name, given in asked.items():
+        with pytest.raises(ConfigError, match="startingVersion"):
+            getattr(reader, name)(*given)
+    reader.stop()
 
 
 def test_of_users_code_all_is_shown() -> None:

@@ -208,13 +208,20 @@ class TestKinds:
         files = FtFileDataSource({"path": store.path})
         stream = FtFileDataSource({"path": store.path}).streamReader(SCHEMA)
         uses: list[Callable[[], object]] = [
-            lambda: ftfile.open(store.path), lambda: ftfile.flush(store.path), lambda: ftfile.compact(store.path),
-            lambda: ftfile.drop(store.path, "all"), files.schema, lambda: files.reader(SCHEMA),
+            lambda: ftfile.open(store.path), files.schema, lambda: files.reader(SCHEMA),
             lambda: files.writer(SCHEMA, overwrite=False), lambda: files.streamWriter(SCHEMA, overwrite=False),
             lambda: stream.latestOffset(),  # type: ignore[call-arg]  # noqa: PLW0108 - as Spark 4.0 calls it
         ]  # fmt: skip
         for use in uses:
             with pytest.raises(ConfigError, match=r"is a store of keys and values.*`ftkv`.*ftfile\.kv\.open"):
+                use()
+        others: dict[str, Callable[[], object]] = {
+            r"ftfile\.kv\.compact": lambda: ftfile.compact(store.path),
+            r"runs with ftfile\.kv\.compact": lambda: ftfile.flush(store.path),
+            r"ftfile\.kv\.purge": lambda: ftfile.drop(store.path, "all"),
+        }
+        for advice, use in others.items():
+            with pytest.raises(ConfigError, match=f"is a store of keys and values.*{advice}"):
                 use()
         assert len(read(source(store.path).reader(SCHEMA))) == len(ROWS)
 

@@ -173,7 +173,7 @@ def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bo
         head = log.read_on()
         newest, oldest = head.version, head.log_start
         if version is not None and not oldest <= version <= newest:
-            raise ConfigError(f"versionAsOf={version}: the newest version is {newest}, the oldest {oldest}")
+            raise ConfigError(f"there is no version {version}: the newest is {newest}, the oldest {oldest}")
         error: CorruptData | None = None
         try:
             snapshot = (snapshot_at if as_recorded else snapshot_as_moved)(log, head, version)

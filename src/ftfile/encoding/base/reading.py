@@ -35,12 +35,19 @@ def batch_as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     present = set(batch.schema.names)
     columns = [
-        rebuild(batch.column(column.name), column.type, pa.Array.cast)
+        rebuild(batch.column(column.name), column.type, _cast)
         if column.name in present
         else pa.nulls(batch.num_rows, column.type)
         for column in schema
     ]
     return batch_of(columns, schema, batch.num_rows)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
+        # Arrow's own cast errs in the last digit; of text it takes the nearest number.
+        array = array.cast(pa.string())
+    return array.cast(kind)
 
 
 def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:

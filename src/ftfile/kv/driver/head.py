@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.encryption import Encryption
-from ftfile.attempt.kind_of_directory import refuse_files, store_of
+from ftfile.attempt.kind_of_directory import refuse_files, refusing_file, store_of
 from ftfile.attempt.schema_change import check_schema_change
 from ftfile.attempt.storage import Storage
 from ftfile.core.options import parse_options
@@ -34,7 +34,9 @@ def recorded_definition(options: Mapping[str, str], context: Context) -> StoreDe
     if parsed["path"] is None:
         return None
     path, storage = normalise(parsed["path"]), Storage.from_options(parsed)
-    text = store_of(storage.log_at(path, Encryption.from_options(parsed), context).read_on())
+    log = storage.log_at(path, Encryption.from_options(parsed), context)
+    with refusing_file(log, path):
+        text = store_of(log.read_on())
     return None if text is None else StoreDefinition.from_json(text)
 
 

@@ -20,6 +20,7 @@ from ftfile.kv.operator.settings import Columns, config_of
 from ftfile.kv.operator.upkeep import Upkeep, keep_up
 from ftfile.kv.operator.wal import MAX_FILE_BYTES, Wal
 from ftfile.kv.operator.windows import Buffer
+from ftfile.kv.user_keys import require_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,17 +180,26 @@ class KeyValueStore(WindowReader):
         """Delete the row of a key, if there is one; raises as `put` does."""
         self._pending.buffer.delete(self._to_key(key))
 
-    def purge(self, start: Any = None, end: Any = None, prefix: tuple[Any, ...] = ()) -> None:  # noqa: ANN401
+    def purge(
+        self,
+        start: Any = None,  # noqa: ANN401
+        end: Any = None,  # noqa: ANN401
+        prefix: tuple[Any, ...] = (),
+        *,
+        everything: bool = False,
+    ) -> None:
         """Delete all rows from one key on and before another, in the order of keys; later changes count.
 
         Args:
             start: a key, or a tuple of its first values; None for the first key.
             end: likewise; None for all keys behind.
             prefix: the first values of the keys meant, which `start` and `end` then leave out.
+            everything: all keys, without a start, an end or a prefix.
 
         Raises:
-            TypeError, ConfigError: see `get`; or no key lies in the range.
+            TypeError, ConfigError: see `get`; or no key lies in the range, or it is not given without `everything`.
         """
+        require_range((start, end, prefix), everything=everything)
         if prefix and self._codec is not None:
             raise ConfigError("a store with a codec has one key column: a prefix would be the key")
         if self._codec is not None:

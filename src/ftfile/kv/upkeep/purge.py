@@ -11,13 +11,12 @@ from ftfile.commit.format.model import Body, Origin
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.kv.key_ranges import overlap
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import placed, run_of
 from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
-from ftfile.kv.user_keys import UserKeys
+from ftfile.kv.user_keys import UserKeys, require_range
 
 if TYPE_CHECKING:
     import os
@@ -79,14 +78,7 @@ def purge(  # noqa: PLR0913 - all by name
         TypeError: a value is of a type that its key column does not have.
         CommitError: as for a batch write.
     """
-    has_range = any(not (bound is None or _has_no_values(bound)) for bound in (start, end, prefix))
-    if not has_range and not everything:
-        raise ConfigError(
-            "purge has no range: name the keys by start, end or prefix, as in purge(path, 'a', 'b'), or pass "
-            "everything=True for all rows of the store"
-        )
-    if has_range and everything:
-        raise ConfigError("everything=True is for all rows of the store: leave out start, end and prefix, or leave it")
+    require_range((start, end, prefix), everything=everything)
     with maintaining("purge", path, key_provider, storage, context, open_store_log) as (log, author):
         staged = _PurgeRuns(log, author, (start, end, prefix))
         done = commit(log, author, staged.prepare)
@@ -95,10 +87,6 @@ def purge(  # noqa: PLR0913 - all by name
         report = PurgeReport(done.version, len(done.record.adds))
         _log.info("purged: %s", report)
         return report
-
-
-def _has_no_values(bound: Any) -> bool:  # noqa: ANN401 - a key
-    return isinstance(bound, tuple | list) and not bound
 
 
 class _PurgeRuns:

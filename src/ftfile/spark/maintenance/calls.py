@@ -127,7 +127,7 @@ def flush(  # noqa: PLR0913 - all by name
     """
     with _maintaining("flush", spark, path, tasks, key_provider, storage) as (log, author, workers):
         url = workers.place.path
-        refuse_store(log.read_on(), url)
+        refuse_store(log.read_on(), url, "merge its runs with ftfile.spark.compact")
         reopen = partial(open_as_written, url, key_provider, storage, SYSTEM)
         return Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress).run()
 

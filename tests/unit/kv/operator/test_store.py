@@ -122,7 +122,7 @@ def test_hd_18_files_of_purged_rows_go(fs: CrashingFileSystem) -> None:
         store.refresh()
         assert store.stats().rows == 100
         assert keys_of(store) == [*range(2900, 3000)]
-        store.purge()
+        store.purge(everything=True)
         store.commit()
         compact("operator://store", full=True)
         store.refresh()
@@ -241,7 +241,11 @@ def test_hd_17_a_purge_of_all_rows(fs: CrashingFileSystem) -> None:
         for key in range(20):
             store.put(key, key)
         store.commit()
-        store.purge()
+        with pytest.raises(ConfigError, match="everything=True for all rows"):
+            store.purge(prefix=())
+        with pytest.raises(ConfigError, match="leave out start, end and prefix"):
+            store.purge(3, everything=True)
+        store.purge(everything=True)
         assert store.read(3) is None
         assert store.get(3) == 3
         store.commit()
@@ -533,7 +537,7 @@ def test_changes_of_no_window_are_lost_with_the_process(
     with pytest.raises(ConfigError, match="closed"):
         store.delete("a")
     with pytest.raises(ConfigError, match="closed"):
-        store.purge()
+        store.purge(everything=True)
     for ending in (store.end_window, store.commit):
         with pytest.raises(ConfigError, match="closed"):
             ending()
