@@ -28,14 +28,18 @@ GiveUp = Annotated[
     typer.Option(
         "--give-up",
         metavar="FILE",
-        help="A committed file that is lost for good: readers go on without its rows. May be repeated.",
+        help="A committed file that is lost for good, or a pattern such as 'month=7/*': readers go on without it. May "
+        "be repeated.",
         show_default=False,
     ),
 ]
 Quarantine = Annotated[
     list[str] | None,
     typer.Option(
-        "--quarantine", metavar="FILE", help="A foreign file to be put aside. May be repeated.", show_default=False
+        "--quarantine",
+        metavar="FILE",
+        help="A foreign file to be put aside, or a pattern such as '*.tmp'. May be repeated.",
+        show_default=False,
     ),
 ]
 AcceptLostRecords = Annotated[
@@ -85,7 +89,7 @@ def repair(
         print_json(report)
     else:
         _print_steps(report)
-        print_findings(report.left)
+        print_findings(report.left, path, full=full)
     if not report.ok:
         raise typer.Exit(FOUND)
 

@@ -46,7 +46,7 @@ EXAMPLES = 3  # of paths in one warning
 
 # By the code of a finding of `verify`: what it means to a reader who does not know the log.
 FINDINGS = {
-    "missing-format": "The file that tells the layout of the log is missing",
+    "missing-format": "The file that tells the format of the log is missing",
     "missing-directory": "A directory that ftfile needs is missing",
     "missing-base": "The summary of the log that all readers begin with is missing",
     "missing-record": "Records of commits are missing",
