@@ -1,4 +1,4 @@
-"""Time and memory to verify a large directory, and to ask for its status."""
+"""Time and memory to verify a large directory, to ask for its status, and to report on it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ CALLS = {
     "status()": "ftfile.open(path).status()",
     "files()": "ftfile.open(path).files()",
     "verify()": "assert ftfile.open(path).verify().ok",
+    "report()": "ftfile.report(path)",
+    "report(verify=False)": "ftfile.report(path, verify=False)",
 }
 PROGRAM = """
 import sys, time
-import ftfile, ftfile.maintenance.opened
+import ftfile, ftfile.maintenance.opened, ftfile.reporting.run
 def most_mb():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM"))

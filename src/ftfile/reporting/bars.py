@@ -110,7 +110,7 @@ def operation_bars(commits: Commits) -> Bars:
 
 def partition_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     """Return the largest partitions, or buckets of a store."""
-    nouns = "buckets" if is_store else "partitions"
+    nouns, noun = ("buckets", "runs") if is_store else ("partitions", "files")
     ordered = sorted(files.partitions.items(), key=lambda item: (-item[1].size_bytes, item[0]))
     shown, others = ordered[:PARTITIONS_SHOWN], ordered[PARTITIONS_SHOWN:]
     most = max((sums.size_bytes for _, sums in shown), default=0) or 1
@@ -127,9 +127,9 @@ def partition_bars(files: LiveFiles, *, is_store: bool) -> Bars:
     if others:
         files_left = sum(sums.files for _, sums in others)
         size = bytes_text(sum(sums.size_bytes for _, sums in others))
-        rest = f"Not shown: {count_text(len(others))} smaller ones with {size} in {count_text(files_left)} files."
-    about = f"The largest of {count_text(len(ordered))} {nouns}." if others else f"All {nouns} with files."
-    heads = (nouns[:-1], "bytes", "runs" if is_store else "files", "rows")
+        rest = f"Not shown: {count_text(len(others))} smaller ones with {size} in {count_text(files_left)} {noun}."
+    about = f"The largest of {count_text(len(ordered))} {nouns}." if others else f"All {nouns} with {noun}."
+    heads = (nouns[:-1], "bytes", noun, "rows")
     return Bars(nouns.capitalize(), about, heads, rows, rest)
 
 

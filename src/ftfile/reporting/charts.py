@@ -47,7 +47,7 @@ class Chart:
         ticks: marked values, as texts with their places from 0 to 1.
         band: path from the least to the greatest value of each group; empty where a group is one version.
         line: path of the means.
-        area: path of the area below the means.
+        area: path of the area below the values; empty where there is a band.
     """
 
     key: str
@@ -172,7 +172,7 @@ def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_g
         is_logarithmic=scale.is_logarithmic,
         band=_band(_heights(scale, values.least), _heights(scale, values.most)) if is_grouped else "",
         line=_line(tops),
-        area=_band([None if top is None else HEIGHT for top in tops], tops),
+        area="" if is_grouped else _band([None if top is None else HEIGHT for top in tops], tops),
     )
 
 
@@ -180,9 +180,11 @@ def _summary(kind: Kind, values: Binned) -> str:
     known = ~np.isnan(values.mean)
     if not known.any():
         return "not known"
-    least, most = np.nanmin(values.least), np.nanmax(values.most)
+    least, most = float(np.nanmin(values.least)), float(np.nanmax(values.most))
+    if least == most:
+        return f"always {kind.text(least)}"
     mean = kind.text(float(values.total.sum() / values.known.sum()))
-    return f"{kind.text(float(least))} to {kind.text(float(most))}, {mean} on average"
+    return f"{kind.text(least)} to {kind.text(most)}, {mean} on average"
 
 
 def _text(kind: Kind, value: float) -> str:

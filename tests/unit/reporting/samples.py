@@ -16,7 +16,7 @@ from ftfile.reporting.page import Contents
 __all__ = ("commits_of", "contents_of")
 
 MADE_MS = 1_795_000_000_000
-LONG = "/data/" + "a-directory-with-a-long-name/" * 4 + "out"
+LONG = "/data/" + "a_directory_with_a_long_name_" * 4 + "out"
 
 
 def commits_of(versions: int, seed: int = 1) -> Commits:

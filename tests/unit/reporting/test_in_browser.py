@@ -94,6 +94,7 @@ def test_arrow_keys_read_the_values_of_all_figures(browser: Browser, file: Path)
     assert len(outputs) == CHARTS
     assert all("versions 0\u2013249, " in text for text in outputs)
     page.press("ArrowRight")
+    assert set(page.value("[...document.querySelectorAll('input')].map(e => e.value)")) == {"1"}
     assert "versions 250\u2013499, " in page.value("document.querySelector('#chart-seconds output').textContent")
     shown = page.value("document.querySelector('#chart-bytes input').getAttribute('aria-valuetext')")
     cells = page.value(
