@@ -40,7 +40,9 @@ SHOWN = "1000"
 
 def run(settings: Settings) -> list[Table]:
     """Write both logs, and call; without Delta's jars, or its Spark, the command alone."""
-    batches, files = (SMOKE_BATCHES, SMOKE_FILES_A_BATCH) if settings.smoke else (BATCHES, FILES_A_BATCH)
+    batches, files = settings.batches or BATCHES, FILES_A_BATCH
+    if settings.smoke:
+        batches, files = SMOKE_BATCHES, SMOKE_FILES_A_BATCH
     directory = settings.directory / "out"
     write_directory(directory, batches, files)
     rounds = 1 if settings.smoke else ROUNDS
