@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
-from ftfile.cli.display.human_text import ago, bytes_text, count_text, time_text
+from ftfile.cli.checking import print_findings
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, Version, settings_of, version_of
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
+from ftfile.core.human_text import ago, bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
@@ -144,6 +145,7 @@ def status(
         return
     now_ms = SystemClock().now_ms()
     _print_summary(directory.path, found, now_ms)
+    print_findings(found.findings, path)
     if found.queries:
         heading("Queries")
         columns = [
@@ -181,7 +183,8 @@ def _is_store(path: str, key_provider: str | None, settings: dict[str, str] | No
 
 def _print_summary(path: str, found: "DirectoryStatus", now_ms: int) -> None:
     if found.time_ms is None:
-        print_fields([("directory", path), ("version", "none: nothing was committed yet")])
+        none = "none that can be read" if found.findings else "none: nothing was committed yet"
+        print_fields([("directory", path), ("version", none)])
         return
     due = f", {found.due:,} of them due" if found.due else ""
     problems = sum(bool(each.problem) for each in found.unpublished)
