@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 import time
@@ -36,11 +35,22 @@ NOTE = (
     "a log of as many commits, a checkpoint ten commits before its end; the size is that of the JVM at the end."
 )
 SHOWN = "1000"
+PROGRAM = """
+import atexit, sys
+@atexit.register
+def print_most_mb():
+    with open("/proc/self/status") as file:
+        print(next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM")), file=sys.stderr)
+from ftfile.cli.entry import main
+main()
+"""
 
 
 def run(settings: Settings) -> list[Table]:
     """Write both logs, and call; without Delta's jars, or its Spark, the command alone."""
-    batches, files = (SMOKE_BATCHES, SMOKE_FILES_A_BATCH) if settings.smoke else (BATCHES, FILES_A_BATCH)
+    batches, files = settings.batches or BATCHES, FILES_A_BATCH
+    if settings.smoke:
+        batches, files = SMOKE_BATCHES, SMOKE_FILES_A_BATCH
     directory = settings.directory / "out"
     write_directory(directory, batches, files)
     rounds = 1 if settings.smoke else ROUNDS
@@ -72,14 +82,9 @@ def _calls(directory: Path, batches: int) -> list[list[str]]:
 def _measure(call: list[str]) -> tuple[int, float, float]:
     """Return the lines of a call, its seconds, and its megabytes."""
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "ftfile.cli", *call], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    lines = sum(1 for _ in process.stdout)
-    process.stdout.close()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, f"{call} ended with {process.returncode}"
-    return lines, time.perf_counter() - began, usage.ru_maxrss / 1024
+    command = [sys.executable, "-c", PROGRAM, *call]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout.count("\n"), time.perf_counter() - began, float(done.stderr.splitlines()[-1])
 
 
 def _delta_rows(settings: Settings, batches: int, files: int) -> list[tuple[Cell, ...]]:

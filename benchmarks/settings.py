@@ -20,7 +20,7 @@ class Settings:
         smoke: tiny sizes that only show that the benchmark works; the figures mean nothing.
         sinks: labels of the sinks to run; all when empty.
         rows: of `kvstore` and of `load`; None for their defaults.
-        batches: of `kvstream`; None for its default.
+        batches: of `kvstream` and of `command`; None for their defaults.
         files: of `plans` and of `compaction`; None for their defaults.
     """
 

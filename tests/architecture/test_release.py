@@ -57,6 +57,17 @@ def built(tmp_path_factory: pytest.TempPathFactory, build: Build) -> tuple[Path,
     return build(ROOT, tmp_path_factory.mktemp("dist"))
 
 
+def test_the_image_has_versions_and_extras_of_this_project() -> None:
+    """It is built nowhere here."""
+    text, project = ((ROOT / name).read_text() for name in ("docs/container/Dockerfile", "pyproject.toml"))
+    (spark,) = re.findall(r"^ARG SPARK=(.*)$", text, re.MULTILINE)
+    assert f":= {spark}\n" in (ROOT / "Makefile").read_text()
+    (python,) = re.findall(r"^FROM python:(\d\.\d+)-", text, re.MULTILINE)
+    assert f'"Programming Language :: Python :: {python}"' in project
+    (extras,) = re.findall(r"^ARG FTFILE=ftfile\[(.*)\]$", text, re.MULTILINE)
+    assert all(re.search(rf"^{extra} = ", project, re.MULTILINE) for extra in extras.split(","))
+
+
 def test_a_second_build_elsewhere_gives_the_same_bytes(tmp_path: Path, built: tuple[Path, Path], build: Build) -> None:
     _, source = built
     subprocess.run(["tar", "-xzf", source, "-C", tmp_path], check=True)

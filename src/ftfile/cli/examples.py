@@ -27,6 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ftfile cat /data/out",
         'ftfile cat /data/out --columns word,n --where "month >= 7 AND word IS NOT NULL"',
         "ftfile cat /data/out --version 12 --json | jq .word",
+        "ftfile cat /data/out --timestamp 2024-07-01T12:00:00Z",
     ),
     "head": ("ftfile head /data/out", "ftfile head /data/out -n 3 --json"),
     "tail": ("ftfile tail /data/out -n 20", "ftfile tail -f /data/out --where \"level = 'ERROR'\""),

@@ -149,7 +149,7 @@ def status(
     if found.queries:
         heading("Queries")
         columns = [
-            Column("query", lambda each: each.query_id),
+            Column("query", lambda each: each.query_id, folds=True),
             Column("last batch", lambda each: each.last_batch, TEXT),
             Column("version", lambda each: each.version, COUNT, keep=5),
             Column("committed", lambda each: each.time_ms and ago(each.time_ms, now_ms)),
@@ -212,7 +212,7 @@ def _print_open(files: "Sequence[OpenFile]", now_ms: int) -> None:
         Column("pieces", lambda each: each.segments, COUNT, keep=2),
         Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
         Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
-        Column("why it is open", lambda each: each.waiting, keep=3, folds=True),
+        Column("why it is open", lambda each: each.waiting, keep=6, folds=True),
         Column("query", lambda each: each.query_id, keep=1),
     ]
     print_table(columns, files)
