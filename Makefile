@@ -67,11 +67,11 @@ WAITING := server-tests spark object-store-tests smoke-spark
 WORKING := lint unit crash histories without unit-pythons trials
 
 .PHONY: test
-test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus environment ## everything that must pass
+test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus browser environment ## everything that must pass
 	@exec $(python) .ci/stages.py "$(WAITING)" "$(WORKING)"
 
 .PHONY: unit
-unit: prometheus environment ## the quick tests without a JVM (a minute)
+unit: prometheus browser environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
@@ -79,7 +79,7 @@ HALF := $(addprefix tests/unit/,encoding sink source kv/feed kv/operator kv/upke
 OTHERS := tests/unit $(HALF:%=--ignore=%)
 
 .PHONY: crash
-crash: prometheus environment ## every crash and every fault, enumerated; and the slow unit tests
+crash: prometheus browser environment ## every crash and every fault, enumerated; and the slow unit tests
 	$(call pytest,.venv,crash) -n 2 -m slow tests/crash tests/unit
 
 .PHONY: histories
@@ -288,6 +288,10 @@ azure-server:
 .PHONY: prometheus
 prometheus:
 	@.ci/prometheus
+
+.PHONY: browser
+browser:
+	@.ci/browser
 
 .PHONY: clean-reports
 clean-reports:

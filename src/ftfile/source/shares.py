@@ -24,7 +24,6 @@ __all__ = ("OPEN_COST_BYTES", "TASK_BYTES", "Piece", "Share", "pack", "read_shar
 TASK_BYTES = 32 << 20
 OPEN_COST_BYTES = 1 << 20
 _TASKS_MAX = 100_000  # about as many: of more, each reads more
-_TASK_BYTES_MIN = 4 << 20
 
 
 class Piece(NamedTuple):
@@ -42,18 +41,15 @@ class Share:
     encodings: dict[str, Any]  # definitions by key, all that the adds refer to
 
 
-def pack(
-    adds: Iterable[Add], definitions: Mapping[str, Any], task_bytes: int = TASK_BYTES, tasks_min: int = 1
-) -> list[Share]:
+def pack(adds: Iterable[Add], definitions: Mapping[str, Any], task_bytes: int = TASK_BYTES) -> list[Share]:
     """Return the shares of tasks, each of about `task_bytes`, in the order of the adds.
 
-    What fewer than `tasks_min` would read is shared by so many, if each has 4 MiB or more. Opening a file counts like
-    reading 1 MiB of one. Large files whose rows are in groups are read by several tasks. No file is opened: the same
-    adds have the same shares.
+    Opening a file counts like reading 1 MiB of one. Large files whose rows are in groups are read by several tasks.
+    No file is opened: the same adds have the same shares.
     """
     adds = list(adds)
     whole = sum(add.length + OPEN_COST_BYTES for add in adds)
-    limit = max(min(task_bytes, max(whole // tasks_min, _TASK_BYTES_MIN)), whole // _TASKS_MAX)
+    limit = max(task_bytes, whole // _TASKS_MAX)
     pieces = (piece for add in adds for piece in _pieces(add, definitions, limit))
     return [
         Share(tuple(group), {piece.add.encoding: definitions[piece.add.encoding] for piece in group})

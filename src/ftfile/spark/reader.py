@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ("FtFileReader", "committed_schema", "make_reader")
 
-_TASKS_MIN = 4  # several cores are sooner done with a little than one
-
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
     """Return the schema of the version to be read, or of the newest one for a stream; Spark does not say for which."""
@@ -101,7 +99,7 @@ class FtFileReader(Shipped, DataSourceReader):
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]) if snapshot.schema is not None else pa.schema([])
         columns = recorded_names(recorded.names, arrow_schema(self._schema_json).names)
         adds, row_filter = self._chosen(snapshot, recorded)
-        shares = pack(adds, snapshot.definitions, self._task_bytes, _TASKS_MIN)
+        shares = pack(adds, snapshot.definitions, self._task_bytes)
         return [_Files(share, columns, row_filter) for share in shares] or [_Files(Share((), {}))]
 
     def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:

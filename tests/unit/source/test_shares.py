@@ -110,8 +110,6 @@ def test_small_files_are_read_together_and_of_many_more_by_each_task(
     snapshot = written(str(tmp_path / "out"), fileFormat="json")
     (add,) = snapshot.adds.values()
     adds = [replace(add, id=f"{number}", length=OPEN_COST_BYTES) for number in range(64)]
-    assert [len(share.pieces) for share in pack(adds[:32], snapshot.definitions, tasks_min=4)] == [8] * 4
-    assert [len(share.pieces) for share in pack(adds[:6], snapshot.definitions, tasks_min=4)] == [2] * 3
     assert [len(share.pieces) for share in pack(adds, snapshot.definitions)] == [16] * 4
     monkeypatch.setattr(shares, "_TASKS_MAX", 2)
     assert [len(share.pieces) for share in pack(adds, snapshot.definitions)] == [32] * 2
