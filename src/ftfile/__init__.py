@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ftfile.maintenance.doctor import doctor
     from ftfile.maintenance.drop import drop
     from ftfile.maintenance.flush import flush
+    from ftfile.maintenance.migrate.run import migrate
+    from ftfile.maintenance.migrate.undo import undo_migration
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
     from ftfile.maintenance.restore import restore
@@ -42,6 +44,7 @@ __all__ = (
     "export",
     "flush",
     "kv",
+    "migrate",
     "monitor",
     "open",
     "repair",
@@ -49,6 +52,7 @@ __all__ = (
     "restore",
     "source_status",
     "spark",
+    "undo_migration",
     "vacuum",
 )
 
@@ -66,6 +70,7 @@ __getattr__ = lazy_names(
         "export": "ftfile.exporting.run",
         "flush": "ftfile.maintenance.flush",
         "kv": "ftfile.kv:",
+        "migrate": "ftfile.maintenance.migrate.run",
         "monitor": "ftfile.monitoring.monitor",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
@@ -73,6 +78,7 @@ __getattr__ = lazy_names(
         "restore": "ftfile.maintenance.restore",
         "source_status": "ftfile.source.files.status",
         "spark": "ftfile.spark:",
+        "undo_migration": "ftfile.maintenance.migrate.undo",
         "vacuum": "ftfile.commit.vacuum.run",
     },
 )

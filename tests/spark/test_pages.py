@@ -42,6 +42,10 @@ ELSEWHERE = {
     "docs/running.md": "tests/cluster/test_pipelines.py",
     "docs/python.md": "tests/unit/source/test_python_page.py",
     "docs/restoring.md": "tests/unit/maintenance/test_restoring.py",
+    **{
+        f"docs/migrating/{name}.md": "tests/unit/maintenance/test_migrate_pages.py"
+        for name in ("README", "apex", "delta", "flink", "kafka-connect")
+    },
 }
 # What pages name, below the directory of a test.
 PLACES = re.compile(r"(?<![\w])/(data|var/log|etc/ftfile|media/mine)/")
@@ -135,6 +139,19 @@ def test_restoring(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     page.write_months()
     page.run(*examples("docs/restoring.md"))
     assert capsys.readouterr().out == "0 files come back, 0 are removed, 0 are missing\n"
+
+
+def test_migrating(page: Page) -> None:
+    source, out = page.home / "in", page.home / "out"
+    source.mkdir()
+    for number in (1, 2):
+        (source / f"{number}.json").write_text(f'{{"id": {number}, "day": "2024-07-01"}}\n')
+        if number == 1:
+            frame = page.spark.readStream.schema("id long, day date").json(str(source))
+            writer = frame.writeStream.partitionBy("day").option("checkpointLocation", f"{page.home}/checkpoint")
+            writer.trigger(availableNow=True).format("parquet").start(str(out)).awaitTermination()
+    page.run(*examples("docs/migrating/spark.md"))
+    assert sorted(ftfile.open(str(out)).to_arrow()["id"].to_pylist()) == [1, 2]
 
 
 def test_encryption(page: Page) -> None:

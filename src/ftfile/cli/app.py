@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ftfile.cli import caring, checking, looking, mending, reading, stores
+from ftfile.cli import caring, checking, looking, mending, migrating, reading, stores
 from ftfile.cli.examples import examples_of
 from ftfile.cli.exit_codes import Commands
 from ftfile.cli.reporting import report
@@ -51,7 +51,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Look: these write nothing": (looking.status, looking.ls, looking.history, looking.show, report, checking.source),
     "Read rows": (reading.cat, reading.head, reading.tail),
     "Check": (checking.verify, checking.doctor),
-    "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair),
+    "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair, migrating.migrate),
     "Remove or delete: these ask before": (caring.vacuum, caring.expire, mending.drop, mending.restore),
 }
 

@@ -47,6 +47,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ftfile repair /data/out",
         "ftfile repair /data/out --give-up month=7/lost.parquet",
     ),
+    "migrate": (
+        "ftfile migrate /data/out --dry-run",
+        "ftfile migrate /data/out --checkpoint /data/checkpoint --partition-by day=date",
+        'ftfile migrate /data/in --from files --schema "id long, at timestamp" -o header=true',
+        "ftfile migrate /data/out --undo",
+    ),
     "vacuum": ("ftfile vacuum /data/out --dry-run", "ftfile vacuum /data/out --retention 36h --yes"),
     "expire": (
         "ftfile expire /data/out --keep-last 10 --dry-run",

@@ -27,6 +27,9 @@ IS_SEALED = (
     "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "
     "read it with keyProvider"
 )
+_IS_UNDONE = (
+    "the migration of this directory was undone, and its log is being deleted: ftfile.undo_migration(path) finishes it"
+)
 # `json.dumps` makes one for each call.
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ASCII = json.JSONEncoder(separators=(",", ":"))
@@ -173,6 +176,8 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
     lines = from_checked_text(content, path)
     try:
         header = json.loads(lines[0])
+        if header.get("ftfileRecord") == "undone":
+            raise ConfigError(_IS_UNDONE)
         check_format(header, "ftfileRecord", RECORD_FORMAT, path)
         companion = header.get("companion")
         changes = json.loads(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
@@ -209,6 +214,10 @@ def to_checked_text(lines: list[bytes]) -> bytes:
     """Join lines and end them with the line of their checksum."""
     body = b"".join(line + b"\n" for line in lines)
     return body + checksum(body).encode() + b"\n"
+
+
+# It takes the version after a migration that is undone, so that nobody commits while the log is deleted.
+UNDONE_RECORD = to_checked_text([compact_json({"ftfileRecord": "undone"})])
 
 
 def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[bytes]:

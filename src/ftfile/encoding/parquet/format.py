@@ -27,6 +27,9 @@ _SAMPLE_ROWS = 10_000
 _SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together
 _DISTINCT_MAX = 0.2  # of a sample's values: with more, a dictionary costs time and saves nothing
 
+# Files of others, which were migrated, have times of 96 bits: as nanoseconds, those of some centuries would overflow.
+_SETTINGS: dict[str, Any] = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": "us"}
+
 # A footer has a part for each column, and one for each column of each row group.
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 100, 40, 130
 
@@ -96,7 +99,7 @@ class ParquetFormat(ColumnarFormat):
                 metadata, groups = parquet.metadata, [*range(parquet.num_row_groups)]
             else:
                 metadata, groups = _possible_groups(file, row_filter)
-                parquet = pq.ParquetFile(file, metadata=metadata, page_checksum_verification=True)
+                parquet = pq.ParquetFile(file, metadata=metadata, **_SETTINGS)
             if span is not None:
                 own = span.chosen(metadata.num_row_groups)
                 groups = [group for group in groups if group in own]
@@ -110,7 +113,7 @@ class ParquetFormat(ColumnarFormat):
 
     def _open(self, file: BinaryIO) -> pq.ParquetFile:
         if self.key_id is None:
-            return pq.ParquetFile(file, page_checksum_verification=True)
+            return pq.ParquetFile(file, **_SETTINGS)
         from ftfile.encoding.parquet.encryption import IDENTITY, MAGIC, Decryption, check_algorithm  # noqa: PLC0415
 
         assert self.keys is not None, "an encrypted directory is opened with its keys"
