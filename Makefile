@@ -67,11 +67,11 @@ WAITING := server-tests spark object-store-tests smoke-spark
 WORKING := lint unit crash histories without unit-pythons trials
 
 .PHONY: test
-test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus environment ## everything that must pass
+test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus browser environment ## everything that must pass
 	@exec $(python) .ci/stages.py "$(WAITING)" "$(WORKING)"
 
 .PHONY: unit
-unit: prometheus environment ## the quick tests without a JVM (a minute)
+unit: prometheus browser environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
@@ -79,7 +79,7 @@ HALF := $(addprefix tests/unit/,encoding sink source kv/feed kv/operator kv/upke
 OTHERS := tests/unit $(HALF:%=--ignore=%)
 
 .PHONY: crash
-crash: prometheus environment ## every crash and every fault, enumerated; and the slow unit tests
+crash: prometheus browser environment ## every crash and every fault, enumerated; and the slow unit tests
 	$(call pytest,.venv,crash) -n 2 -m slow tests/crash tests/unit
 
 .PHONY: histories
@@ -144,7 +144,7 @@ EVERY_SPARK := $(addprefix tests/spark/test_,follow_scenarios.py files_scenarios
 OLDER_SPARKS := 40 41 42
 
 .PHONY: smoke-spark
-smoke-spark: java iceberg-jar ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
+smoke-spark: java table-jars ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
 	@mkdir -p .reports; runs=(); \
 	for spark in $(OLDER_SPARKS); do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
 	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-4*.log; exit "$${failed:-0}"
@@ -263,8 +263,10 @@ delta: java
 	@.ci/jars delta
 	@.ci/venv .venv-spark42 "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_42)
 
-.PHONY: iceberg-jar
-iceberg-jar:
+# Each is for one of the older Sparks.
+.PHONY: table-jars
+table-jars:
+	@.ci/jars delta
 	@.ci/jars iceberg
 
 .PHONY: store-jars
@@ -286,6 +288,10 @@ azure-server:
 .PHONY: prometheus
 prometheus:
 	@.ci/prometheus
+
+.PHONY: browser
+browser:
+	@.ci/browser
 
 .PHONY: clean-reports
 clean-reports:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.repair.run import repair
     from ftfile.maintenance.restore import restore
     from ftfile.monitoring.monitor import monitor
+    from ftfile.reporting.run import report
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 
@@ -47,6 +48,7 @@ __all__ = (
     "monitor",
     "open",
     "repair",
+    "report",
     "restore",
     "source_status",
     "spark",
@@ -72,6 +74,7 @@ __getattr__ = lazy_names(
         "monitor": "ftfile.monitoring.monitor",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
+        "report": "ftfile.reporting.run",
         "restore": "ftfile.maintenance.restore",
         "source_status": "ftfile.source.files.status",
         "spark": "ftfile.spark:",

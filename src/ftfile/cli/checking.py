@@ -1,19 +1,22 @@
 """`verify`, `doctor` and `source`: faults and their remedies. They write nothing."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import shlex
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import ftfile
-from ftfile.cli.display.human_text import ago, bytes_text, count_text
 from ftfile.cli.display.output import heading, print_fields, print_json
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import BYTES, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import FOUND
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Threads, settings_of
 from ftfile.core.clock import SystemClock
+from ftfile.core.human_text import ago, bytes_text, count_text
 
 if TYPE_CHECKING:
+    from ftfile.maintenance.verify.findings import Finding
     from ftfile.source.files.status import SourceStatus
 
 __all__ = ("doctor", "print_findings", "source", "verify")
@@ -59,16 +62,37 @@ def verify(
                 ("in quarantine", report.quarantined_files or None),
             ]
         )
-        print_findings(report.findings)
+        print_findings(report.findings, path, full=report.full)
     if not report.ok:
         raise typer.Exit(FOUND)
 
 
-def print_findings(findings: Any) -> None:  # noqa: ANN401 - a sequence of Finding
-    """Print each with what was expected, what is there, and the remedy."""
+def print_findings(findings: Iterable["Finding"], path: str, *, full: bool = False) -> None:
+    """Print each with what was expected, what is there, the remedy, and the command for it."""
     for finding in findings:
         heading(f"{finding.severity} {finding.code}: {finding.path or 'the directory'}", _STYLES[finding.severity])
-        print_fields([("expected", finding.expected), ("found", finding.found), ("remedy", finding.remedy)])
+        print_fields(
+            [
+                ("expected", finding.expected),
+                ("found", finding.found),
+                ("remedy", finding.remedy),
+                ("command", _command_of(finding, path, full=full)),
+            ]
+        )
+
+
+def _command_of(finding: "Finding", path: str, *, full: bool) -> str | None:
+    """Return the command that mends a finding; None where there is none."""
+    if finding.repair == "no":
+        return None
+    words = ["ftfile", "repair", path]
+    if any(action.kind == "give-up" for action in finding.actions):
+        words += ["--give-up", finding.path]
+    elif not finding.path:
+        words += ["--quarantine", finding.actions[0].path if len(finding.actions) == 1 else "PATTERN"]
+    elif finding.repair == "on request":
+        words.append("--accept-lost-records")
+    return shlex.join([*words, "--full"] if full and finding.code.startswith("damaged-") else words)
 
 
 def doctor(

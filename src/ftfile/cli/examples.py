@@ -18,9 +18,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "history": ("ftfile history /data/out --limit 20", "ftfile history /data/out --json | jq '{version, rows}'"),
     "show": ("ftfile show /data/out 12", "ftfile show /data/out month=7/0000000003-0-0ef664b64a3b.json"),
+    "report": ("ftfile report /data/out", "ftfile report s3://bucket/out -o out.html --no-verify"),
     "source": (
-        "ftfile source /data/in --checkpoint /data/checkpoint",
-        "ftfile source s3://bucket/in -o stateLocation=s3://bucket/state",
+        "ftfile source /data/in --checkpoint /data/checkpoint -o fileFormat=json",
+        "ftfile source s3://bucket/in -o fileFormat=csv -o stateLocation=s3://bucket/state",
     ),
     "cat": (
         "ftfile cat /data/out",

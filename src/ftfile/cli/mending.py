@@ -7,12 +7,12 @@ import typer
 
 import ftfile
 from ftfile.cli.checking import print_findings
-from ftfile.cli.display.human_text import bytes_text, count_text
 from ftfile.cli.display.output import agree, heading, print_json, say
 from ftfile.cli.display.progress_bar import waiting
 from ftfile.cli.display.tables import Column, print_table
 from ftfile.cli.exit_codes import CONFLICT, FOUND
 from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Yes, settings_of
+from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,14 +28,18 @@ GiveUp = Annotated[
     typer.Option(
         "--give-up",
         metavar="FILE",
-        help="A committed file that is lost for good: readers go on without its rows. May be repeated.",
+        help="A committed file that is lost for good, or a pattern such as 'month=7/*': readers go on without it. May "
+        "be repeated.",
         show_default=False,
     ),
 ]
 Quarantine = Annotated[
     list[str] | None,
     typer.Option(
-        "--quarantine", metavar="FILE", help="A foreign file to be put aside. May be repeated.", show_default=False
+        "--quarantine",
+        metavar="FILE",
+        help="A foreign file to be put aside, or a pattern such as '*.tmp'. May be repeated.",
+        show_default=False,
     ),
 ]
 AcceptLostRecords = Annotated[
@@ -85,7 +89,7 @@ def repair(
         print_json(report)
     else:
         _print_steps(report)
-        print_findings(report.left)
+        print_findings(report.left, path, full=full)
     if not report.ok:
         raise typer.Exit(FOUND)
 

@@ -77,9 +77,9 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
     if info.modified_ms <= horizon_ms and horizon_ms > 0:
         raise StaleFiles(
             f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
-            f"unrecorded that was written up to {time_text(horizon_ms)}. {_TOO_LONG}. Or the store's clock was ahead "
-            "when the vacuum ran, and the horizon lies in the future: ftfile.vacuum(path, dry_run=False) takes "
-            "it back"
+            f"unrecorded that was written up to {time_text(horizon_ms)}. {_TOO_LONG}. Or the store's clock is behind: "
+            "set it. Or the store's clock was ahead when the vacuum ran, and the horizon lies in the future: "
+            "ftfile.vacuum(path, dry_run=False) takes it back"
         )
 
 

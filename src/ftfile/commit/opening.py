@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import MaintenanceAuthor
+from ftfile.commit.format.record import IS_SEALED
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.sealed.filesystem import open_with_keys
-from ftfile.core.errors import ConfigError, NotADirectory, NotFound
+from ftfile.commit.sealed.filesystem import SealedFileSystem, open_with_keys
+from ftfile.core.errors import ConfigError, CorruptData, NotADirectory, NotFound
 from ftfile.core.logs import log_context
 from ftfile.fs.registry import normalise
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _NO_DIRECTORY = "not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
 NO_STORE = "no store: nothing was ever committed there, or the path is wrong"
+_WRITE_FORMAT = "ftfile.repair(path, dry_run=False) writes it again"
+_RESTORE_FORMAT = "Restore it from a copy: the id of an encrypted directory is in no other file"
 
 
 def open_log(
@@ -30,22 +33,54 @@ def open_log(
     storage: Mapping[str, str] | None,
     context: Context,
     otherwise: str = _NO_DIRECTORY,
+    *,
+    repairs: bool = False,
 ) -> CommitLog:
     """Return a log of a directory that nobody else uses; see `open_with_keys`. An error says what it is `otherwise`.
 
     Raises:
         ConfigError: it has no log, or its keys are not known.
+        CorruptData: its format file is lost; not raised for a caller that `repairs` it.
     """
     url = normalise(os.fspath(path))
     try:
         log = CommitLog(open_with_keys(url, context, key_provider, (storage or {}).items()))
-        log.check_layout()
+        _check_layout(log, repairs=repairs)
     except NotFound as error:
         raise ConfigError(f"{url!r} is {otherwise}") from error
     except NotADirectory as error:
         text = f"{url!r} is no directory: {error.detail}. Give the directory that has {layout.META}"
         raise ConfigError(text) from error
     return log
+
+
+def _check_layout(log: CommitLog, *, repairs: bool) -> None:
+    """Check the format file; NotFound where there is no log either."""
+    try:
+        log.check_layout()
+    except NotFound:
+        listed = (layout.parse_log_name(name) for name in log.fs.names_after(layout.LOG, ""))
+        newest = max((name.version for name in listed if name is not None), default=None)
+        if newest is None:
+            raise
+        sealed = _is_sealed(log, newest)
+        if repairs and not sealed:
+            return
+        advice = _RESTORE_FORMAT if sealed else _WRITE_FORMAT
+        raise CorruptData(layout.FORMAT_FILE, "the layout of the log", "no such file", advice) from None
+
+
+def _is_sealed(log: CommitLog, version: int) -> bool:
+    """Return True if a record ends in a MAC, or keys were given."""
+    if isinstance(log.fs, SealedFileSystem):
+        return True
+    try:
+        log.read_record(version)
+    except ConfigError as error:
+        return str(error) == IS_SEALED
+    except CorruptData:
+        pass
+    return False
 
 
 def open_as_written(

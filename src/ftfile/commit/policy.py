@@ -67,8 +67,9 @@ def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
     if policy.on_gap == "fail":
         raise BatchGap(
             f"batch {author.batch_id} of query {author.query_id} cannot follow: the log expects batch {expected}. "
-            "The directory was emptied or replaced under a running checkpoint, or batches were lost: restore it, or "
-            "start with a new checkpoint. onGap=accept goes on and records a new start"
+            "The directory was emptied, replaced or restored from an older copy under a running checkpoint, or batches "
+            "were lost. Restore it; or let the query go back in its checkpoint, as docs/disaster-recovery.md shows; or "
+            "start with a new checkpoint. onGap=accept goes on without the batches between, and records a new start"
         )
     _log.warning("batch %d does not follow %d: recording a new start (onGap=accept)", author.batch_id, expected - 1)
     return author.batch_id

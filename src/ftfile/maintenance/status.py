@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ftfile.attempt.kind_of_directory import store_of
 from ftfile.commit.files import stat_or_none, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.layout import bucket_directory
@@ -14,6 +15,7 @@ from ftfile.commit.places import Place, find_part, is_recorded
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.paths import shape_fault
+from ftfile.maintenance.verify.log_scan import look_at_head
 from ftfile.sink.rolling.groups import GroupTotals, key_of, order_of
 from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.places import Whereabouts
     from ftfile.fs.api import FileSystem
+    from ftfile.maintenance.verify.findings import Finding
 
 __all__ = ("DirectoryStatus", "OpenFile", "QueryStatus", "UnpublishedFile", "directory_status")
 
@@ -77,12 +80,14 @@ class DirectoryStatus:
     oldest_version: int  # that is kept
     horizon_ms: int  # up to when a vacuum may have deleted what no record needs; 0 for never
     queries: tuple[QueryStatus, ...]  # by query id
-    open: tuple[OpenFile, ...]  # by query and partition
+    open: tuple[OpenFile, ...]  # by query and partition; none in a store
     due: int  # jobs that wait for the next batch, a flush or the listener
     unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and still there
     # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
     unneeded_files: int | None = None
     unneeded_bytes: int | None = None
+    # Faults of the log that a look at its head shows: lost newest records, a horizon in the future; `verify` finds all.
+    findings: tuple[Finding, ...] = ()
 
 
 def directory_status(log: CommitLog, *, staged: bool = False) -> DirectoryStatus:
@@ -106,11 +111,12 @@ def directory_status(log: CommitLog, *, staged: bool = False) -> DirectoryStatus
             QueryStatus(query_id, query.last_batch, query.version, time_ms)
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),
-        open=tuple(_open_files(head, log.clock.now_ms())),
+        open=tuple(_open_files(head, log.clock.now_ms()) if store_of(head) is None else ()),
         due=len(head.assembly_jobs),
         unpublished=tuple(_unpublished(log.fs, head)),
         unneeded_files=None if unneeded is None else len(unneeded),
         unneeded_bytes=None if unneeded is None else sum(unneeded.values()),
+        findings=tuple(look_at_head(log, head)),
     )
 
 
@@ -215,7 +221,7 @@ def _problem(add: Add, where: Whereabouts) -> str | None:
     if where.place is Place.TAKEN and there is not None:
         return f"a foreign file of {there.size_bytes} bytes is at {there.path!r}: move it away"
     if where.place is Place.IMPOSSIBLE:
-        return f"its name {where.fault}: ftfile.repair(path) records another one"
+        return f"its name {where.fault}: ftfile.repair(path, dry_run=False) records another one"
     if where.place is Place.DAMAGED and there is not None:
         return f"{there.path!r} has {there.size_bytes} bytes where {add.length} were recorded"
     if where.place is Place.NOWHERE:

@@ -12,7 +12,7 @@ from ftfile.attempt.kind_of_directory import entries_of_new, refuse_other_log
 from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
-from ftfile.commit.format.definitions import definition_key
+from ftfile.commit.format.record import definition_key
 from ftfile.commit.read.snapshot import added_by, take_snapshot
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger

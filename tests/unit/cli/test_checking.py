@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ftfile
+from ftfile.commit.format import layout
 from tests.kit.files_run import FilesRun
 from tests.unit.cli.running import documents, run
 
@@ -63,3 +64,20 @@ def test_source(tmp_path: Path) -> None:
     assert "No stream" in run("source", tmp_path / "in", "-o", "fileFormat=text", "--checkpoint", tmp_path / "x").stdout
     assert "fileFormat" in run("source", tmp_path / "in", "--checkpoint", tmp_path / "x", code=2).stderr
     assert "NAME=VALUE" in run("source", tmp_path / "in", "-o", "fileFormat", code=2).stderr
+
+
+def test_each_finding_has_its_command(out: str) -> None:
+    damaged, gone = (file.path for file in ftfile.open(out).files()[:2])
+    content = Path(out, damaged).read_bytes()
+    Path(out, damaged).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    Path(out, gone).unlink()
+    Path(out, layout.RETIRED).rmdir()
+    for name in ("a.json", "b.json"):
+        Path(out, name).touch()
+    fields = [line.split("\t") for line in run("verify", out, "--full", code=1).stdout.splitlines()]
+    assert {field[1] for field in fields if field[0] == "command"} == {
+        f"ftfile repair {out}",
+        f"ftfile repair {out} --give-up {gone}",
+        f"ftfile repair {out} --give-up {damaged} --full",
+        f"ftfile repair {out} --quarantine PATTERN",
+    }

@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from ftfile.cli.display import tables
-from ftfile.cli.display.human_text import ago, bytes_text, count_text, duration_text, exact_time, time_text
 from ftfile.cli.display.tables import BYTES, COUNT, TIME, Column, chosen_columns, print_table
+from ftfile.core.human_text import ago, bytes_text, count_text, duration_text, exact_time, time_text
 from tests.unit.cli.running import in_terminal
 
 ROWS = [

@@ -148,7 +148,7 @@ def test_a_job_that_fails(tmp_path: Path) -> None:
     assert "failed" in failed[0].waiting
 
 
-def test_nothing_is_listed_but_bases_and_the_log(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_listed_but_the_log_and_what_is_derived_of_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.driver.commit_new(0)
     listed: list[str] = []
     inner = type(world.fs).list
@@ -159,4 +159,4 @@ def test_nothing_is_listed_but_bases_and_the_log(world: World, monkeypatch: pyte
 
     monkeypatch.setattr(type(world.fs), "list", list_directory)
     ftfile.open(world.url).status()
-    assert set(listed) <= {layout.BASES, layout.LOG}
+    assert set(listed) <= {layout.BASES, layout.LOG, layout.RANGES}

@@ -21,7 +21,11 @@ from ftfile.commit.vacuum import garbage, horizon
 from ftfile.commit.vacuum import run as vacuuming
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, NotPublished, StaleFiles
+from ftfile.maintenance.verify.log_scan import CLOCKS_APART_MS
 from ftfile.testing.checker import check_directory
+from ftfile.testing.clock import ManualClock
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.fs.mounting import mounted
 from tests.unit.commit.conftest import Driver
 from tests.unit.maintenance.test_vacuum import DAY_S, World, world
 
@@ -118,6 +122,19 @@ class TestClock:
         assert (first.files, first.version) == ((), 1)
         assert [file.path for file in world.vacuum().files] == [lost.path]
         assert world.vacuum().version is None
+
+
+@pytest.mark.parametrize(("ahead_ms", "codes"), [(CLOCKS_APART_MS, []), (CLOCKS_APART_MS * 2, ["horizon-ahead"])])
+def test_a_clock_that_was_ahead_of_this_one_for_its_newest_record_too(ahead_ms: int, codes: list[str]) -> None:
+    """Within a minute it may still be: the store's clock is another one."""
+    horizon_ms = SYSTEM.clock.now_ms() + ahead_ms
+    fs = MemoryFileSystem("ahead", clock=ManualClock(horizon_ms + 1))
+    with mounted(fs) as url:
+        driver = Driver(fs)
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), horizon_ms=horizon_ms)
+        assert [finding.code for finding in ftfile.open(url).verify().findings] == codes
+        assert [finding.code for finding in ftfile.open(url).status().findings] == codes
+    MemoryFileSystem.drop("ahead")
 
 
 class TestHorizonInTheFuture:

@@ -7,6 +7,7 @@ file holds that line), and a line with the checksum of all before it; see docs/i
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -229,3 +230,9 @@ def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[
     if not content.endswith(b"\n") or last.decode("ascii", "replace") != found:
         raise CorruptData(path, f"a text that ends in its checksum {found}", repr(last[-40:]), advice)
     return body.split(b"\n")[:-1]
+
+
+def definition_key(definition: object) -> str:
+    """Return the key of a definition in the log: the same for the same content."""
+    text = definition if isinstance(definition, str) else json.dumps(definition, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

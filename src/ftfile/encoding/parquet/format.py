@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.nested import leaf_types, map_entries
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.packing import packed
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
 from ftfile.encoding.base.reading import batch_as, corrupt
 
@@ -148,15 +149,7 @@ def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> 
 
 def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequence[int]]:
     """Yield row groups that are read together: pyarrow takes memory for all that it is asked for at once."""
-    start = size_bytes = 0
-    for number, group in enumerate(groups):
-        own_bytes = metadata.row_group(group).total_byte_size
-        if number > start and size_bytes + own_bytes > _SPAN_BYTES:
-            yield groups[start:number]
-            start, size_bytes = number, 0
-        size_bytes += own_bytes
-    if groups:
-        yield groups[start:]
+    return packed(groups, lambda group: int(metadata.row_group(group).total_byte_size), _SPAN_BYTES)
 
 
 def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:

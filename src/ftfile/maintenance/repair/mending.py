@@ -14,7 +14,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import Body, Remove
 from ftfile.commit.log.bases import list_bases, write_base
 from ftfile.commit.log.hints import PublishedHint, write_published
-from ftfile.commit.log.log import CommitLog
+from ftfile.commit.log.log import LAYOUT_VERSION, CommitLog
 from ftfile.commit.log.state import Unpublished
 from ftfile.commit.places import has_content
 from ftfile.commit.protocol import commit, record_of
@@ -240,6 +240,12 @@ def _make_directory(mender: Mender, action: Action) -> None:
     mender.fs.sync_directory(layout.parent(action.path))
 
 
+def _write_format(mender: Mender, action: Action) -> None:
+    with contextlib.suppress(AlreadyExists):  # a commit did it meanwhile
+        mender.fs.create_exclusive(action.path, LAYOUT_VERSION)
+    mender.fs.sync_directory(layout.META)
+
+
 def _publish(log: CommitLog, add: Add) -> None:
     problem = publish(log, Unpublished(log.read_on(durable=True).version, None, (add,), ()), 0)
     if problem is not None:
@@ -297,6 +303,7 @@ def _add_of(action: Action) -> Add:
 
 MENDS: dict[str, Mend] = {
     "make-directory": _make_directory,
+    "write-format": _write_format,
     "move-aside": lambda mender, action: set_aside(mender.fs, action.path, "it was in the way, or misled readers"),
     "cut-log": lambda mender, action: _cut_log(mender.fs, action.version),
     "lower-horizon": lambda mender, _: lower_horizon(mender.open_log(), mender.author.job_id),

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format import layout
 from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.log.log import CommitLog
 from ftfile.commit.opening import open_as_written, open_log
-from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.maintenance.repair.mending import OPERATION, Mender
-from ftfile.maintenance.verify.findings import Action, Finding
+from ftfile.maintenance.verify.findings import STRANGERS, Action, Finding
 from ftfile.maintenance.verify.run import verify
 
 if TYPE_CHECKING:
@@ -80,7 +79,8 @@ def repair(  # noqa: PLR0913 - all by name
 
     With `full`, it also reads every file, and compares its content. `give_up` has paths of committed files, as
     `verify` names them, that are lost for good: a record removes them, and readers go on without their rows; damaged
-    ones go to quarantine. `quarantine` has paths of foreign files to be put there. With `accept_lost_records`, where
+    ones go to quarantine. `quarantine` has paths of foreign files to be put there. Both take shell patterns, too, in
+    which `*` also matches `/`. With `accept_lost_records`, where
     records are lost or damaged, and there is no copy of them, the log goes on as far as it can be read; later records,
     and their files, go to quarantine. For the other arguments see `ftfile.open`.
 
@@ -89,17 +89,17 @@ def repair(  # noqa: PLR0913 - all by name
             lost, or not foreign.
         StorageError: the store failed while the directory was verified. What fails later is in the report's steps.
     """
-    fs = open_log(path, key_provider, storage, context).fs
+    fs = open_log(path, key_provider, storage, context, repairs=True).fs
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
     author = MaintenanceAuthor(OPERATION, context.ids.unique())
     with log_context(job=author.job_id):
         report = verify(fs, full=full)
-        asked.check(fs, report)
+        asked.check(report)
         if dry_run:
             chosen = list(asked.chosen(report))
-            mended = {id(found) for found, _ in chosen}
-            steps = tuple(RepairStep(found.code, found.path, str(action)) for found, action in chosen)
-            left = tuple(found for found in report.findings if id(found) not in mended)
+            steps = tuple(_step(found, action) for found, action in chosen)
+            taken = Counter(id(found) for found, _ in chosen)
+            left = tuple(found for found in report.findings if not 0 < len(found.actions) == taken[id(found)])
             return RepairReport(True, steps, left, report.version)  # noqa: FBT003 - a field
         mender = Mender(fs, partial(open_as_written, path, key_provider, storage, context), author)
         return _repair(fs, report, asked, mender, full=full)
@@ -115,11 +115,15 @@ def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender,
         tried |= {repr(action) for _, action in chosen}
         errors = mender.mend([action for _, action in chosen])
         for (found, action), error in zip(chosen, errors, strict=True):
-            steps.append(RepairStep(found.code, found.path, str(action), error))
+            steps.append(_step(found, action, error))
             _log.info("repair: %s", steps[-1])
         report = verify(fs, full=full)
     mender.save_published(report)
     return RepairReport(False, tuple(steps), report.findings, report.version)  # noqa: FBT003 - a field
+
+
+def _step(found: Finding, action: Action, error: str = "") -> RepairStep:
+    return RepairStep(found.code, found.path or action.path, str(action), error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,28 +138,37 @@ class _Asked:
         """Yield the actions to be carried out, each with the finding that asks for it."""
         for finding in report.findings:
             for action in finding.actions:
-                wanted = finding.path in self.give_up if action.kind == "give-up" else self.accept_lost_records
-                if finding.repair == "yes" or wanted:
+                if finding.repair == "yes" or self._wants(finding, action):
                     yield finding, action
-        for path in sorted(self.quarantine):
-            finding = Finding("foreign-file", path, "no file that no record knows", "one", "info", "", "on request")
-            yield finding, Action("move-aside", path)
 
-    def check(self, fs: FileSystem, report: VerifyReport) -> None:
+    def _wants(self, finding: Finding, action: Action) -> bool:
+        if action.kind == "give-up":
+            return _is_named(finding.path, self.give_up)
+        if finding.code in STRANGERS:
+            return _is_named(action.path, self.quarantine)
+        return self.accept_lost_records
+
+    def check(self, report: VerifyReport) -> None:
         """Raise ConfigError for files to be given up that are there, and to be put aside that are not foreign."""
         lost = {found.path for found in report.findings if any(action.kind == "give-up" for action in found.actions)}
-        for path in sorted(self.give_up - lost):
-            raise ConfigError(
-                f"give_up: {path!r} is not known to be lost. Paths are those that verify() names; what only "
-                "its content shows is found with full=True"
-            )
+        for name in sorted(self.give_up):
+            if not any(_is_named(path, {name}) for path in lost):
+                raise ConfigError(
+                    f"give_up: {name!r} is not known to be lost. Paths are those that verify() names; what only "
+                    "its content shows is found with full=True"
+                )
         if not self.quarantine:
             return
         if not report.complete:
             raise ConfigError(
                 "quarantine: which files are foreign cannot be told while the log is damaged: repair that first"
             )
-        live = {add.final_path for add in take_snapshot(CommitLog(fs)).adds.values()}
-        for path in sorted(self.quarantine):
-            if path in live or path.startswith(f"{layout.META}/") or not fs.exists(path):
-                raise ConfigError(f"quarantine: {path!r} is no foreign file in the directory")
+        foreign = [action.path for found in report.findings if found.code in STRANGERS for action in found.actions]
+        for name in sorted(self.quarantine):
+            if not any(_is_named(path, {name}) for path in foreign):
+                raise ConfigError(f"quarantine: {name!r} is no foreign file in the directory")
+
+
+def _is_named(path: str, names: Collection[str]) -> bool:
+    """Return True for a path that is among names, or fits one as a shell pattern, in which `*` matches `/`, too."""
+    return path in names or any(fnmatchcase(path, name) for name in names)

@@ -231,4 +231,4 @@ def _tell_of(files: Files, code: str, expected: str, paths: list[str]) -> None:
     if paths:
         names = ", ".join(map(repr, sorted(paths)[:NAMES_TOLD]))
         found = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
-        files.findings.append(find(code, "", expected, found))
+        files.findings.append(find(code, "", expected, found, *(Action("move-aside", path) for path in sorted(paths))))

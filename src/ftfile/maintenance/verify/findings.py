@@ -12,25 +12,25 @@ from ftfile.kv.planning.runs import is_run
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Remove
 
-__all__ = ("ACTIONS", "KINDS", "Action", "Finding", "Kind", "VerifyReport", "find", "lost")
+__all__ = ("ACTIONS", "KINDS", "STRANGERS", "Action", "Finding", "Kind", "VerifyReport", "find", "lost")
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Repair: TypeAlias = Literal["yes", "on request", "no"]
 _SEVERITIES = ("error", "warning", "info")
 
-_REPAIR = "ftfile.repair(path) mends it"
+_REPAIR = "ftfile.repair(path, dry_run=False) mends it"
 _NEXT = f"The next commit does it, and so does a repair: {_REPAIR}"
 _RESTORE = "Restore it from a copy of the directory"
-_ACCEPT = "ftfile.repair(path, accept_lost_records=True)"
+_ACCEPT = "ftfile.repair(path, accept_lost_records=True, dry_run=False)"
 _CUT = f"{_RESTORE}; if there is none, {_ACCEPT} puts the later records aside, and the files that they made visible"
 _BY_HAND = f"The log was changed by hand. {_RESTORE}"
 _STRANGERS = (
-    "Plain readers take them for data. ftfile leaves what is not its own; ftfile.repair(path, quarantine=[…]) puts "
-    "aside what you name"
+    "Plain readers take them for data. ftfile leaves what is not its own; "
+    "ftfile.repair(path, quarantine=[…], dry_run=False) puts aside what you name, also by patterns such as '*.tmp'"
 )
 _GIVE_UP = (
-    "Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}]) records that its {rows} "
-    "are gone"
+    "Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}], dry_run=False) records "
+    "that its {rows} are gone"
 )
 
 _OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
@@ -46,6 +46,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     # The log.
+    "missing-format": Kind("error", "yes", _NEXT),
     "missing-directory": Kind("warning", "yes", _REPAIR),
     "missing-base": Kind("error", "no", _RESTORE),
     "missing-record": Kind("error", "on request", _CUT),
@@ -86,10 +87,14 @@ KINDS = {
     "unknown-files": Kind("info", "on request", _STRANGERS),
 }
 
+# Findings of several files, of which a repair puts aside those that are named.
+STRANGERS = frozenset({"foreign-files", "unknown-files"})
+
 # What a repair can do, in the order in which it does it: first what the log is read by, then what stands in the way of
 # files, then files, then what is derived of the log.
 ACTIONS = {
     "make-directory": "make the directory {path!r}",
+    "write-format": "write {path!r} again",
     "move-aside": f"move {{path!r}} to {layout.QUARANTINE}",
     "cut-log": f"move the records from version {{version}} on, and what they made visible, to {layout.QUARANTINE}",
     "lower-horizon": "record a vacuum horizon that is not in the future",

@@ -254,8 +254,8 @@ class History:
             self.findings.append(finding if self._start == 0 else finding.without_repair())
             return
         remedy = (
-            "Restore them from a copy; if there is none, ftfile.repair(path, accept_lost_records=True) lets the log "
-            "begin after them. No row of the newest version is lost: bases and ranges stand for them"
+            "Restore them from a copy; if there is none, ftfile.repair(path, accept_lost_records=True, dry_run=False) "
+            "lets the log begin after them. No row of the newest version is lost: bases and ranges stand for them"
         )
         action = Action("start-log", version=missing[-1] + 1)
         self.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))

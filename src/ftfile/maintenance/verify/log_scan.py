@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("LogScan", "advance", "scan_log")
+__all__ = ("CLOCKS_APART_MS", "LogScan", "advance", "look_at_head", "scan_log")
 
 _Result = TypeVar("_Result")
+# The store's clock may be ahead of this machine's by so much, and nothing is wrong.
+CLOCKS_APART_MS = 60_000
 
 
 @dataclass
@@ -80,8 +82,11 @@ class _Hiding(WrapperFileSystem):
 def scan_log(fs: FileSystem) -> LogScan:
     """Read bases and the records after the newest right one."""
     scan = LogScan(CommitLog(fs))
+    if not fs.exists(layout.FORMAT_FILE):
+        path, action = layout.FORMAT_FILE, Action("write-format", layout.FORMAT_FILE)
+        scan.findings.append(find("missing-format", path, "the layout of the log", "no such file", action))
     for path in () if fs.capabilities.implied_directories else layout.DIRECTORIES:
-        if not fs.exists(path):
+        if path != layout.LOG and not fs.exists(path):
             found = "none: a copy without empty directories, or somebody deleted it"
             action = Action("make-directory", path)
             scan.findings.append(find("missing-directory", path, "a directory", found, action))
@@ -95,8 +100,20 @@ def scan_log(fs: FileSystem) -> LogScan:
         finding = find("bad-base", path, "a base of this log", wrong, *_anew(path, "base"))
         scan.findings.append(finding.without_repair() if scan.state.version < 0 else finding)
     _look_beyond(scan)
+    _check_log_directory(scan)
     scan.findings += [*_check_hint(scan), *_check_horizon(scan)]
     return scan
+
+
+def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
+    """Return the findings that cost no more than a look at the head: lost newest records, a horizon in the future."""
+    scan = LogScan(log, head)
+    for name in list_bases(log.fs):
+        if name.version > head.version:
+            scan.beyond[layout.base_path(name)] = name.version
+    _look_beyond(scan)
+    _check_log_directory(scan)
+    return [*scan.findings, *_check_horizon(scan)]
 
 
 def advance(state: LogState, *records: Record) -> LogState:
@@ -185,6 +202,19 @@ def _look_beyond(scan: LogScan) -> None:
     scan.findings.append(find("lost-records", layout.LOG, expected, found, *actions))
 
 
+def _check_log_directory(scan: LogScan) -> None:
+    """Report a log without a directory: it is made before the first commit, and then no copy leaves it out."""
+    fs, path = scan.log.fs, layout.LOG
+    if scan.state.version >= 0 or fs.capabilities.implied_directories or fs.exists(path):
+        return
+    make = Action("make-directory", path)
+    known = next((number for number, found in enumerate(scan.findings) if found.code == "lost-records"), None)
+    if known is None:
+        scan.findings.append(find("lost-records", path, "the directory of the log", "no such directory", make))
+    else:
+        scan.findings[known] = replace(scan.findings[known], actions=(*scan.findings[known].actions, make))
+
+
 def _check_hint(scan: LogScan) -> Iterable[Finding]:
     fs, path = scan.log.fs, layout.PUBLISHED_HINT
     if path in scan.beyond or not fs.exists(path):
@@ -204,8 +234,9 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
 
 def _check_horizon(scan: LogScan) -> Iterable[Finding]:
     newest = created_ms(scan.log, scan.state.version) if scan.state.version >= 0 else None
-    ahead_ms = scan.state.horizon_ms - max(scan.log.clock.now_ms(), newest or 0)
-    if ahead_ms > 0:
+    ahead_ms = scan.state.horizon_ms - scan.log.clock.now_ms()
+    # The newest record may have been written while the store's clock was ahead, too.
+    if ahead_ms > (CLOCKS_APART_MS if scan.state.horizon_ms <= (newest or 0) else 0):
         found = (
             f"one {ahead_ms // 1000} s in the future: a vacuum ran while the store's clock was ahead, and commits fail"
         )
