@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
-from ftfile.cli.display.human_text import bytes_text, count_text
 from ftfile.cli.display.output import agree, print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.cli.display.tables import BYTES, Column, print_table
 from ftfile.cli.parameters import DryRun, Json, Path, Storage, Threads, Yes, settings_of
+from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
     from ftfile.maintenance.migrate.run import MigrateReport

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.attempt.pieces.progress import Tracker
 from ftfile.commit.format import layout
-from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Add, Origin, StreamAuthor
+from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.encoding.partitions.paths import columns_of_directory, parse_bucket_path, partition_schema
 from ftfile.filters.chain import Chain
