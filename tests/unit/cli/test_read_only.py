@@ -21,6 +21,8 @@ from tests.unit.cli.running import COMMAND, ENVIRONMENT, run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 Result = TypeVar("Result")
 
 OF_FILES = [

@@ -76,6 +76,8 @@ def test_which_columns_are_left_out() -> None:
     assert chosen_columns(columns, widths, 10) == ([0], [1, 2, 3])
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_in_a_real_terminal(out: str) -> None:
     text = in_terminal(80, "ls", out)
     assert "\x1b[" in text, "colours"
