@@ -59,6 +59,12 @@ def ids(out: Path) -> list[int]:
     return sorted(ftfile.open(str(out)).to_arrow()["id"].to_pylist())
 
 
+def followed(out: Path) -> list[int]:
+    """Return what a follower reads that begins at the migration."""
+    batches = ftfile.open(str(out)).follow(startingVersion="0")
+    return sorted(each for _, some in batches for batch in some for each in batch.column("id").to_pylist())
+
+
 def rows_of(content: bytes) -> list[Any]:
     return [tuple(row.items()) for row in pq.read_table(pa.BufferReader(content)).to_pylist()]
 
@@ -72,7 +78,7 @@ def test_a_plain_directory_is_read_written_and_merged(out: Path) -> None:
     check_directory(open_filesystem(str(out)), rows_of=rows_of)
     query = MicroBatch(str(out), COLUMNS, {"partitionBy": "day"})
     query.run(0, [[{"id": 5, "day": datetime.date(2024, 7, 1)}]])
-    assert ids(out) == [1, 2, 3, 4, 5]
+    assert ids(out) == followed(out) == [1, 2, 3, 4, 5]
     assert ftfile.open(str(out)).to_arrow(where="day IS NULL")["id"].to_pylist() == [4]
     check_directory(open_filesystem(str(out)), rows_of=rows_of)
     merged = ftfile.compact(str(out))
@@ -179,7 +185,7 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
     query = MicroBatch(str(out), {"id": "long"}, checkpoint=checkpoint, query_id="spark-query")
     assert query.run(2, [[{"id": 4}]]).replayed, "Spark had not noted that the batch was done"
     query.run(3, [[{"id": 5}]])
-    assert ids(out) == [1, 2, 3, 4, 5]
+    assert ids(out) == followed(out) == [1, 2, 3, 4, 5]
     with pytest.raises(BatchGap):
         query.run(5, [[{"id": 7}]])
     assert ftfile.open(str(out)).verify(full=True).ok
