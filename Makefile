@@ -63,24 +63,27 @@ hdfs: java hdfs-jars environment ## start a real HDFS, print its URLs, wait for 
 	@$(python) -m tests.hdfs
 
 # What `make test` makes: what waits for servers and JVMs beside what needs a processor all the time.
-WAITING := server-tests spark object-store-tests smoke-spark
+WAITING := server-tests smoke-spark spark object-store-tests
 WORKING := lint unit crash histories without unit-pythons trials
 
 .PHONY: test
-test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus environment ## everything that must pass
+test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus browser environment ## everything that must pass
 	@exec $(python) .ci/stages.py "$(WAITING)" "$(WORKING)"
 
 .PHONY: unit
-unit: prometheus environment ## the quick tests without a JVM (a minute)
+unit: prometheus browser environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
-HALF := $(addprefix tests/unit/,encoding sink source kv/feed kv/operator kv/upkeep)
+HALF := $(addprefix tests/unit/,encoding filters maintenance sink source kv/feed kv/operator kv/upkeep)
 OTHERS := tests/unit $(HALF:%=--ignore=%)
 
+# Files with slow tests: each worker would collect all others, too.
+SLOW = $(shell grep -rl --include='test_*.py' 'mark\.slow' tests/unit)
+
 .PHONY: crash
-crash: prometheus environment ## every crash and every fault, enumerated; and the slow unit tests
-	$(call pytest,.venv,crash) -n 2 -m slow tests/crash tests/unit
+crash: prometheus browser environment ## every crash and every fault, enumerated; and the slow unit tests
+	$(call pytest,.venv,crash) -n 2 -m slow tests/crash $(SLOW)
 
 .PHONY: histories
 histories: environment ## random histories of a directory, 500 of 200 steps
@@ -94,9 +97,8 @@ KV_TESTS := $(addprefix kv/,feed operator upkeep $(addprefix test_,batches.py en
 LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink exporting $(KV_TESTS)) --ignore=tests/unit/source/files
 
 .PHONY: without
-without: environment ## the tests of the log and of the sink, hints deleted before every step, and then ranges
-	@$(call both,$(call pytest,.venv,without-hints) $(FEW) --without=hints -m "not slow and not contents" $(LOG_TESTS),\
-		$(call pytest,.venv,without-ranges) $(FEW) --without=ranges -m "not slow and not contents" $(LOG_TESTS))
+without: environment ## the tests of the log and of the sink, hints or ranges deleted before every step
+	$(call pytest,.venv,without) $(FEW) --without=either -m "not slow and not contents" $(LOG_TESTS)
 
 .PHONY: server-tests
 server-tests: java hdfs-jars kafka-jars s3-server environment kerberos class-archives ## the next two at once, since servers are often waited for
@@ -120,12 +122,13 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
-	FTFILE_HISTORIES=5000 $(call pytest,.venv,thorough-histories) -n 2 tests/histories
+	FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 $(call pytest,.venv,thorough-histories) -n 2 tests/histories
 	$(call pytest,.venv,thorough-without-hints) --without=hints -n 2 $(LOG_TESTS) tests/crash
 	$(call pytest,.venv,thorough-without-ranges) --without=ranges -n 2 $(LOG_TESTS) tests/crash
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-hdfs) -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-object-stores) -n 2 --dist loadscope tests/object_stores
-	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_chain.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
+	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-spark) tests/spark/test_pairs.py tests/spark/test_benchmarks_smoke.py tests/spark/test_chain.py tests/spark/test_demo_short.py tests/spark/test_demo_logs.py tests/spark/test_on_s3.py tests/spark/test_on_azure.py
+	$(MAKE) FULLY="$(OLDER_SPARKS)" SEED= smoke-spark
 	$(MAKE) ALIKE= SEED= $(patsubst %,unit-%,$(OTHER_PYTHONS) $(NEWER_PYTHONS))
 	$(MAKE) mutants
 	$(MAKE) mutation MODULES=$(DRAWN)
@@ -139,12 +142,14 @@ spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment 
 	$(call pytest,.venv,spark) -n 2 --dist loadfile tests/spark --ignore=$(SMOKE)
 
 SMOKE := tests/spark/test_smoke.py
-# `make spark` runs them in the newest Spark, `make smoke-spark` in each older one.
+# `make spark` runs them in the newest Spark, `make smoke-spark` in the oldest, which asks a source for its offsets in
+# another order, `make long` in each.
 EVERY_SPARK := $(addprefix tests/spark/test_,follow_scenarios.py files_scenarios.py files_source.py)
 OLDER_SPARKS := 40 41 42
+FULLY := 40
 
 .PHONY: smoke-spark
-smoke-spark: java iceberg-jar ## the main path, and what may befall a query that follows or reads files, in each older Spark, all at once
+smoke-spark: java table-jars ## the main path in each older Spark, all at once; in the oldest what may befall a query that follows or reads files
 	@mkdir -p .reports; runs=(); \
 	for spark in $(OLDER_SPARKS); do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
 	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-4*.log; exit "$${failed:-0}"
@@ -152,14 +157,15 @@ smoke-spark: java iceberg-jar ## the main path, and what may befall a query that
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)
 	@.venv-spark$*/bin/python -m tests.quick_spark
-	$(call pytest,.venv-spark$*,smoke-$*) $(SMOKE) $(EVERY_SPARK)
+	$(call pytest,.venv-spark$*,smoke-$*) $(SMOKE) $(if $(filter $*,$(FULLY)),$(EVERY_SPARK))
 
 .PHONY: unit-pythons
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
 
 # What neither a Python nor a dependency changes, beginnings of files. It is imported all the same; `make long` runs it.
-ALIKE := commit maintenance source testing $(addprefix sink/test_,closing direct durability hooks limits live_names names \
-	offsets openings replacing rolling sealed_log store_limits tasks transactions)
+ALIKE := commit maintenance source testing kv/feed kv/operator kv/upkeep \
+	$(addprefix sink/test_,closing direct durability hooks limits live_names names offsets openings replacing rolling \
+	sealed_log store_limits tasks transactions)
 
 # tests/unit/spark needs pyspark.
 unit-%: venv = .venv-py$(subst .,,$*)
@@ -263,8 +269,10 @@ delta: java
 	@.ci/jars delta
 	@.ci/venv .venv-spark42 "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_42)
 
-.PHONY: iceberg-jar
-iceberg-jar:
+# Each is for one of the older Sparks.
+.PHONY: table-jars
+table-jars:
+	@.ci/jars delta
 	@.ci/jars iceberg
 
 .PHONY: store-jars
@@ -286,6 +294,10 @@ azure-server:
 .PHONY: prometheus
 prometheus:
 	@.ci/prometheus
+
+.PHONY: browser
+browser:
+	@.ci/browser
 
 .PHONY: clean-reports
 clean-reports:

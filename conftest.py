@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ LEFT_BY_TOOLS = {
 # that repeat tests elsewhere; `thorough` is for `make long`.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 DEFAULT = hypothesis.settings.get_profile("default")
-hypothesis.settings.register_profile("ci", parent=DEFAULT, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("ci", parent=DEFAULT, derandomize=True, max_examples=30)
 hypothesis.settings.register_profile("few", parent=DEFAULT, derandomize=True, max_examples=10)
 hypothesis.settings.register_profile("thorough", parent=DEFAULT, max_examples=500)
 hypothesis.settings.load_profile("default")
@@ -39,18 +40,19 @@ hypothesis.settings.load_profile("default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, help="repeat the run that printed this seed")
-    parser.addoption("--without", choices=("hints", "ranges"), help="delete such files before each step")
+    choices = ("hints", "ranges", "either")
+    parser.addoption("--without", choices=choices, help="delete such files before each step; either: what is drawn")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests that are about what `--without` deletes, and count them as deselected."""
     if config.option.without is None:
         return
-    from tests.without import is_about
+    from tests.without import deleted_in
 
-    about = [item for item in items if is_about(config.option.without, item.nodeid)]
-    config.hook.pytest_deselected(items=about)
-    items[:] = [item for item in items if item not in about]
+    runs = [deleted_in(item.nodeid, config.option.without, config.option.seed) is not None for item in items]
+    config.hook.pytest_deselected(items=[item for item, is_run in zip(items, runs, strict=True) if not is_run])
+    items[:] = itertools.compress(items, runs)
 
 
 def pytest_collection_finish() -> None:
@@ -84,9 +86,11 @@ def derived_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     if request.config.option.without is None:
         yield
         return
-    from tests.without import left_out
+    from tests.without import deleted_in, left_out
 
-    with left_out(request.config.option.without, monkeypatch):
+    name = deleted_in(request.node.nodeid, request.config.option.without, request.config.option.seed)
+    assert name is not None
+    with left_out(name, monkeypatch):
         yield
 
 

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from pathlib import Path
 
@@ -39,13 +40,17 @@ def try_wheel(wheel: Path, spark: str) -> None:
         venv.create(Path(home, "environment"), with_pip=True)
         python = Path(home, "environment/bin/python")
         install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        began = time.perf_counter()
         subprocess.run([*install, wheel, f"pyspark=={spark}"], check=True)
+        installed = time.perf_counter()
         clean = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
         program = quick_start(Path(home, "quick-start"))
         done = subprocess.run([python, "-c", program], cwd=home, env=clean, capture_output=True, text=True, check=False)
         if done.returncode or "Version(version=" not in done.stdout:
             sys.exit(f"Spark {spark}: the quick start ended with {done.returncode}\n{done.stdout}{done.stderr}")
-    print(f"Spark {spark}: the quick start runs")
+        ended = time.perf_counter()
+    times = f"installed in {installed - began:.0f} s, and it ends after {ended - installed:.0f} s more"
+    print(f"Spark {spark}: the quick start runs; {times}", flush=True)
 
 
 def main(directory: str, *sparks: str) -> None:

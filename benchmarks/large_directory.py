@@ -30,7 +30,7 @@ def write_directory(path: Path, batches: int, files: int, encoding: dict[str, An
     fs = open_filesystem(str(path))
     CommitLog(fs).prepare_directory()
     previous = ""
-    definitions: dict[str, Any] = {ENCODING: encoding or {"format": "text"}}
+    definitions: dict[str, Any] = {ENCODING: encoding or {"format": {"name": "text"}}}
     schema = None
     if encoding is not None:
         schema = "columns"

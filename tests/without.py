@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import random
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
 
-__all__ = ("ABOUT", "DERIVED", "is_about", "is_left_out", "left_out")
+__all__ = ("ABOUT", "DERIVED", "deleted_in", "is_about", "is_left_out", "left_out")
 
-# What is deleted, by the name that `--without` takes.
+# What is deleted, by the name that `--without` takes; `either` draws one of them for each test.
 DERIVED = {"hints": layout.HINTS, "ranges": layout.RANGES}
 # Directories whose files this run deletes.
 _LEFT_OUT: list[str] = []
@@ -135,6 +136,16 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_bases_and_the_log",),
     },
 }
+
+
+def deleted_in(node_id: str, name: str, seed: int) -> str | None:
+    """Return which files are deleted in a test: those of this name, or of `either` those that the seed draws.
+
+    None if the test is about them, and would have nothing to look at.
+    """
+    names = DERIVED if name == "either" else (name,)
+    possible = [each for each in names if not is_about(each, node_id)]
+    return random.Random(f"{seed} {node_id}").choice(possible) if possible else None
 
 
 def is_about(name: str, node_id: str) -> bool:

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from ftfile.maintenance.doctor import doctor
     from ftfile.maintenance.drop import drop
     from ftfile.maintenance.flush import flush
+    from ftfile.maintenance.migrate.run import migrate
+    from ftfile.maintenance.migrate.undo import undo_migration
     from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
     from ftfile.maintenance.repair.run import repair
     from ftfile.maintenance.restore import restore
     from ftfile.monitoring.monitor import monitor
+    from ftfile.reporting.run import report
     from ftfile.source.files.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 
@@ -41,12 +44,15 @@ __all__ = (
     "export",
     "flush",
     "kv",
+    "migrate",
     "monitor",
     "open",
     "repair",
+    "report",
     "restore",
     "source_status",
     "spark",
+    "undo_migration",
     "vacuum",
 )
 
@@ -64,12 +70,15 @@ __getattr__ = lazy_names(
         "export": "ftfile.exporting.run",
         "flush": "ftfile.maintenance.flush",
         "kv": "ftfile.kv:",
+        "migrate": "ftfile.maintenance.migrate.run",
         "monitor": "ftfile.monitoring.monitor",
         "open": "ftfile.maintenance.opened:open_directory",
         "repair": "ftfile.maintenance.repair.run",
+        "report": "ftfile.reporting.run",
         "restore": "ftfile.maintenance.restore",
         "source_status": "ftfile.source.files.status",
         "spark": "ftfile.spark:",
+        "undo_migration": "ftfile.maintenance.migrate.undo",
         "vacuum": "ftfile.commit.vacuum.run",
     },
 )

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.kv.upkeep.compact import CompactReport
-from ftfile.spark import attach, compact
+from ftfile.spark import attach, compact, flush, listen, load, verify
 
 __all__ = ()
 
@@ -39,10 +39,17 @@ def main() -> None:
     query.awaitTermination()
     spark.range(10, 12).write.format("ftfile").option("fileFormat", "json").mode("append").save(str(home / "out"))
     result["rows"] = sorted(row.id for row in spark.read.format("ftfile").load(str(home / "out")).collect())
-    try:
-        attach(spark)
-    except ConfigError as error:
-        result["attach"] = str(error)
+    for call in (attach, listen):
+        try:
+            call(spark)
+        except ConfigError as error:
+            result[call.__name__] = str(error)
+    result["loaded"] = load(spark, home / "out").count()
+    result["finished"] = flush(spark, home / "out", tasks=2).files
+    result["whole"] = verify(spark, home / "out", tasks=2).ok
+    followed = spark.readStream.format("ftfile").load(str(home / "out")).writeStream.format("ftfile")
+    followed = followed.option("checkpointLocation", str(home / "next-checkpoint")).trigger(availableNow=True)
+    followed.start(str(home / "next")).awaitTermination()
     for n in (1, 2):
         rows = spark.range(5).selectExpr("id as k", f"{n} as n")
         upsert = rows.write.format("ftkv").mode("append").options(keyColumns="k", buckets=2, merge="n:sum")

@@ -28,10 +28,12 @@ def test_streams_batches_and_reads(plain_environment: dict[str, str], tmp_path: 
     assert result["rows"] == list(range(12))
     assert "fileFormat" in result["bad option"]
     assert "Spark Connect" in result["attach"]
+    assert "ftfile.monitor(path)" in result["listen"]
+    assert (result["loaded"], result["finished"], result["whole"]) == (12, 1, True)
+    assert ftfile.open(tmp_path / "next").count() == 12
     assert "give a number of `tasks`" in result["compact"]
     with ftfile.kv.open(tmp_path / "store") as store:
         assert result["merged"] == len(store.runs()) == 2
         assert store.multi_get(range(5)) == [3] * 5
-    ftfile.flush(tmp_path / "out")  # what it advises
     lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["id"] for line in lines) == list(range(12))

@@ -83,7 +83,7 @@ STATES_MIN = {
     TWO_ROLLING: 15_000,
 }
 # Of them, in the suite: those of the first crash, and a share of the others.
-PORTION = 1 if THOROUGH else 0.08
+PORTION = 1 if THOROUGH else 0.04
 
 
 @pytest.fixture(autouse=True)

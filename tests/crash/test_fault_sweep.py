@@ -139,8 +139,8 @@ class Sweep:
 
 
 def test_a_fault_at_every_call(store: str, scenario: Scenario, fault: str, seed: int) -> None:
-    """At every call, or in the suite at every sixth; of the longest scenario at every 18th. Which, the run decides."""
-    step = 1 if THOROUGH else 18 if scenario.vacuum else 6
+    """At every call, or in the suite at every tenth; of the longest scenario at every 30th. Which, the run decides."""
+    step = 1 if THOROUGH else 30 if scenario.vacuum else 10
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     sweep = Sweep(scenario, STORES[store][0])
     survived = raised = 0
@@ -242,8 +242,8 @@ class Damaged(WrapperFileSystem, PickledByReference):
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_flipped_bit_in_every_read(scenario: Scenario, seed: int) -> None:
-    """In every read, or in the suite in every third one."""
-    sweep, step = Sweep(scenario), 1 if THOROUGH else 3
+    """In every read, or in the suite in every fifth one."""
+    sweep, step = Sweep(scenario), 1 if THOROUGH else 5
     noticed, at = 0, seed % step
     while True:
         inner = sweep.make()

@@ -80,7 +80,7 @@ class StoreRace(Race):
 # In the suite, the first four are tried at each step, the others at a share of the steps; of the first four, also at a
 # share of the pairs of steps.
 IN_FULL = 4
-OTHERS_SHARE = 1 / 5
+OTHERS_SHARE = 1 / 10
 RACES = [
     Race("zombie and successor", (Batch("b", batch_id=1),), (Batch("b", batch_id=1), Batch("c", batch_id=2))),
     Race("two queries", (Batch("b", batch_id=1),), (Batch("c", query="q"),)),

@@ -187,7 +187,7 @@ class Exploration:
         check_finished(finished)
         check_store(finished)
         states: list[CrashState | KillState] = [*kill_states(whole), *crash_states(whole, seen=self.seen)]
-        for state in some(states, self.seed, 0.06):
+        for state in some(states, self.seed, 0.04):
             for restores in (False, True):
                 recovered = self.recover(state, restores=restores)
             again_crashed = [*itertools.islice(crash_states(recovered, seen=self.seen), 200)]
@@ -235,7 +235,7 @@ def test_a_fault_at_every_call(store: Any, fault: str, seed: int) -> None:
         notes.clear()
         play(open_store(fs), notes.append)
 
-    step = 1 if THOROUGH else 15
+    step = 1 if THOROUGH else 25
     first = dataclasses.replace(FAULTS[fault], at=FAULTS[fault].at + seed % step)
     runs = 0
     for run in fault_sweep(first, lambda: CrashingFileSystem(clock=CLOCK, store=store), scenario, step):
@@ -253,7 +253,7 @@ def test_a_call_that_failed_is_repeated(fault: str, seed: int) -> None:
     """The process itself goes on after a fault: each call is repeated until it is done."""
     if fault.endswith("from then on"):
         pytest.skip("it never ends")
-    step = 1 if THOROUGH else 8
+    step = 1 if THOROUGH else 12
 
     def again(call: Callable[[], Any]) -> Any:
         for _ in range(5):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ("REALM", "Kdc", "why_no_kdc")
 
 REALM = "FTFILE.TEST"
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
 # Debian's packages put the servers where the PATH of a user does not lead.
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 COMMANDS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")

@@ -133,7 +133,7 @@ class MiniCluster(Servers):
     def _change(self, path: str, operation: str, **parameters: str | int) -> None:
         query = urllib.parse.urlencode({"op": operation, "user.name": getpass.getuser(), **parameters})
         request = urllib.request.Request(f"{self.pages}webhdfs/v1{path}?{query}", method="PUT")
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=100).close()
 
     def _is_ready(self) -> bool:
         state = self.bean("FSNamesystemState")

@@ -176,7 +176,7 @@ def test_a_token_is_shown_with_every_request(
 ) -> None:
     """A NameNode without Kerberos issues tokens and ignores them: only that it is the right one can be seen here."""
     asking = {"op": "GETDELEGATIONTOKEN", "user.name": me(), "renewer": me()}
-    text = requests.get(f"{cluster.pages}webhdfs/v1/", asking, timeout=10).json()["Token"]["urlString"]
+    text = requests.get(f"{cluster.pages}webhdfs/v1/", asking, timeout=100).json()["Token"]["urlString"]
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", token_file(tmp_path / "tokens", text))
     shown = []
     real = requests.Session.send

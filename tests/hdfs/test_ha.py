@@ -168,7 +168,7 @@ def test_every_row_is_there_once_whatever_becomes_of_the_active_namenode(
         mend(ha)
         times_s.append(streams.run_under(partial(fault, ha)))
         assert times_s[-1] < PROMISED_S
-    assert min(times_s) < 30.0, "none was as quick as each is on a machine of its own"
+    assert min(times_s) < (30.0 if THOROUGH else 60.0), "none was as quick as each is on a machine of its own"
     counts = Counter(fault.__name__ for fault in faults)
     print(f"{streams.check()}, {dict(counts)}, worst {max(times_s):.1f} s")
 

@@ -22,8 +22,12 @@ ROOT = Path(__file__).parents[2]
 PARQUET_JAR = ROOT / ".jars/parquet/parquet-hadoop-1.17.0-tests.jar"
 # Hadoop's clients of S3 and Azure.
 STORE_JARS = ROOT / ".jars/stores"
-# Iceberg, built for this Spark; in another one it would be found, and fail.
-ICEBERG_JARS, ICEBERG_SPARK = ROOT / ".jars/iceberg", "4.1."
+# Readers of the tables that exports make, each built for one Spark; in another one it would be found, and fail.
+TABLE_SPARKS = {"iceberg": "4.1.", "delta": "4.2."}
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,8 +72,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
     found = [home / "packages", ROOT / "src", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, found))
     jars = [PARQUET_JAR, STORE_JARS / "*"]
-    if pyspark.__version__.startswith(ICEBERG_SPARK):
-        jars.append(ICEBERG_JARS / "*")
+    tables = [name for name, version in TABLE_SPARKS.items() if pyspark.__version__.startswith(version)]
+    jars += [ROOT / ".jars" / name / "*" for name in tables]
     builder = (
         SparkSession.builder.master("local[2,3]")
         .config("spark.ui.enabled", "false")
@@ -81,6 +85,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.driver.memory", "1g")
         .config("spark.sql.streaming.stopTimeout", "300s")
     )
+    for key, value in DELTA.items() if "delta" in tables else ():
+        builder = builder.config(key, value)
     quick_python.start(home)
     with mock.patch.dict(os.environ, quick_spark.environment(*jars)):
         session = builder.getOrCreate()

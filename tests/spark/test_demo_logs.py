@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.testing.rotating import RotatingLog
+from tests.crash.share import THOROUGH
 from tests.demo.process import list_processes, session_members
 from tests.demo_logs.counting import count_lines
 from tests.spark.demo_runs import count_kills, ended_demo, run_demo
@@ -31,7 +32,8 @@ def test_quick_demo_has_every_line_once(seed: int, tmp_path: Path) -> None:
     assert all(int(times) > 1 for times in rotations), output
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+# All demonstrations hear signals alike, as the tests of the first one show.
+@pytest.mark.parametrize("number", [*[signal.SIGTERM] * THOROUGH, signal.SIGKILL], ids=lambda number: number.name)
 def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     with ended_demo(DEMO, by=number, directory=tmp_path) as demo:
         wait_until(lambda: len(children_of(demo)) == 2, "the writer and the application")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.crash.share import THOROUGH
 from tests.demo import data
 from tests.demo.check import check_directory, connect
 from tests.demo.kill import LONGEST_DELAY_S, Hit, Kill, Moment, hunt, plan_kills
@@ -45,6 +46,7 @@ def test_quick_demo_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     assert output.count("each of the 60,000 flights exactly once") == 2
 
 
+@pytest.mark.skipif(not THOROUGH, reason="Kafka's proof kills on HDFS, too, and test_on_hdfs.py: in `make long`")
 def test_quick_demo_on_hdfs_is_exact_after_kills(seed: int, tmp_path: Path) -> None:
     output = run_demo(DEMO, "--fs=hdfs", f"--seed={seed}", directory=tmp_path)
     victims = re.findall(r"SIGKILL to (the NameNode|a DataNode|\d+ processes)", output)
@@ -52,7 +54,11 @@ def test_quick_demo_on_hdfs_is_exact_after_kills(seed: int, tmp_path: Path) -> N
     assert output.count("each of the 30,000 flights exactly once") == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+# Both of the first are heard alike.
+ENDS = [*[signal.SIGINT] * THOROUGH, signal.SIGTERM, signal.SIGKILL]
+
+
+@pytest.mark.parametrize("number", ENDS, ids=lambda number: number.name)
 def test_ended_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     # Into Spark's own sink: the sink makes no difference here.
     with ended_demo(DEMO, "--sink=spark", by=number, directory=tmp_path) as demo:

@@ -38,9 +38,14 @@ ELSEWHERE = {
     "docs/kafka.md": "tests/kafka/job.py",
     "docs/keyed-state.md": "tests/spark/test_page_of_stores.py",
     "docs/object-stores.md": "tests/spark/test_on_s3.py",
+    "docs/questions.md": "tests/unit/cli/test_questions.py",
     "docs/running.md": "tests/cluster/test_pipelines.py",
     "docs/python.md": "tests/unit/source/test_python_page.py",
     "docs/restoring.md": "tests/unit/maintenance/test_restoring.py",
+    **{
+        f"docs/migrating/{name}.md": "tests/unit/maintenance/test_migrate_pages.py"
+        for name in ("README", "apex", "delta", "flink", "kafka-connect")
+    },
 }
 # What pages name, below the directory of a test.
 PLACES = re.compile(r"(?<![\w])/(data|var/log|etc/ftfile|media/mine)/")
@@ -136,6 +141,19 @@ def test_restoring(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "0 files come back, 0 are removed, 0 are missing\n"
 
 
+def test_migrating(page: Page) -> None:
+    source, out = page.home / "in", page.home / "out"
+    source.mkdir()
+    for number in (1, 2):
+        (source / f"{number}.json").write_text(f'{{"id": {number}, "day": "2024-07-01"}}\n')
+        if number == 1:
+            frame = page.spark.readStream.schema("id long, day date").json(str(source))
+            writer = frame.writeStream.partitionBy("day").option("checkpointLocation", f"{page.home}/checkpoint")
+            writer.trigger(availableNow=True).format("parquet").start(str(out)).awaitTermination()
+    page.run(*examples("docs/migrating/spark.md"))
+    assert sorted(ftfile.open(str(out)).to_arrow()["id"].to_pylist()) == [1, 2]
+
+
 def test_encryption(page: Page) -> None:
     key = os.urandom(32)
     (page.home / "keys").write_text(f"2024-07 {base64.b64encode(key).decode()}\n")
@@ -186,6 +204,11 @@ def test_maintenance(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     page.write_months()
     page.run(*examples("docs/maintenance.md"))
     assert "version 7: 8 files, 0 open segments, 8 rows; content read" in capsys.readouterr().out
+    directory = ftfile.open(str(page.home / "out"))
+    assert sorted(directory.to_arrow()["id"].to_pylist()) == [10, 20, 30, 40, 50, 60, 80]
+    assert directory.history()[-1].replaces == "month IN (7, 8)"
+    (purge,) = re.findall(r"`(ftfile\.vacuum\(out, retention=[^`]*)`", (DOCS / "maintenance.md").read_text())
+    assert sum(file.kind == "retired" for file in eval(purge, page.names).files) == 2
 
 
 def test_operator(page: Page) -> None:
@@ -222,6 +245,23 @@ def test_reading_with_spark(page: Page) -> None:
 def test_repair(page: Page) -> None:
     page.write_months()
     page.run(*examples("docs/repair.md"))
+
+
+def test_a_job_of_a_scheduler(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files go on from run to run: of two rows each, a file has three, and what is due ends without another batch."""
+    *_, job = examples("docs/running.md")
+    paths = [str(page.home / name) for name in ("in", "out", "checkpoint")]
+    monkeypatch.setattr("sys.argv", ["job.py", *paths])
+    (page.home / "in").mkdir()
+    finished, left_open = [], []
+    for run in range(3):
+        (page.home / f"in/{run}.json").write_text(f'{{"word": "{run} a"}}\n{{"word": "{run} b"}}\n')
+        page.run(job)
+        directory = ftfile.open(paths[1])
+        finished.append([file.rows for file in directory.files()])
+        left_open.append(sum(file.rows for file in directory.status().open))
+    assert (finished, left_open) == ([[], [3], [3, 3]], [2, 1, 0])
+    assert sorted(directory.to_arrow()["word"].to_pylist()) == [f"{run} {word}" for run in range(3) for word in "ab"]
 
 
 def test_rolling(page: Page) -> None:

@@ -10,7 +10,7 @@ import ftfile
 import ftfile.spark
 from ftfile.commit.log.log import CommitLog
 from ftfile.testing.context import open_filesystem
-from tests.spark.conftest import ICEBERG_SPARK
+from tests.spark.conftest import TABLE_SPARKS
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -218,23 +218,31 @@ def test_a_store_counts_words_over_restarts_and_replays(spark: SparkSession, tmp
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_icebergs_own_reader_sees_each_exported_version(spark: SparkSession, tmp_path: Path) -> None:
-    if not spark.version.startswith(ICEBERG_SPARK):
-        pytest.skip("Iceberg's jar is for another Spark")
+def test_the_reader_of_delta_or_iceberg_sees_each_exported_version(spark: SparkSession, tmp_path: Path) -> None:
+    to = next((name for name, version in TABLE_SPARKS.items() if spark.version.startswith(version)), None)
+    if to is None:
+        pytest.skip("the jars of Delta and of Iceberg are for other Sparks")
     out = str(tmp_path / "o t")
     columns = (
         "id, concat('s ', id % 3) as s, decimal(id) / 4 as d, timestamp_micros(id * 1000001) as t",
         "named_struct('x', int(id)) as p, array(smallint(id), null) as a, map('k', float(id)) as m",
     )
     frame = spark.sql(f"select {', '.join(columns)} from range(6)")
-    options = {"partitionBy": "s,d", "onSchemaChange": "any", "exportTo": "iceberg"}
+    options = {"partitionBy": "s,d", "onSchemaChange": "any", "exportTo": to}
     expected = []
     for version, written in enumerate((frame.drop("m"), frame)):
         written.write.format("ftfile").options(**options).mode("append").save(out)
         expected.append(ftfile.spark.load(spark, out, version=version))
-    for version, rows in enumerate(expected):
-        found = spark.read.format("iceberg").option("versionAsOf", version + 1).load(f"{out}/_iceberg")
+    table, first, refusal = {"delta": (out, 0, "ftfileExport"), "iceberg": (f"{out}/_iceberg", 1, "format: ftfile")}[to]
+    for version, rows in enumerate(expected, first):
+        found = spark.read.format(to).option("versionAsOf", version).load(table)
         assert sorted(map(str, found.select(rows.columns).collect())) == sorted(map(str, rows.collect()))
     assert [row.id for row in found.where("s = 's 1' and id > 1").collect()] == [4, 4]
-    with pytest.raises(Exception, match="Invalid file format: ftfile"):
-        frame.write.format("iceberg").mode("append").save(f"{out}/_iceberg")
+    for change in (lambda: ftfile.compact(out), lambda: ftfile.drop(out, {"s": "s 0"}), lambda: ftfile.restore(out, 1)):
+        change()
+        ftfile.export(out, to)
+        found, rows = spark.read.format(to).load(table), ftfile.spark.load(spark, out)
+        assert sorted(map(str, found.select(rows.columns).collect())) == sorted(map(str, rows.collect()))
+    assert len(rows.collect()) == 12
+    with pytest.raises(Exception, match=refusal):
+        frame.write.format(to).mode("append").save(table)

@@ -133,8 +133,7 @@ def _sum_content(sums: Sums, path: str, array: pa.Array) -> None:
 def _moments(words: Words) -> tuple[int, int]:
     """Return the sum, and a sum of squares in which changes of two values do not cancel each other out."""
     # The square of a double has no low bits left; folding puts its high bits there.
-    folded = words >> np.uint64(32)
-    folded ^= words
+    folded = _folded(words, 32)
     return int(np.add.reduce(words)), int(np.dot(folded, folded))
 
 

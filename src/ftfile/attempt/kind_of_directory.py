@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
+MIGRATION = "migration"  # table of the log that tells where its files come from
 _SPARK_LOG = "_spark_metadata"
 _ICEBERG = "metadata"
 _TABLES = {
     _SPARK_LOG: "Spark's own file sink wrote here, and plain readers of Spark obey its log: they would see no row of "
-    "ftfile's. To go on here with ftfile and let all readers see the files of both, delete its directory",
+    "ftfile's. To go on here, with its files, use ftfile.migrate; if they do not matter, delete its directory",
     "_delta_log": "it is a Delta table, whose readers would see no row of ftfile's, and whose VACUUM deletes files "
-    "that its log does not name",
+    "that its log does not name. ftfile.migrate makes it a directory of ftfile",
     ".hoodie": "it is a Hudi table, whose readers would see no row of ftfile's, and whose cleaner deletes files that "
     "its timeline does not name",
     _ICEBERG: "it is an Iceberg table, whose readers would see no row of ftfile's, and whose removal of orphan files "
@@ -68,6 +69,25 @@ def store_of(head: LogState) -> dict[str, Any] | None:
     encoding = head.definitions[head.encoding] if head.encoding is not None else {}
     found: dict[str, Any] | None = encoding.get("store")
     return found
+
+
+def migration_of(head: LogState) -> dict[str, Any] | None:
+    """Return the record of the program that wrote the first files: `from`, `log`, `lastEntry`; None for ftfile."""
+    table = head.tables.get(MIGRATION)
+    entry = table.get("last") if table is not None else None
+    return None if entry is None else entry[1]
+
+
+def refuse_other_log(fs: FileSystem, head: LogState, path: str) -> None:
+    """Raise a ConfigError if the log of the program that wrote the first files is in its place (again)."""
+    migration = migration_of(head)
+    name = None if migration is None else migration["log"]
+    if name is not None and fs.exists(name):
+        raise ConfigError(
+            f"path={path!r} was migrated, and has {name!r} (again), which hides ftfile's rows from plain readers. If "
+            "the migration was interrupted, call ftfile.migrate(path, dry_run=False) again; if another program was "
+            f"started again, stop it, and move {name!r} away"
+        )
 
 
 def refuse_store(head: LogState, path: str) -> None:

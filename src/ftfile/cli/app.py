@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from ftfile.cli import caring, checking, looking, mending, reading, stores
+from ftfile.cli import caring, checking, looking, mending, migrating, reading, stores
 from ftfile.cli.examples import examples_of
 from ftfile.cli.exit_codes import Commands
+from ftfile.cli.reporting import report
 from ftfile.core.version import __version__
 
 __all__ = ("app",)
@@ -47,10 +48,10 @@ def _options(
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look: these write nothing": (looking.status, looking.ls, looking.history, looking.show, checking.source),
+    "Look: these write nothing": (looking.status, looking.ls, looking.history, looking.show, report, checking.source),
     "Read rows": (reading.cat, reading.head, reading.tail),
     "Check": (checking.verify, checking.doctor),
-    "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair),
+    "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair, migrating.migrate),
     "Remove or delete: these ask before": (caring.vacuum, caring.expire, mending.drop, mending.restore),
 }
 

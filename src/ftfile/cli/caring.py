@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import ftfile
-from ftfile.cli.display.human_text import bytes_text, count_text, time_text
 from ftfile.cli.display.output import agree, heading, print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import BYTES, COUNT, Column, print_table
 from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Threads, Where, Yes, settings_of
 from ftfile.core.errors import ConfigError
+from ftfile.core.human_text import bytes_text, count_text, time_text
 from ftfile.core.units import parse_size_bytes
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import ftfile
-from ftfile.cli.display.human_text import ago, bytes_text, count_text
 from ftfile.cli.display.output import heading, print_fields, print_json
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import BYTES, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import FOUND
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Threads, settings_of
 from ftfile.core.clock import SystemClock
+from ftfile.core.human_text import ago, bytes_text, count_text
 
 if TYPE_CHECKING:
     from ftfile.maintenance.verify.findings import Finding

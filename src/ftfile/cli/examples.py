@@ -18,9 +18,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "history": ("ftfile history /data/out --limit 20", "ftfile history /data/out --json | jq '{version, rows}'"),
     "show": ("ftfile show /data/out 12", "ftfile show /data/out month=7/0000000003-0-0ef664b64a3b.json"),
+    "report": ("ftfile report /data/out", "ftfile report s3://bucket/out -o out.html --no-verify"),
     "source": (
-        "ftfile source /data/in --checkpoint /data/checkpoint",
-        "ftfile source s3://bucket/in -o stateLocation=s3://bucket/state",
+        "ftfile source /data/in --checkpoint /data/checkpoint -o fileFormat=json",
+        "ftfile source s3://bucket/in -o fileFormat=csv -o stateLocation=s3://bucket/state",
     ),
     "cat": (
         "ftfile cat /data/out",
@@ -45,6 +46,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ftfile repair /data/out --dry-run",
         "ftfile repair /data/out",
         "ftfile repair /data/out --give-up month=7/lost.parquet",
+    ),
+    "migrate": (
+        "ftfile migrate /data/out --dry-run",
+        "ftfile migrate /data/out --checkpoint /data/checkpoint --partition-by day=date",
+        'ftfile migrate /data/in --from files --schema "id long, at timestamp" -o header=true',
+        "ftfile migrate /data/out --undo",
     ),
     "vacuum": ("ftfile vacuum /data/out --dry-run", "ftfile vacuum /data/out --retention 36h --yes"),
     "expire": (

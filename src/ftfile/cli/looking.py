@@ -1,19 +1,19 @@
 """`ls`, `history`, `show` and `status`: a directory as its log has it. They write nothing."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import ftfile
 from ftfile.cli.checking import print_findings
-from ftfile.cli.display.human_text import ago, bytes_text, count_text, time_text
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
-from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Version, settings_of
+from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, Version, settings_of, version_of
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
+from ftfile.core.human_text import ago, bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
@@ -38,6 +38,7 @@ def ls(
     path: Path,
     *,
     version: Version = None,
+    timestamp: Timestamp = None,
     limit: Newest = None,
     json: Json = False,
     key_provider: KeyProvider = None,
@@ -47,9 +48,10 @@ def ls(
 
     The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
     """
-    files = ftfile.open(path, key_provider, storage=settings_of(storage)).files(version)
+    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    files = directory.files(version_of(directory, version, timestamp), _looked_at(limit, json=json))
     if json:
-        print_json_lines(_newest(files, limit, all_of_them=True))
+        print_json_lines(files)
         return
     columns = [
         Column("file", lambda file: file.path, folds=True),
@@ -60,8 +62,8 @@ def ls(
         Column("query or job", lambda file: file.query_id or file.job_id, keep=1),
         Column("directory", lambda file: file.directory or None, keep=2),
     ]
-    print_table(columns, _newest(files, limit))
-    _tell_of_others(len(files), limit, "file")
+    print_table(columns, _shown(files, limit))
+    _tell_of_others(files, limit, "files")
 
 
 def history(
@@ -71,15 +73,15 @@ def history(
 
     It lists those of a keyed store as well.
     """
-    settings = settings_of(storage)
+    settings, looked_at = settings_of(storage), _looked_at(limit, json=json)
     try:
-        versions = ftfile.open(path, key_provider, storage=settings).history()
+        versions = ftfile.open(path, key_provider, storage=settings).history(looked_at)
     except ConfigError:
         if not _is_store(path, key_provider, settings):
             raise
-        versions = ftfile.kv.open(path, key_provider=key_provider, storage=settings).history()
+        versions = ftfile.kv.open(path, key_provider=key_provider, storage=settings).history(looked_at)
     if json:
-        print_json_lines(_newest(versions, limit, all_of_them=True))
+        print_json_lines(versions)
         return
     columns = [
         Column("version", lambda each: each.version, COUNT),
@@ -99,8 +101,8 @@ def history(
         Column("txn", _transaction, keep=1),
         Column("offsets", lambda each: _offsets(each.offsets), keep=0, folds=True),
     ]
-    print_table(columns, _newest(versions, limit))
-    _tell_of_others(len(versions), limit, "version")
+    print_table(columns, _shown(versions, limit))
+    _tell_of_others(versions, limit, "versions")
 
 
 def show(
@@ -327,12 +329,15 @@ def _transaction(version: "RecordedVersion") -> str | None:
     return None if version.txn_app_id is None else f"{version.txn_app_id} {version.txn_version}"
 
 
-def _newest(items: Sequence[Any], limit: int | None, *, all_of_them: bool = False) -> Iterable[Any]:
-    if limit is None and not all_of_them and is_terminal():
-        limit = SHOWN
-    return items if limit is None else items[max(0, len(items) - limit) :]
+def _looked_at(limit: int | None, *, json: bool) -> int | None:
+    """Return how many of the newest are asked for: one more than are shown tells if there are others."""
+    return SHOWN + 1 if limit is None and not json and is_terminal() else limit
 
 
-def _tell_of_others(number: int, limit: int | None, noun: str) -> None:
-    if limit is None and is_terminal() and number > SHOWN:
-        say(f"The newest {SHOWN:,} of {count_text(number, noun)}: --limit {number} shows all", "dim")
+def _shown(items: Sequence[Any], limit: int | None) -> Sequence[Any]:
+    return items[-SHOWN:] if limit is None and is_terminal() else items
+
+
+def _tell_of_others(items: Sequence[Any], limit: int | None, noun: str) -> None:
+    if limit is None and is_terminal() and len(items) > SHOWN:
+        say(f"The newest {SHOWN:,} {noun} alone: --limit is another number, --json shows all", "dim")

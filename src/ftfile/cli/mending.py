@@ -7,12 +7,12 @@ import typer
 
 import ftfile
 from ftfile.cli.checking import print_findings
-from ftfile.cli.display.human_text import bytes_text, count_text
 from ftfile.cli.display.output import agree, heading, print_json, say
 from ftfile.cli.display.progress_bar import waiting
 from ftfile.cli.display.tables import Column, print_table
 from ftfile.cli.exit_codes import CONFLICT, FOUND
 from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Yes, settings_of
+from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

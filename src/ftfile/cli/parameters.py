@@ -1,10 +1,13 @@
 """Arguments and options that commands share, and what they are turned into."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ftfile.source.directory import Directory
 
 __all__ = (
     "Columns",
@@ -14,11 +17,13 @@ __all__ = (
     "Path",
     "Storage",
     "Threads",
+    "Timestamp",
     "Version",
     "Where",
     "Yes",
     "columns_of",
     "settings_of",
+    "version_of",
 )
 
 _ACCESS = "Access"
@@ -54,6 +59,15 @@ Storage = Annotated[
 Version = Annotated[
     int | None,
     typer.Option("--version", metavar="N", help="Of this version; by default the newest one.", show_default=False),
+]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp",
+        metavar="TIME",
+        help="Of the version that was the newest then, such as 2024-07-01T12:00:00Z.",
+        show_default=False,
+    ),
 ]
 Columns = Annotated[
     str | None,
@@ -92,6 +106,19 @@ def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str
             raise ConfigError(f"{text!r}: it takes NAME=VALUE, such as endpoint=http://localhost:9000")
         found[name.removeprefix(prefix)] = value
     return found
+
+
+def version_of(directory: "Directory", version: int | None, timestamp: str | None) -> int | None:
+    """Return the version that is asked for by its number, or by a time; None for the newest.
+
+    Raises:
+        ConfigError: both are given; or it is no time, or no version is as old.
+    """
+    if timestamp is None:
+        return version
+    if version is not None:
+        raise ConfigError("--version and --timestamp both choose a version: give one of them")
+    return directory.version_at(timestamp)
 
 
 def columns_of(text: str | None) -> list[str] | None:

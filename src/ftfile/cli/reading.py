@@ -6,7 +6,19 @@ import typer
 
 import ftfile
 from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
-from ftfile.cli.parameters import Columns, Json, KeyProvider, Path, Storage, Version, Where, columns_of, settings_of
+from ftfile.cli.parameters import (
+    Columns,
+    Json,
+    KeyProvider,
+    Path,
+    Storage,
+    Timestamp,
+    Version,
+    Where,
+    columns_of,
+    settings_of,
+    version_of,
+)
 from ftfile.core.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -27,6 +39,7 @@ def cat(
     columns: Columns = None,
     where: Where = None,
     version: Version = None,
+    timestamp: Timestamp = None,
     row_format: Format = None,
     json: Json = False,
     key_provider: KeyProvider = None,
@@ -34,7 +47,7 @@ def cat(
 ) -> None:
     """Print the rows of a version, in the order of their commits."""
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
-    found = directory.to_batches(version, columns=columns_of(columns), where=where)
+    found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(found.schema, format_of(row_format, json=json)).print(found)
 
 
@@ -45,6 +58,7 @@ def head(
     columns: Columns = None,
     where: Where = None,
     version: Version = None,
+    timestamp: Timestamp = None,
     row_format: Format = None,
     json: Json = False,
     key_provider: KeyProvider = None,
@@ -52,7 +66,7 @@ def head(
 ) -> None:
     """Print the first rows of a version; no more files are read than these need."""
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
-    found = directory.to_batches(version, columns=columns_of(columns), where=where)
+    found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(found.schema, format_of(row_format, json=json)).print(limited(found, rows))
 
 
@@ -67,6 +81,7 @@ def tail(
     columns: Columns = None,
     where: Where = None,
     version: Version = None,
+    timestamp: Timestamp = None,
     row_format: Format = None,
     json: Json = False,
     key_provider: KeyProvider = None,
@@ -74,7 +89,8 @@ def tail(
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
-    newest = directory.version() if version is None else version
+    chosen = version_of(directory, version, timestamp)
+    newest = directory.version() if chosen is None else chosen
     found = directory.tail(rows, newest, columns=columns_of(columns), where=where)
     printer = RowPrinter(found.schema, format_of(row_format, json=json))
     printer.print(found.to_batches())

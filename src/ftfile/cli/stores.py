@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
-from ftfile.cli.display.human_text import bytes_text, count_text
 from ftfile.cli.display.output import print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
@@ -25,6 +24,7 @@ from ftfile.cli.parameters import (
     settings_of,
 )
 from ftfile.core.errors import ConfigError
+from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader

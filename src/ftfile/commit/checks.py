@@ -74,7 +74,7 @@ def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
         raise CorruptData(add.path, expected, "no such file", _ADVICE)
     if info.size_bytes != end if add.kind == "part" else info.size_bytes < end:
         raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", _ADVICE)
-    if info.modified_ms <= horizon_ms:
+    if info.modified_ms <= horizon_ms and horizon_ms > 0:
         raise StaleFiles(
             f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
             f"unrecorded that was written up to {time_text(horizon_ms)}. {_TOO_LONG}. Or the store's clock is behind: "
@@ -103,7 +103,9 @@ class FinalPaths:
         self._files = _files_among(log, head, {directory for path in valid for directory in self._above[path]})
         repeating = _repeating(adds)
         self._live: AbstractSet[str] = live_names(log, head) if repeating else frozenset()
-        asked = sorted(path for path in repeating & valid if self._files.isdisjoint(self._above[path]))
+        # Of a part that lies under its final name already, the file there is its own.
+        own = {add.path for add in adds}
+        asked = sorted(path for path in (repeating & valid) - own if self._files.isdisjoint(self._above[path]))
         self._taken = _found(log, asked).keys()
 
     def claim(self, adds: Sequence[Add]) -> None:

@@ -120,3 +120,9 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
             )
     is_relative = text and not text.startswith("/") and ":" not in text.split("/", 1)[0]
     return os.path.abspath(text) if is_relative else text
+
+
+def require_count(name: str, count: int | None) -> None:
+    """Raise a ConfigError if an argument is a negative number."""
+    if count is not None and count < 0:
+        raise ConfigError(f"{name}={count}: it takes a number of 0 or more")

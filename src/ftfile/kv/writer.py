@@ -9,7 +9,7 @@ from ftfile.attempt.batch import check_staged_names
 from ftfile.attempt.kind_of_directory import entries_of_new
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
-from ftfile.commit.format.definitions import definition_key
+from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.kv.config import StoreConfig

@@ -142,10 +142,11 @@ def version_details(log: CommitLog, version: int) -> VersionDetails:
 def file_details(log: CommitLog, path: str, version: int | None = None) -> FileDetails:
     """Return the details of a file of a version; see `OpenedDirectory.file_details`."""
     snapshot = take_snapshot(log, version)
-    adds = {add.final_path: add for add in snapshot.adds.values() if add.kind == "part"}
-    if path not in adds:
-        raise ConfigError(_no_such_file(path, snapshot.version, [name for name in adds if name is not None]))
-    add = adds[path]
+    parts = (add for add in snapshot.newest_first() if add.kind == "part")
+    add = next((add for add in parts if add.final_path == path), None)
+    if add is None:
+        names = [add.final_path for add in snapshot.adds.values() if add.kind == "part" and add.final_path is not None]
+        raise ConfigError(_no_such_file(path, snapshot.version, names))
     head = log.read_on()
     added = _version_of_add(log, add)
     record = log.read_record(added) if added >= head.log_start else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ftfile.attempt.kind_of_directory import store_of
 from ftfile.commit.files import stat_or_none, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.layout import bucket_directory
@@ -79,7 +80,7 @@ class DirectoryStatus:
     oldest_version: int  # that is kept
     horizon_ms: int  # up to when a vacuum may have deleted what no record needs; 0 for never
     queries: tuple[QueryStatus, ...]  # by query id
-    open: tuple[OpenFile, ...]  # by query and partition
+    open: tuple[OpenFile, ...]  # by query and partition; none in a store
     due: int  # jobs that wait for the next batch, a flush or the listener
     unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and still there
     # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
@@ -110,7 +111,7 @@ def directory_status(log: CommitLog, *, staged: bool = False) -> DirectoryStatus
             QueryStatus(query_id, query.last_batch, query.version, time_ms)
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),
-        open=tuple(_open_files(head, log.clock.now_ms())),
+        open=tuple(_open_files(head, log.clock.now_ms()) if store_of(head) is None else ()),
         due=len(head.assembly_jobs),
         unpublished=tuple(_unpublished(log.fs, head)),
         unneeded_files=None if unneeded is None else len(unneeded),

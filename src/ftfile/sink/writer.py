@@ -8,11 +8,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.identity import StreamIdentity
-from ftfile.attempt.kind_of_directory import entries_of_new
+from ftfile.attempt.kind_of_directory import entries_of_new, refuse_other_log
 from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
-from ftfile.commit.format.definitions import definition_key
+from ftfile.commit.format.record import definition_key
 from ftfile.commit.read.snapshot import added_by, take_snapshot
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
@@ -67,6 +67,7 @@ class SinkWriter(Writer[SinkConfig]):
         head = log.read_on()
         if head.version < 0:
             _greet(config, log)
+        refuse_other_log(log.fs, head, config.path)
         check_head(config, head, lambda: take_snapshot(log))
         needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
         return head, {key: head.definitions[key] for key in needed}

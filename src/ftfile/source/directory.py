@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.kind_of_directory import refuse_store
-from ftfile.commit.files import list_or_empty, walk
-from ftfile.commit.format import layout
 from ftfile.commit.log.times import parsed_version_at
 from ftfile.commit.opening import open_log
-from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.commit.read.history import Version, read_history
 from ftfile.commit.read.kept import oldest_readable
 from ftfile.commit.read.snapshot import Snapshot, take_snapshot
-from ftfile.core.arguments import checked
+from ftfile.core.arguments import checked, require_count
 from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
-from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
-from ftfile.fs.calls.parallel import by_threads, parallel
+from ftfile.fs.calls.parallel import by_threads
 from ftfile.fs.registry import normalise
-from ftfile.source.following import follow_log
+from ftfile.source.finished_files import FinishedFile, finished_files
+from ftfile.source.follow.stream import follow_log
 from ftfile.source.selection import Selection
 
 if TYPE_CHECKING:
@@ -36,56 +32,12 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
-    from ftfile.commit.format.model import Add
     from ftfile.core.context import Context
-    from ftfile.fs.api import FileSystem
     from ftfile.source.selection import ChosenAdd
 
     Where: TypeAlias = Mapping[str, object] | str | pc.Expression | None
 
-__all__ = ("Directory", "FinishedFile")
-
-FileState: TypeAlias = Literal["published", "pending", "retired", "missing"]
-
-_STATES: dict[Place, FileState] = {
-    Place.PUBLISHED: "published",
-    Place.STAGED: "pending",
-    Place.TAKEN: "pending",
-    Place.IMPOSSIBLE: "pending",
-    Place.RETIRED: "retired",
-    Place.NOWHERE: "missing",
-    Place.DAMAGED: "missing",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedFile:
-    """One committed file.
-
-    Its state is `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
-    `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
-
-    Attributes:
-        path: relative to the directory.
-        size_bytes: on storage.
-        partition: the values of its partition columns, as in its rows; empty where there are none.
-        directory: the sub-directory, such as `column=value/…`; empty for the directory itself.
-        query_id: the streaming query that wrote it, else None.
-        batch_id: its last micro-batch of that query, else None.
-        job_id: the batch write or the maintenance operation that wrote it, as `history()` has it, else None.
-        checksum: of the bytes on storage.
-    """
-
-    path: str
-    rows: int
-    size_bytes: int
-    partition: dict[str, Any]
-    directory: str
-    query_id: str | None
-    batch_id: int | None
-    job_id: str | None
-    checksum: str
-    state: FileState
+__all__ = ("Directory",)
 
 
 class Directory:
@@ -135,36 +87,19 @@ class Directory:
         return found
 
     @checked
-    def files(self, version: int | None = None) -> list[FinishedFile]:
+    def files(self, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
         """Return the finished files of a version, by default the newest, in the order of their commits.
 
-        Lists each of their directories once, to find what is missing.
+        Lists each of their directories once, to find what is missing; a few files out of many are looked up one by one.
+
+        Args:
+            version: by default the newest one.
+            limit: the last ones only, this many at most; None for all. Of the others, less is read.
 
         Raises:
-            ConfigError: there is no such version.
+            ConfigError: there is no such version, or `limit` is negative.
         """
-        snapshot = take_snapshot(self._log, version)
-        parts = [add for add in snapshot.adds.values() if add.kind == "part"]
-        partitions = _partitions(snapshot, parts)
-        queries, found = self._log.read_on().queries, []
-        for add, state in zip(parts, _file_states(self.file_system, parts), strict=True):
-            origin = add.origin
-            is_stream = origin.query_id in queries
-            found.append(
-                FinishedFile(
-                    path=add.final_path or add.path,
-                    rows=add.rows,
-                    size_bytes=add.length,
-                    partition=dict(partitions[add.bucket, add.encoding]),
-                    directory=layout.bucket_directory(add.bucket),
-                    query_id=origin.query_id if is_stream else None,
-                    batch_id=origin.last_batch if is_stream else None,
-                    job_id=None if is_stream else origin.query_id,
-                    checksum=add.checksum,
-                    state=state,
-                )
-            )
-        return found
+        return finished_files(self._log, version, limit)
 
     def oldest_version(self) -> int:
         """Return the oldest version of which vacuum has left every file; 0 when nothing has been committed.
@@ -173,9 +108,18 @@ class Directory:
         """
         return oldest_readable(self._log, self._log.read_on())
 
-    def history(self) -> list[Version]:
-        """Return the commits that are kept, oldest first: from `oldest_version` on."""
-        return read_history(self._log)
+    @checked
+    def history(self, limit: int | None = None) -> list[Version]:
+        """Return the commits that are kept, oldest first: from `oldest_version` on, or some before.
+
+        Args:
+            limit: the newest ones only, this many at most; None for all. No more records are read.
+
+        Raises:
+            ConfigError: `limit` is negative.
+            CorruptData: the log is damaged.
+        """
+        return read_history(self._log, limit)
 
     @checked
     def snapshot(self, version: int | None = None) -> Snapshot:
@@ -257,8 +201,7 @@ class Directory:
         Raises:
             ConfigError, CorruptData: see `to_arrow`; or `rows` is negative.
         """
-        if rows < 0:
-            raise ConfigError(f"rows={rows}: it takes a number of 0 or more")
+        require_count("rows", rows)
         selection, is_old = self._select(version, columns, where), version is not None
         found: list[pa.RecordBatch] = []
         missing = rows
@@ -366,34 +309,3 @@ class Directory:
             raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
         schema: str = snapshot.definitions[snapshot.schema]
         return schema
-
-
-def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return, for each bucket and encoding, the values of the columns in its path."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for bucket, key in {(add.bucket, add.encoding) for add in parts}:
-        values = {}
-        if snapshot.schema is not None:
-            encoding = snapshot.definitions[key]
-            in_path = columns_in_path(encoding)
-            own = pa.schema(
-                [each for each in arrow_schema(snapshot.definitions[snapshot.schema]) if each.name in in_path]
-            )
-            values = bucket_values(encoding, layout.bucket_directory(bucket), layout.bucket_stem(bucket), own)
-        found[bucket, key] = {name: value.as_py() for name, value in values.items()}
-    return found
-
-
-def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
-    """Return the state of each part; list the stage and every directory once, and search only for odd parts."""
-    directories = sorted({layout.parent(part.final_path or "") for part in parts})
-    listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
-    sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
-    staged = walk(fs, layout.STAGED)
-    found = [
-        sizes.get(part.final_path or "") == part.length and (part.path not in staged or part.path == part.final_path)
-        for part in parts
-    ]
-    odd = [part for part, is_there in zip(parts, found, strict=True) if not is_there]
-    places = iter(parallel(fs, lambda part: find_part(fs, part).place, odd))
-    return ["published" if is_there else _STATES[next(places)] for is_there in found]

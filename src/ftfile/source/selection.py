@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import itertools
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from ftfile.encoding.partitions.paths import bucket_values, columns_in_path, wit
 from ftfile.parts.reader import read_add
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Any
 
     from ftfile.commit.format.model import Add
@@ -72,7 +73,7 @@ class Selection:
         self._conditions: dict[str, pc.Expression | None] = {}
         # Clocks change values of a condition, not its columns.
         self._where = self._by_clocks(UTC)
-        self._filtered = pa.schema([recorded.field(name) for name in _columns_of(self._where, recorded)])
+        self._filtered = pa.schema([recorded.field(name) for name in _columns_of(where, self._where, recorded)])
         self.schema = recorded if columns is None else _select(recorded, columns)
         more = [field for field in self._filtered if field.name not in self.schema.names]
         self._read = pa.schema([*self.schema, *more])
@@ -182,14 +183,20 @@ def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([recorded.field(own) for own in found])
 
 
-def _columns_of(where: pc.Expression | None, recorded: pa.Schema) -> list[str]:
+def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema) -> list[str]:
     """Return the columns that an expression names: without one of them, it means nothing."""
     if where is None:
         return []
     text = str(where)
     if _POSITION in text:
         raise ConfigError(f"where: {text} names a column by its number: use its name, as in pyarrow.compute.field('a')")
-    return [name for place, name in enumerate(recorded.names) if name in text and _needs(where, recorded.remove(place))]
+    # To try an expression without each of its columns takes the square of their number.
+    known = {name.lower() for name in asked} if isinstance(asked, Mapping) else set()
+    return [
+        name
+        for place, name in enumerate(recorded.names)
+        if name in text and (name.lower() in known or _needs(where, recorded.remove(place)))
+    ]
 
 
 def _needs(where: pc.Expression, others: pa.Schema) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -141,21 +142,22 @@ class _PushingReader(FtFileReader):
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
         known = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
         row_filter = filter_of_rows(self._filters, known)
-        found: dict[tuple[str, str], bool] = {}
-        for key in {add.encoding for add in snapshot.adds.values()}:
+        adds = [*snapshot.adds.values()]
+        buckets = defaultdict[str, list[str]](list)
+        for key, bucket in dict.fromkeys((add.encoding, add.bucket) for add in adds):
+            buckets[key].append(bucket)
+        chosen: set[tuple[str, str]] = set()
+        for key, own in buckets.items():
             encoding = snapshot.definitions[key]
             in_path = pa.schema([field for field in known if field.name in columns_in_path(encoding)])
-            buckets = list({add.bucket: None for add in snapshot.adds.values() if add.encoding == key})
-            values = [
-                bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), in_path) for bucket in buckets
-            ]
+            values = [bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), in_path) for bucket in own]
             columns = {
                 field.name.lower(): pa.concat_arrays([pa.repeat(each[field.name], 1) for each in values])
                 for field in in_path
             }
-            flags = rows_that_may_match(self._filters, columns, len(buckets)).to_pylist()
-            found.update(((key, bucket), flag) for bucket, flag in zip(buckets, flags, strict=True))
-        return [add for add in snapshot.adds.values() if found[add.encoding, add.bucket]], row_filter
+            flags = rows_that_may_match(self._filters, columns, len(own)).to_pylist()
+            chosen.update((key, bucket) for bucket, flag in zip(own, flags, strict=True) if flag)
+        return [add for add in adds if (add.encoding, add.bucket) in chosen], row_filter
 
 
 def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | None, ParsedOptions]:

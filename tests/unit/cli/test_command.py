@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from ftfile.testing.micro_batch import MicroBatch
 
+pytestmark = [pytest.mark.slow, pytest.mark.packages]
+
 ROOT = Path(__file__).parents[3]
 
 

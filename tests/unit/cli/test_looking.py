@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import ftfile
+from ftfile.cli import looking
 from ftfile.commit.format import layout
+from ftfile.maintenance.opened import OpenedDirectory
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.cli.running import documents, lines, run
+
+if TYPE_CHECKING:
+    import pytest
 
 QUERY = "00000000-0000-0000-0000-000000000001"
 
@@ -23,6 +29,30 @@ def test_ls_lists_what_files_returns(out: str) -> None:
     assert len(documents("ls", out, "--version", 0)) == 2
     assert [line[0] for line in lines("ls", out, "-n", 1)] == [files[-1].path]
     assert documents("ls", out, "-n", 1)[0]["path"] == files[-1].path
+
+
+def test_a_terminal_gets_the_newest(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no more is asked for; a number of one's own, or all, is."""
+    asked: list[int | None] = []
+    for name in ("files", "history"):
+        real = getattr(OpenedDirectory, name)
+
+        def note(*arguments: Any, real: Any = real) -> Any:
+            asked.append(arguments[-1])
+            return real(*arguments)
+
+        monkeypatch.setattr(OpenedDirectory, name, note)
+    monkeypatch.setattr(looking, "SHOWN", 2)
+    monkeypatch.setattr(looking, "is_terminal", lambda: True)
+    newest = [file.path for file in ftfile.open(out).files(None, None)[-2:]]
+    shown = run("ls", out)
+    assert [line.split("\t")[0] for line in shown.stdout.splitlines()[1:]] == newest
+    assert "newest 2 files alone" in shown.stderr
+    assert [line.split("\t")[0] for line in run("history", out).stdout.splitlines()[1:]] == ["1", "2"]
+    assert "alone" not in run("history", out, "-n", 3).stderr
+    assert len(documents("history", out)) == 3
+    assert asked == [None, 3, 3, 3, None]
+    assert "a number of 0 or more" in run("ls", out, "-n", -1, code=2).stderr
 
 
 def test_ls_tells_what_is_missing(out: str) -> None:

@@ -45,16 +45,16 @@ def _data(tmp_path: Path) -> Iterator[None]:
     MemoryFileSystem.drop("data")
 
 
-def write_data(checkpoint: Path) -> None:
+def write_data(checkpoint: Path, store: str = STORE) -> None:
     columns = {"id": "long", "month": "string", "word": "string"}
     options = {"fileFormat": "json", "partitionBy": "month", "compression": "gzip"}
-    query = MicroBatch(f"{STORE}/out", columns, options, checkpoint=str(checkpoint))
+    query = MicroBatch(f"{store}/out", columns, options, checkpoint=str(checkpoint))
     for batch, word in enumerate(("one", "two", "日本")):
         query.run(
             batch, [[{"id": 10 * batch + number, "month": str(7 + number % 2), "word": word} for number in (0, 1)]]
         )
     options = {"fileFormat": "parquet", "partitionBy": "day", "rolling": "policy", "rolloverInterval": "1h"}
-    rolled = MicroBatch(f"{STORE}/rolled", {"id": "long", "day": "string"}, options)
+    rolled = MicroBatch(f"{store}/rolled", {"id": "long", "day": "string"}, options)
     for batch in range(3):
         rolled.run(batch, [[{"id": batch, "day": "2024-07-01"}]])
 

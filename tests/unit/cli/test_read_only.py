@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 from pathlib import Path
@@ -20,15 +21,18 @@ from tests.unit.cli.running import COMMAND, ENVIRONMENT, run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 Result = TypeVar("Result")
 
 OF_FILES = [
     ["status"], ["ls"], ["ls", "--version", "0"], ["history"], ["show", "1"], ["cat"], ["head"], ["tail"], ["verify"],
     ["verify", "--full"], ["doctor"], ["flush", "--dry-run"], ["compact", "--dry-run"], ["repair", "--dry-run"],
-    ["drop", "--where", "all", "--dry-run"],
+    ["drop", "--where", "all", "--dry-run"], ["report", "-o", os.devnull],
 ]  # fmt: skip
 OF_STORES = [
     ["history"],
+    ["report", "-o", os.devnull],
     ["kv", "get", "a"],
     ["kv", "scan"],
     ["kv", "stats"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import pyarrow.csv as arrow_csv
 
 import ftfile
 from ftfile.cli import reading
+from ftfile.commit.format import layout
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.cli.conftest import rows
 from tests.unit.cli.running import documents, run
@@ -45,6 +47,22 @@ def test_columns_conditions_and_versions(out: str) -> None:
     assert len(documents("cat", out, "--version", 0)) == 4
     assert "did you mean 'word'" in run("cat", out, "--columns", "wrod", code=2).stderr
     assert "nope" in run("cat", out, "--where", "nope = 1", code=2).stderr
+
+
+def test_a_version_of_a_time(query: MicroBatch) -> None:
+    directory = ftfile.open(query.path)
+    for version in range(3):
+        set_times(Path(query.path, layout.record_path(version)), 1_719_835_200 + 60 * version)
+    for command in ("cat", "head", "tail", "ls"):
+        found = documents(command, query.path, "--timestamp", "2024-07-01T12:00:30Z")
+        assert len(found) == (4 if command != "ls" else 2)
+    assert directory.version_at("2024-07-01T12:01:30Z") == 1
+    assert "give one" in run("cat", query.path, "--version", 1, "--timestamp", "2024-07-01", code=2).stderr
+    assert "is no time" in run("ls", query.path, "--timestamp", "yesterday", code=2).stderr
+
+
+def set_times(path: Path, seconds: int) -> None:
+    os.utime(path, (seconds, seconds))
 
 
 def test_head_reads_no_more_than_it_needs(out: str) -> None:

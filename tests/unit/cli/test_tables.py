@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from ftfile.cli.display import tables
-from ftfile.cli.display.human_text import ago, bytes_text, count_text, duration_text, exact_time, time_text
 from ftfile.cli.display.tables import BYTES, COUNT, TIME, Column, chosen_columns, print_table
+from ftfile.core.human_text import ago, bytes_text, count_text, duration_text, exact_time, time_text
 from tests.unit.cli.running import in_terminal
 
 ROWS = [
@@ -76,6 +76,8 @@ def test_which_columns_are_left_out() -> None:
     assert chosen_columns(columns, widths, 10) == ([0], [1, 2, 3])
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_in_a_real_terminal(out: str) -> None:
     text = in_terminal(80, "ls", out)
     assert "\x1b[" in text, "colours"

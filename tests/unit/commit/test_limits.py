@@ -372,6 +372,7 @@ class TestRanges:
         assert tried == [*(keeping.RANGE_EVERY << pause for pause in range(keeping.PAUSES_MAX + 2)), 3 * longest]
         assert reach(cover(list_ranges(driver.fs))) == keeping.GAP_RECORDS - 1
 
+    @pytest.mark.slow
     def test_ranges_that_are_too_large_to_be_merged_by_a_commit(self, in_memory: Driver) -> None:
         driver, count = in_memory, 0
         other = CommitLog(driver.fs)

@@ -67,6 +67,8 @@ def read(name: str, content: bytes) -> int:
     return sum(batch.num_rows for batch in format_from_options(kind, options).decode(file, schema))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data())
 def test_files(name: str, data: st.DataObject) -> None:

@@ -62,6 +62,8 @@ def condition(dice: random.Random, depth: int) -> str:
     return dice.choice(choices)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_random_conditions_choose_the_rows_that_duckdb_chooses() -> None:
     dice, table = random.Random(18), rows(400, 18)
     table = table.append_column("id", pa.array(range(table.num_rows)))

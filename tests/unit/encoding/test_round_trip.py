@@ -73,11 +73,15 @@ def test_text(batch: pa.RecordBatch, line_sep: str) -> None:
     write_and_read("text", {"lineSep": line_sep}, pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["line"]))
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(batches(nested_types(LEAF_TYPES)), PARQUET_OPTIONS)
 def test_parquet(batch: pa.RecordBatch, options: dict[str, Any]) -> None:
     write_and_read("parquet", options, batch)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(batches(nested_types(LEAF_TYPES)), st.sampled_from(["none", "snappy", "zlib", "zstd"]))
 def test_orc(batch: pa.RecordBatch, compression: str) -> None:
     write_and_read("orc", {"compression": compression}, only_of_orc(batch))
@@ -88,6 +92,8 @@ def test_arrow(batch: pa.RecordBatch, compression: str) -> None:
     write_and_read("arrow", {"compression": compression}, batch)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @given(batches(nested_types(st.just(pa.string()))), st.sampled_from(["none", "deflate", "snappy", "zstd"]))
 def test_avro(batch: pa.RecordBatch, compression: str) -> None:
     write_and_read("avro", {"compression": compression}, batch)

@@ -171,6 +171,8 @@ def outcomes(old: pa.DataType, new: pa.DataType) -> Iterator[tuple[str, bool]]:
             yield "paths", False
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("old", VALUES, ids=str)
 def test_a_type_is_admitted_if_every_format_reads_it_back(old: pa.DataType) -> None:
     wrong = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.sweep import fault_sweep
+from tests.crash.share import THOROUGH
 from tests.unit.exporting.formats import COLUMNS, MOUNTED, check_newest, count_commits, export, rows
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ COMMITS = {
     "iceberg": re.compile(r"_iceberg/metadata/v\d+\.metadata\.json"),
     "hive": re.compile(r"_symlink_format_manifest/v\d+\.json"),
 }
+# In the suite, each fault meets one format, and each format a fault; `make long` has all pairs.
+PAIRS = list((itertools.product if THOROUGH else zip)(STANDARD_FAULTS, FORMATS if THOROUGH else FORMATS * 2))
 # Of three versions; lists have the newest one alone, and one more where that was not published yet.
 COMMITS_MADE = {"delta": {3}, "iceberg": {3}, "hive": {2, 3}}
 
@@ -61,8 +65,10 @@ class TestTrouble:
             assert export(url, to) == ExportReport(version=2, versions=1 if to == "hive" else 2)
             check_newest(url, to)
 
-    @pytest.mark.parametrize("fault", STANDARD_FAULTS, ids=lambda fault: f"{fault.error.__name__}-{fault.effect}")
-    @pytest.mark.parametrize("to", FORMATS)
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("fault", "to"), PAIRS, ids=[f"{to}-{fault.error.__name__}-{fault.effect}" for fault, to in PAIRS]
+    )
     def test_after_any_fault_an_export_goes_on(self, fault: Fault, to: str) -> None:
         def make() -> CrashingFileSystem:
             fs = CrashingFileSystem()
@@ -88,7 +94,8 @@ class TestTrouble:
                     assert count_commits(run.file_system, to) in COMMITS_MADE[to], str(run)
         assert runs > 5
 
-    @pytest.mark.parametrize("to", ["delta", *(pytest.param(to, marks=pytest.mark.slow) for to in FORMATS[1:])])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("to", FORMATS)
     def test_after_any_crash_of_a_batch_or_an_export_the_next_one_goes_on(self, to: str) -> None:
         fs = CrashingFileSystem()
         with mounted(fs) as url:

@@ -71,6 +71,8 @@ def test_files_come_back(names: tuple[str, ...]) -> None:
     assert decoded_piece(written, Chain.for_reading(names), "a@0", "part") == ALL
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("names", CHAINS)
 def test_decoded_files_can_be_sought_in(names: tuple[str, ...]) -> None:
     with opened(file_of(names), chain_of(names)) as file:

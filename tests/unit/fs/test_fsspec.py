@@ -105,7 +105,7 @@ class LookingLast(Overwriting):
             raise FileExistsError(path)
         if "/race-" in path:
             with contextlib.suppress(threading.BrokenBarrierError):
-                self.others.wait(5)
+                self.others.wait(20)
         super().make(path, content, is_new=is_new)
 
 
@@ -263,7 +263,7 @@ class Silent(Objects):
 
     def make(self, path: str, content: bytes, *, is_new: bool) -> None:
         for wait in self.waits:
-            wait.wait(10)
+            wait.wait(100)
         super().make(path, content, is_new=is_new)
 
 
@@ -294,7 +294,7 @@ class SilentAtFirst(Objects):
 
     def __init__(self, **arguments: Any) -> None:
         for wait in self.waits:
-            wait.wait(3)
+            wait.wait(100)
         super().__init__(**arguments)
 
 

@@ -467,7 +467,7 @@ class TestHints:
         native.put("hint", b"content")
         began_s = time.monotonic()
         assert native.stat("hint").size_bytes == 7
-        assert time.monotonic() - began_s < 50
+        assert time.monotonic() - began_s < 300
         with names.changed:
             names.open_files.clear()
             names.changed.notify_all()

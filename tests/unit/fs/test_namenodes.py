@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ADDRESSES = {"nn1": "one:8020", "nn2": "two:8020"}
 # A call that is to be given up takes some hundredths of a second, and this long where the code is wrong.
-LIMIT_S = 10.0
+LIMIT_S = 100.0
 STANDBY = RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "not now")')
 
 
@@ -101,8 +101,8 @@ class TestNative:
         found = nodes(servers)
         client = found.client()
         servers.active, servers.silent = "nobody", {"nn1"}
-        with pytest.raises(TimeoutError, match=r"no answer within 0\.5 s; .*nn1 \(one:8020\) is silent.*in standby"):
-            found.run(0.5, lambda: client.get_file_info("/"), client)
+        with pytest.raises(TimeoutError, match=r"no answer within 2 s; .*nn1 \(one:8020\) is silent.*in standby"):
+            found.run(2.0, lambda: client.get_file_info("/"), client)
         assert found.client() is client
 
     def test_a_long_call_of_one_that_answers_is_left_alone(

@@ -85,6 +85,8 @@ def shown(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize(
     ("kind", "function", "values", "expected"), CASES, ids=[f"{number}-{case[1]}" for number, case in enumerate(CASES)]
 )
@@ -140,6 +142,8 @@ def test_a_sum_of_one_task_that_no_column_can_hold_fails_the_batch(bad_records: 
     assert reads("a") == [[(Decimal(2**63),)]] * 4
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize(
     ("kind", "low", "high"),
     [

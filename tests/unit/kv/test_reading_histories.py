@@ -22,6 +22,7 @@ from ftfile.kv.reading.view import View, view_of
 from ftfile.kv.run import writer
 from ftfile.kv.run.cache import Cache
 from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.crash.share import THOROUGH
 from tests.unit.kv.model import STEPS, Store, Version
 from tests.unit.kv.runs import written
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from ftfile.kv.key_values import Key
 
-HISTORIES, AT_ONCE = 16, 8
+HISTORIES, AT_ONCE = 16 if THOROUGH else 4, 4
 
 
 @pytest.fixture(autouse=True)

@@ -56,6 +56,8 @@ def require_noticed(changed: bytes, batch: pa.RecordBatch) -> None:
         open_run(changed).verify()
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize(("compression", "rows"), COMPRESSED)
 def test_every_byte_that_changes_is_found(compression: str, rows: int) -> None:
     batch = numbered(rows)

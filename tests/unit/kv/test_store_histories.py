@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.share import THOROUGH
 from tests.unit.kv.whole_store import play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HISTORIES = int(os.environ.get("FTFILE_STORE_HISTORIES", "100"))
+HISTORIES = int(os.environ.get("FTFILE_STORE_HISTORIES", "100" if THOROUGH else "20"))
 AT_ONCE = 10
 
 

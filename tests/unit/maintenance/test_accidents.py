@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +57,13 @@ NOT_OPEN = {
     "The clock was wrong",
 }
 VARIANTS = ("no hints", "several queries", "open", "encrypted")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """As short as on every machine: outputs break lines at a width."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

@@ -195,6 +195,7 @@ def test_a_follower_that_is_behind_finds_files_that_moved(query: MicroBatch) -> 
     assert sorted(pa.concat_tables(rows)["id"].to_pylist()) == [6, 7, 8]
 
 
+@pytest.mark.slow
 def test_names_do_not_grow_however_often_rows_come_back(tmp_path: Path) -> None:
     options = {"fileFormat": "json", "partFileName": "p.r5.{index}", "ifExists": "fail"}
     query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, options)

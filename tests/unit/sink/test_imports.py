@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SLOW = {"pandas", "pyarrow.compute", "pyarrow.dataset", "cryptography", "difflib", "importlib.metadata"}
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize(("file_format", "needed"), [("json", []), ("parquet", ["pyarrow.compute"])])
 def test_a_first_batch_imports_nothing_slow(tmp_path: Path, file_format: str, needed: list[str]) -> None:
     """pyarrow imports pandas, where it is installed, at the first conversion of a Python value."""

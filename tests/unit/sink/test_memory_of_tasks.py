@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crash.share import THOROUGH
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -24,8 +26,11 @@ def out(tmp_path: Path) -> str:
     return str(tmp_path / "out")
 
 
-@pytest.mark.parametrize("rolling", ["batch", "policy"])
-@pytest.mark.parametrize("file_format", ["json", "parquet"])
+# In the suite each of both once.
+CASES = [("json", "batch"), ("parquet", "policy"), *[("json", "policy"), ("parquet", "batch")] * THOROUGH]
+
+
+@pytest.mark.parametrize(("file_format", "rolling"), CASES)
 def test_a_thousand_buckets_within_the_memory_of_a_task(out: str, file_format: str, rolling: str) -> None:
     """Far more rows than the budget, each bucket among them everywhere; the peak is the kernel's own figure."""
     code = f"""

@@ -73,6 +73,8 @@ def words_of(content: bytes) -> Iterable[Hashable]:
     return read_by_pyarrow(content, first=FIRST) if content[:4] == b"PARE" else words_in(content)
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("rolling", [{}, {"maxBatchesPerFile": "2"}, {"maxRecordsPerFile": "5", "rolling": "policy"}])
 @pytest.mark.parametrize("codec", ["none", "zstd", "snappy"])
 def test_every_codec_and_rolling(out: str, ring: Path, codec: str, rolling: dict[str, str]) -> None:

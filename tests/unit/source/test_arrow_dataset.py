@@ -183,3 +183,14 @@ def test_what_pyarrow_cannot_read_names_the_call_that_can(tmp_path: Path, option
     with pytest.raises(ConfigError, match=text):
         directory.dataset()
     assert directory.count() == 8
+
+
+def test_polars_reads_the_chosen_partition_alone(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    directory = written(str(tmp_path))
+    scan = polars.scan_pyarrow_dataset(directory.dataset())
+    for file in directory.files():
+        if file.partition["day"] != date(2024, 7, 3):
+            (tmp_path / file.path).unlink()
+    found = scan.filter(polars.col("day") == date(2024, 7, 3)).select("id", "half").sort("id").collect()
+    assert found.rows() == [(2, 0.5), (5, 0.5)]

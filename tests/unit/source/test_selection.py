@@ -333,6 +333,8 @@ except ftfile.errors.ConfigError as error:
 """
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize(("terms", "told"), [(1_900, "1"), (100_000, "where: an expression of more than 4000 ")])
 def test_a_deep_expression_is_an_error_and_ends_no_process(tmp_path: Path, terms: int, told: str) -> None:
     MicroBatch(str(tmp_path), {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
@@ -342,6 +344,8 @@ def test_a_deep_expression_is_an_error_and_ends_no_process(tmp_path: Path, terms
     assert (ran.returncode, ran.stdout[: len(told)]) == (0, told), ran.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 def test_values_of_many_columns_are_one_condition(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(1_500)]
     MicroBatch(str(tmp_path), dict.fromkeys(names, "long"), {"fileFormat": "parquet"}).run(

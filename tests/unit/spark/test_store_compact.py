@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ftfile.kv.upkeep.maintained import HowWritten
     from ftfile.testing.micro_batch import StoreBatch
 
+pytestmark = pytest.mark.slow
+
 __all__ = ("ring",)
 
 

@@ -23,7 +23,7 @@ _log = get_logger(__name__)
 class Progress:
     """How far an operation is."""
 
-    operation: str  # `compact`, `flush` or `verify`
+    operation: str  # `compact`, `flush`, `migrate` or `verify`
     done: int  # files, or pieces of open ones, that were read
     total: int
     done_bytes: int  # of these, on storage

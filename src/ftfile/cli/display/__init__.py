@@ -1,1 +1,1 @@
-"""Tables, rows, sizes and times as text, and progress, as the command shows them."""
+"""Tables, rows and progress, as the command shows them."""

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ftfile.cli.display.human_text import bytes_text, duration_text
 from ftfile.cli.display.tables import console
+from ftfile.core.human_text import bytes_text, duration_text
 
 if TYPE_CHECKING:
     from rich.status import Status

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.cli.display.human_text import bytes_text, count_text, duration_text, exact_time, time_text
+from ftfile.core.human_text import bytes_text, count_text, duration_text, exact_time, time_text
 
 if TYPE_CHECKING:
     from rich.console import Console

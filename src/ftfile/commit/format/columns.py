@@ -103,6 +103,12 @@ def decode_adds(ids: Sequence[str], rest: bytes) -> Iterator[Add]:
     return adds_from_json(ids, unpack_json(rest))
 
 
+def decode_columns(count: int, rest: bytes, names: Sequence[str]) -> list[list[Any]]:
+    """Return columns of the second stream, by the names of their fields in records; paths have a NUL for the id."""
+    text = unpack_json(rest)
+    return [_decode(text[row.name], count, row) for name in names for row in FIELDS if row.name == name]
+
+
 def adds_to_json(adds: Iterable[Add]) -> dict[str, Any]:
     """Return adds without versions, in columns, as plain JSON."""
     columns = Columns()

@@ -7,6 +7,7 @@ file holds that line), and a line with the checksum of all before it; see docs/i
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,9 @@ COMPANION_FROM_BYTES = 1 << 20
 IS_SEALED = (
     "this directory is encrypted, and no keys are known: write to it with encryption and keyProvider as others do, and "
     "read it with keyProvider"
+)
+_IS_UNDONE = (
+    "the migration of this directory was undone, and its log is being deleted: ftfile.undo_migration(path) finishes it"
 )
 # `json.dumps` makes one for each call.
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
@@ -172,6 +176,8 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
     lines = from_checked_text(content, path)
     try:
         header = json.loads(lines[0])
+        if header.get("ftfileRecord") == "undone":
+            raise ConfigError(_IS_UNDONE)
         check_format(header, "ftfileRecord", RECORD_FORMAT, path)
         companion = header.get("companion")
         changes = json.loads(lines[1] if companion is None else _checked(companion, read_companion(companion["path"])))
@@ -210,6 +216,10 @@ def to_checked_text(lines: list[bytes]) -> bytes:
     return body + checksum(body).encode() + b"\n"
 
 
+# It takes the version after a migration that is undone, so that nobody commits while the log is deleted.
+UNDONE_RECORD = to_checked_text([compact_json({"ftfileRecord": "undone"})])
+
+
 def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[bytes]:
     """Return the lines before the last one, which is their checksum; CorruptData or, for a MAC, ConfigError if not."""
     body, _, last = content.removesuffix(b"\n").rpartition(b"\n")
@@ -220,3 +230,9 @@ def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[
     if not content.endswith(b"\n") or last.decode("ascii", "replace") != found:
         raise CorruptData(path, f"a text that ends in its checksum {found}", repr(last[-40:]), advice)
     return body.split(b"\n")[:-1]
+
+
+def definition_key(definition: object) -> str:
+    """Return the key of a definition in the log: the same for the same content."""
+    text = definition if isinstance(definition, str) else json.dumps(definition, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.read.snapshot import read_records
+from ftfile.core.arguments import require_count
+from ftfile.fs.calls.parallel import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,15 +114,20 @@ class LastCommit(NamedTuple):
     publish_seconds: float
 
 
-def read_history(log: CommitLog) -> list[Version]:
-    """Return the commits that are kept, oldest first."""
+def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
+    """Return the commits that are kept, or the newest of them, oldest first."""
+    require_count("limit", limit)
     versions, later = [], {}
-    for record in read_records(log):
-        versions.append(version_of(record, created_ms(log, record.version)))
+    for record in read_records(log, limit):
+        versions.append(version_of(record, None))
         if (last := last_commit_of(record)) is not None:
             later[last.version] = last
     oldest = log.read_on().log_start
-    return [_with_times(version, later.get(version.version)) for version in versions if version.version >= oldest]
+    kept = [version for version in versions if version.version >= oldest]
+    times = parallel(log.fs, lambda version: created_ms(log, version.version), kept)
+    return [
+        _with_times(version, time_ms, later.get(version.version)) for version, time_ms in zip(kept, times, strict=True)
+    ]
 
 
 def version_of(record: Record, time_ms: int | None) -> Version:
@@ -177,8 +184,8 @@ def _metrics_of(metrics: Mapping[str, Any]) -> VersionMetrics:
     )
 
 
-def _with_times(version: Version, last: LastCommit | None) -> Version:
-    if last is None:
-        return version
-    found = replace(version.metrics, create_seconds=last.create_seconds, publish_seconds=last.publish_seconds)
-    return replace(version, metrics=found)
+def _with_times(version: Version, time_ms: int | None, last: LastCommit | None) -> Version:
+    metrics = version.metrics
+    if last is not None:
+        metrics = replace(metrics, create_seconds=last.create_seconds, publish_seconds=last.publish_seconds)
+    return replace(version, time_ms=version.time_ms if time_ms is None else time_ms, metrics=metrics)

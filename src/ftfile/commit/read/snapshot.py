@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.columns import decode_adds
+from ftfile.commit.format.columns import FIELDS, decode_adds, decode_columns
 from ftfile.commit.read.merging import clip
 from ftfile.commit.read.ranges import OwnRanges, cover, list_ranges, read_range
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from ftfile.commit.format.columns import Document
@@ -66,11 +67,15 @@ class _Block:
         adds = decode_adds(self.ids, self.rest)
         return adds if self.chosen is None else itertools.compress(adds, self.chosen)
 
+    def columns(self, names: Sequence[str]) -> list[list[Any]]:
+        columns = decode_columns(len(self.ids), self.rest, names)
+        return columns if self.chosen is None else [[*itertools.compress(each, self.chosen)] for each in columns]
+
 
 class _AddTable(Mapping[str, "Add"]):
     """Adds by id, those of blocks first. Iterating makes them anew each time; looking one up keeps its block."""
 
-    def __init__(self, blocks: Sequence[_Block] = (), others: Mapping[str, Add] | None = None) -> None:
+    def __init__(self, blocks: Sequence[_Block] = (), others: dict[str, Add] | None = None) -> None:
         self._blocks = blocks
         self._others = others or {}
         self._count = sum(block.count() for block in blocks) + len(self._others)
@@ -104,6 +109,16 @@ class _AddTable(Mapping[str, "Add"]):
             yield from block.adds()
         yield from self._others.values()
 
+    def columns(self, names: Sequence[str]) -> Iterator[list[list[Any]]]:
+        for block in self._blocks:
+            yield block.columns(names)
+        yield _columns_of(self._others.values(), names)
+
+    def newest_first(self) -> Iterator[Add]:
+        yield from reversed(self._others.values())
+        for block in reversed(self._blocks):
+            yield from reversed([*block.adds()])
+
     def _home(self) -> dict[str, int]:
         """Return the number of the block of each add."""
         if self._homes is None:
@@ -129,6 +144,24 @@ class Snapshot:
     # By id, without the ranges of segments that parts were made from.
     adds: Mapping[str, Add] = field(default_factory=_AddTable)
     ranges_to: int = -1  # the last version covered by ranges known to be whole and of this log without earlier records
+
+    def newest_first(self) -> Iterator[Add]:
+        """Yield the adds in the reverse order, and decode few more than are taken."""
+        return self.adds.newest_first() if isinstance(self.adds, _AddTable) else reversed([*self.adds.values()])
+
+
+def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list[Any]]]:
+    """Yield columns of the live adds, some 50,000 adds at a time, without making them.
+
+    `names` are those of fields in records, such as `lengthBytes`; not of paths, nor of fields that few adds have.
+    """
+    adds = snapshot.adds
+    yield from adds.columns(names) if isinstance(adds, _AddTable) else [_columns_of(adds.values(), names)]
+
+
+def _columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
+    attributes = [row.attribute for name in names for row in FIELDS if row.name == name]
+    return [list(map(operator.attrgetter(attribute), adds)) for attribute in attributes]
 
 
 def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bool = False) -> Snapshot:
@@ -204,15 +237,21 @@ def snapshot_as_moved(log: CommitLog, head: LogState, version: int | None = None
     return replace(snapshot, adds={add.id: add for add in adds})
 
 
-def read_records(log: CommitLog) -> Iterator[Record]:
-    """Yield the records that are kept, oldest first; if the oldest is another afterwards, others may have been dead."""
+def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
+    """Yield the records that are kept, or the newest of them, oldest first.
+
+    If the oldest is another afterwards, others may have been dead.
+    """
     head = log.read_on()
-    version, newest = head.log_start, head.version
+    newest = head.version
+    version = head.log_start if limit is None else max(head.log_start, newest + 1 - limit)
     while version <= newest:
-        record = log.read_record(version)
-        if record is not None:
+        for record in parallel(log.fs, log.read_record, range(version, min(version + THREADS_MAX, newest + 1))):
+            if record is None:
+                break
             yield record
             version += 1
+        else:
             continue
         oldest = log.read_on().log_start
         if oldest <= version:

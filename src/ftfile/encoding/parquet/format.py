@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.nested import leaf_types, map_entries
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.packing import packed
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
 from ftfile.encoding.base.reading import batch_as, corrupt
 
@@ -25,6 +26,9 @@ _READ_BATCH_ROWS = 65_536
 _SAMPLE_ROWS = 10_000
 _SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together
 _DISTINCT_MAX = 0.2  # of a sample's values: with more, a dictionary costs time and saves nothing
+
+# Files of others, which were migrated, have times of 96 bits: as nanoseconds, those of some centuries would overflow.
+_SETTINGS: dict[str, Any] = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": "us"}
 
 # A footer has a part for each column, and one for each column of each row group.
 _FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 100, 40, 130
@@ -95,7 +99,7 @@ class ParquetFormat(ColumnarFormat):
                 metadata, groups = parquet.metadata, [*range(parquet.num_row_groups)]
             else:
                 metadata, groups = _possible_groups(file, row_filter)
-                parquet = pq.ParquetFile(file, metadata=metadata, page_checksum_verification=True)
+                parquet = pq.ParquetFile(file, metadata=metadata, **_SETTINGS)
             if span is not None:
                 own = span.chosen(metadata.num_row_groups)
                 groups = [group for group in groups if group in own]
@@ -109,7 +113,7 @@ class ParquetFormat(ColumnarFormat):
 
     def _open(self, file: BinaryIO) -> pq.ParquetFile:
         if self.key_id is None:
-            return pq.ParquetFile(file, page_checksum_verification=True)
+            return pq.ParquetFile(file, **_SETTINGS)
         from ftfile.encoding.parquet.encryption import IDENTITY, MAGIC, Decryption, check_algorithm  # noqa: PLC0415
 
         assert self.keys is not None, "an encrypted directory is opened with its keys"
@@ -145,15 +149,7 @@ def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> 
 
 def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequence[int]]:
     """Yield row groups that are read together: pyarrow takes memory for all that it is asked for at once."""
-    start = size_bytes = 0
-    for number, group in enumerate(groups):
-        own_bytes = metadata.row_group(group).total_byte_size
-        if number > start and size_bytes + own_bytes > _SPAN_BYTES:
-            yield groups[start:number]
-            start, size_bytes = number, 0
-        size_bytes += own_bytes
-    if groups:
-        yield groups[start:]
+    return packed(groups, lambda group: int(metadata.row_group(group).total_byte_size), _SPAN_BYTES)
 
 
 def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:

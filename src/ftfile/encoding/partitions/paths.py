@@ -8,6 +8,7 @@ takes for null, get one more escape, which readers undo: a string that spells th
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dic
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
 
+@functools.lru_cache(maxsize=1024)  # a directory has many files
 def columns_of_directory(directory: str) -> tuple[str, ...]:
     """Return the columns that the names of directories on a path give values for, as in `a=1/b=2`."""
     return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)

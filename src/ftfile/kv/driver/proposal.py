@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
 from ftfile.attempt.stage import durability_of
-from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Add, Body, Remove
+from ftfile.commit.format.record import definition_key
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger

@@ -262,13 +262,17 @@ class Reader:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
         return stats_of(self._view, self._log.read_on(), CACHE)
 
-    def history(self) -> list[Version]:
+    @checked
+    def history(self, limit: int | None = None) -> list[Version]:
         """Return the commits that are kept, oldest first, whatever version is read.
 
+        Args:
+            limit: the newest ones only, this many at most; None for all. No more records are read.
+
         Raises:
-            CorruptData: the log is damaged.
+            ConfigError, CorruptData: `limit` is negative, the log is damaged.
         """
-        return read_history(self._log)
+        return read_history(self._log, limit)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.

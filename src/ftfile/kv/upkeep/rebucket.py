@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.attempt.stage import durability_of
-from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Body, Origin, Remove
+from ftfile.commit.format.record import definition_key
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM

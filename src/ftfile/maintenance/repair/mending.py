@@ -128,6 +128,8 @@ def set_aside(fs: FileSystem, path: str, reason: str) -> None:
     except NotFound:
         return
     fs.make_directories(layout.QUARANTINE)
+    # A file whose move is durable is lost if the name of its directory is not.
+    fs.sync_directory(layout.META)
     name = f"{layout.QUARANTINE}/{fs.context.ids.unique()[:16]}"
     note = {"path": path, "reason": reason, "sizeBytes": info.size_bytes, "modifiedMs": info.modified_ms}
     with contextlib.suppress(AlreadyExists):

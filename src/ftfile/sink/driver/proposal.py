@@ -17,8 +17,8 @@ from ftfile.attempt.schema_change import (
     respelled_of,
 )
 from ftfile.attempt.stage import durability_of
-from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Body, Remove, StreamAuthor
+from ftfile.commit.format.record import definition_key
 from ftfile.commit.rewrites import accept_rewrites
 from ftfile.core.errors import ConfigError
 from ftfile.sink.naming.namer import Namer

@@ -38,8 +38,12 @@ def codec_of(path: str) -> str:
 
 
 def codec_in(path: str, read: Read) -> str:
+    """Return the codec of a file, by the ending of its path and its first bytes."""
+    return codec_as_written(codec_of(path), read)
+
+
+def codec_as_written(codec: str, read: Read) -> str:
     """Return the codec of a file: `.lz4` is written in Hadoop's blocks, or in the frames of the command `lz4`."""
-    codec = codec_of(path)
     return "lz4frame" if codec == "lz4" and read(0, len(_LZ4_FRAME)) == _LZ4_FRAME else codec
 
 

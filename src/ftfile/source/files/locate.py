@@ -9,6 +9,7 @@ from ftfile.commit.files import list_or_empty
 from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied
 from ftfile.core.logs import get_logger
 from ftfile.keys.keys import Keys
+from ftfile.source.files.content import CONTENT_BYTES_MIN
 from ftfile.source.files.decoding.opened import OpenedFile, filters_of_name, filters_of_range
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# Shorter files are too often equal by chance, such as two logs with one header.
-CONTENT_BYTES_MIN = 256
 
 # Listings of a directory in which files go on being renamed while one of them is looked for.
 LISTINGS_MAX = 20

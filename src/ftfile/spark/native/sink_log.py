@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import posixpath
 from typing import TYPE_CHECKING
@@ -32,16 +33,13 @@ def write_sink_log(folder: Path, directory: str, files: Iterable[FileInfo]) -> N
     """Write the log of a sink that has put these files, and no others, into `folder`."""
     log = folder / "_spark_metadata"
     log.mkdir()
+    start = json.dumps(hadoop_url(directory, ""))[:-1]  # a quoted path needs no escapes of JSON
+    more = json.dumps({"isDir": False, "blockReplication": 1, "blockSize": _BLOCK_BYTES, "action": "add"})[1:]
+    quoted = functools.lru_cache(maxsize=1024)(quote)  # directories have many files each
     with (log / "0").open("w", encoding="utf-8", newline="\n") as out:
         out.write(_VERSION)
         for file in files:
-            entry = {
-                "path": hadoop_url(directory, file.path),
-                "size": file.size_bytes,
-                "isDir": False,
-                "modificationTime": file.modified_ms,
-                "blockReplication": 1,
-                "blockSize": _BLOCK_BYTES,
-                "action": "add",
-            }
-            out.write(f"\n{json.dumps(entry)}")
+            above, slash, name = file.path.rpartition("/")
+            path = f"{quoted(above)}{slash}{quote(name)}"
+            numbers = f'"size": {file.size_bytes}, "modificationTime": {file.modified_ms}'
+            out.write(f'\n{{"path": {start}{path}", {numbers}, {more}')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ def find_ways(fs: FileSystem, snapshot: Snapshot, live: Collection[str], *, lega
     return ways
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Reader:
     """Spark's reader of the parts of an encoding."""
 
@@ -116,7 +117,7 @@ class _Reader:
     schema_json: str
     partition_by: tuple[str, ...]
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         return json.dumps([self.format, self.options, self.schema_json, self.partition_by], sort_keys=True)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.commit.format.definitions import definition_key
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Remove, Transaction
+from ftfile.commit.format.record import definition_key
 from ftfile.commit.log.fold import Fold
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit, record_of

@@ -41,6 +41,8 @@ def rows(text: str, schema: pa.Schema, **options: Any) -> list[str]:
     return [repr(row) for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
 
 
+@pytest.mark.slow
+@pytest.mark.packages
 @pytest.mark.parametrize("kind", VALUES, ids=str)
 @pytest.mark.parametrize("options", [{}, {"sep": "\t", "escape": '"'}], ids=str)
 def test_a_value_is_read_alone_as_among_others_and_at_once_as_text_is(

@@ -12,7 +12,7 @@ import pytest
 from ftfile.core.errors import CorruptData, FileChanged, PermissionDenied
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.source.files import locate
-from ftfile.source.files.locate import CONTENT_BYTES_MIN
+from ftfile.source.files.content import CONTENT_BYTES_MIN
 from ftfile.testing.rotating import RotatingLog
 from tests.unit.source.files.planned import CODECS, packed
 

@@ -87,6 +87,7 @@ def test_new_changed_and_renamed_files_are_opened_at_once(identity: str) -> None
     assert len(store.opened) % THREADS == 0
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("seed", range(12))
 def test_the_plans_are_those_of_one_file_after_the_other(

@@ -292,6 +292,7 @@ class TestBounds:
         assert len(driver(fs).known()) == 100_000
         check_plans(fs, offsets_of([first, second]), 1)
 
+    @pytest.mark.slow
     def test_more_plans_than_are_read_behind_large_columns(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:

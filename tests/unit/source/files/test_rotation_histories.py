@@ -104,6 +104,7 @@ class History:
         return b"".join(plain).decode().splitlines(keepends=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("identity", ["native", "content"])
 @pytest.mark.parametrize("seed", range(40))
 def test_every_line_is_read_once(seed: int, identity: str) -> None:

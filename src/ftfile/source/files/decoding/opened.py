@@ -12,7 +12,8 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import stream_errors
 from ftfile.fs.api import RangeFile
 from ftfile.fs.streams import as_file
-from ftfile.source.files.content import WINDOW_BYTES, Fingerprints, fingerprints
+from ftfile.source.files.content import Fingerprints, fingerprints, marks_of
+from ftfile.source.files.growth import codec_as_written, codec_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
     from ftfile.source.files.plan import Range
 
 _ENCRYPTED = ".enc"
-_CODECS = {
-    ".gz": "gzip",
-    ".zst": "zstd",
-    ".lz4": "lz4",
-    ".lz4f": "lz4frame",
-    ".snappy": "snappy",
-    ".bz2": "bzip2",
-    ".xz": "xz",
-}
-_LZ4_FRAME_MAGIC = b"\x04\x22\x4d\x18"
 
 _READ_BYTES = 4 << 20
 # Bytes may decode to ten thousand times as many: as many are fed as likely become a few megabytes.
@@ -42,7 +33,7 @@ _PLAIN_BYTES = 4 << 20
 def filters_of_name(name: str) -> tuple[str, ...]:
     """Return the filters that the ending of a file's name tells, in the order in which they were applied."""
     plain, encrypted, _ = name.rpartition(_ENCRYPTED) if name.endswith(_ENCRYPTED) else (name, "", "")
-    codec = _CODECS.get("." + plain.rpartition("/")[2].rpartition(".")[2])
+    codec = codec_of(plain)
     return (*([codec] if codec else []), *(["aes-gcm"] if encrypted else []))
 
 
@@ -75,15 +66,8 @@ class OpenedFile:
             return self.file.size_bytes == planned.end and fingerprints(self.file.read_at, planned.end) == expected
         if not self.filters:
             return fingerprints(self.file.read_at, planned.end) == expected
-        head, tail, length = b"", b"", 0
-        for piece in self.plain_pieces(0, planned.end):
-            head += piece[: WINDOW_BYTES - len(head)]
-            tail = (tail + piece)[-WINDOW_BYTES:]
-            length += len(piece)
-        if length < planned.end:
-            return False
-        ends = {0: head, length - len(tail): tail}
-        return fingerprints(lambda offset, size: ends[offset][:size], planned.end) == expected
+        _, found = marks_of(self.plain_pieces(0, planned.end), [planned.end])
+        return found.get(planned.end) == expected
 
     def require_range(self) -> None:
         """Raise `FileChanged` if the file was changed while it was read."""
@@ -127,7 +111,8 @@ class OpenedFile:
             return
         feed_bytes = _FEED_BYTES_MIN
         with stream_errors(self.planned.path):
-            decoder = Chain.for_reading(self._used_filters(), self.keys).decoder(self._identity())
+            filters = (codec_as_written(*self.filters, self.file.read_at),) if len(self.filters) == 1 else self.filters
+            decoder = Chain.for_reading(filters, self.keys).decoder(self._identity())
         for data in stored:
             start = 0
             while start < len(data):
@@ -140,11 +125,6 @@ class OpenedFile:
         with stream_errors(self.planned.path):
             last = decoder.finish()
         yield last
-
-    def _used_filters(self) -> tuple[str, ...]:
-        # Hadoop and the command `lz4` give their files one ending.
-        is_frame = self.filters == ("lz4",) and self.file.read_at(0, len(_LZ4_FRAME_MAGIC)) == _LZ4_FRAME_MAGIC
-        return ("lz4frame",) if is_frame else self.filters
 
     def _identity(self) -> str:
         """Return the identity that the sink bound an encrypted file to: the id in its name."""

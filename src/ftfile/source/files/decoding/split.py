@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.core.packing import packed
 from ftfile.source.shares import OPEN_COST_BYTES
 
 if TYPE_CHECKING:
@@ -37,17 +38,10 @@ def split(ranges: Iterable[Range], decoding: FileDecoding) -> list[FileShare]:
 
     The same ranges have the same shares whatever happened to the files since.
     """
-    shares: list[FileShare] = []
-    group: list[Cut] = []
-    size = 0
-    for cut in (cut for found in ranges for cut in _cuts(found, decoding.max_partition_bytes)):
-        cost = cut.end - cut.start + OPEN_COST_BYTES
-        if group and size + cost > decoding.max_partition_bytes:
-            shares.append(FileShare(tuple(group)))
-            group, size = [], 0
-        group.append(cut)
-        size += cost
-    return [*shares, FileShare(tuple(group))] if group else shares
+    bytes_max = decoding.max_partition_bytes
+    cuts = (cut for found in ranges for cut in _cuts(found, bytes_max))
+    groups = packed(cuts, lambda cut: cut.end - cut.start + OPEN_COST_BYTES, bytes_max)
+    return [FileShare(tuple(group)) for group in groups]
 
 
 def _cuts(found: Range, max_bytes: int) -> Iterator[Cut]:

@@ -14,7 +14,7 @@ from ftfile.core.errors import CorruptData, FtfileError, NotFound, StorageError
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
 from ftfile.fs.calls.parallel import parallel
-from ftfile.source.files.content import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, fingerprints
+from ftfile.source.files.content import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, fingerprints, marks_of
 from ftfile.source.files.growth import codec_in
 from ftfile.source.files.known import ROW, KnownFile, read_positions
 
@@ -64,17 +64,7 @@ class Content:
             size = self._file.size_bytes
             found = {position: fingerprints(self._file.read_at, position) for position in {*positions, size}}
             return size, {position: marks for position, marks in found.items() if marks is not None}
-        wanted, done = sorted(set(positions), reverse=True), {}
-        head, window, size = b"", b"", 0
-        for piece in self._pieces():
-            head += piece[: WINDOW_BYTES - len(head)]
-            window += piece
-            size += len(piece)
-            while wanted and wanted[-1] <= size:
-                position = wanted.pop()
-                done[position] = _marks_of(head, window, size - len(window), position)
-            window = window[-WINDOW_BYTES:]
-        return size, {**done, size: _marks_of(head, window, size - len(window), size)}
+        return marks_of(self._pieces(), positions)
 
     def stored_marks(self, size: int) -> Fingerprints | None:
         """Return the fingerprints of the file as it is stored, at a size; None if it is shorter."""
@@ -88,17 +78,6 @@ class Content:
             yield decoder.finish()
         except BadStream as error:
             raise CorruptData(self._file.path, error.expected, error.found) from error
-
-
-def _marks_of(head: bytes, window: bytes, begin: int, position: int) -> Fingerprints:
-    """Return the fingerprints at a position, of the first bytes of a content and of those from `begin` on."""
-
-    def read(offset: int, length: int) -> bytes:
-        return head[:length] if offset == 0 else window[offset - begin : offset - begin + length]
-
-    marks = fingerprints(read, position)
-    assert marks is not None, "the window reaches back far enough"
-    return marks
 
 
 class Copy(NamedTuple):

@@ -1,0 +1,156 @@
+"""`migrate`: the files of another program become a directory of ftfile, and back."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import ftfile
+from ftfile.cli.display.output import agree, print_fields, print_json, say
+from ftfile.cli.display.progress_bar import progress_bar
+from ftfile.cli.display.tables import BYTES, Column, print_table
+from ftfile.cli.parameters import DryRun, Json, Path, Storage, Threads, Yes, settings_of
+from ftfile.core.human_text import bytes_text, count_text
+
+if TYPE_CHECKING:
+    from ftfile.maintenance.migrate.run import MigrateReport
+
+__all__ = ("migrate",)
+
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="PROGRAM",
+        help="That wrote the files: spark (its file sink), flink, kafka-connect, apex, delta, or files for any other.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help="Of the files; by default by their names.", show_default=False),
+]
+Schema = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        metavar="COLUMNS",
+        help='Such as "id long, at timestamp", or the JSON of Spark; needed for json and csv.',
+        show_default=False,
+    ),
+]
+PartitionBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition-by",
+        metavar="NAME=TYPE",
+        help="A column in the paths, outermost first, such as day=date. May be repeated.",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="An option of the format, such as header=true. May be repeated.",
+        show_default=False,
+    ),
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint", metavar="PATH", help="Of the stopped query, which goes on with ftfile.", show_default=False
+    ),
+]
+
+
+def migrate(
+    path: Path,
+    *,
+    from_: From = "auto",
+    file_format: Format = None,
+    schema: Schema = None,
+    partition_by: PartitionBy = None,
+    option: FormatOption = None,
+    checkpoint: Checkpoint = None,
+    leave_unfinished: Annotated[
+        bool, typer.Option("--leave-unfinished", help="Leave out files that the program has not finished.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo a migration, before the first new commit.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    threads: Threads = None,
+    storage: Storage = None,
+) -> None:
+    """Make the files of another program a directory of ftfile, by one record. No file is copied or changed.
+
+    Stop the program before. Each file is read once; then it asks.
+    """
+    settings: Any = {"storage": settings_of(storage)}
+    if undo:
+        _undo(path, settings, dry_run=dry_run, yes=yes, json=json)
+        return
+    with progress_bar("migrate") as progress:
+        report = ftfile.migrate(
+            path,
+            from_=from_,  # type: ignore[arg-type] # the function checks it
+            file_format=file_format,
+            schema=schema,
+            partition_by=settings_of(partition_by),
+            options=settings_of(option),
+            checkpoint=checkpoint,
+            leave_unfinished=leave_unfinished,
+            dry_run=dry_run,
+            confirm=partial(_confirm, yes=yes),
+            threads=threads,
+            progress=progress,
+            **settings,
+        )
+    if json:
+        print_json(report)
+    else:
+        _print_report(report)
+
+
+def _confirm(report: "MigrateReport", *, yes: bool) -> bool:
+    say(_told(report, "This records"))
+    if moved := sum(each.moved for each in report.left_out):
+        say(f"{count_text(moved, 'file')} that do not count are moved out of the sight of readers")
+    agree("Migrate?", yes=yes)
+    return True
+
+
+def _told(report: "MigrateReport", begins: str) -> str:
+    files = f"{count_text(report.files, 'file')} of {report.file_format} with {count_text(report.rows, 'row')}"
+    return f"{begins} {files}, {bytes_text(report.size_bytes)}, as {report.source} left them"
+
+
+def _print_report(report: "MigrateReport") -> None:
+    would = _told(report, "Would record")
+    print(would if report.version is None else f"{_told(report, 'Recorded')}, in version {report.version}")
+    query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
+    partitions = ", ".join(report.partition_by)
+    print_fields([("columns in the paths", partitions), ("log moved", report.moved_log), ("query goes on", query)])
+    if report.left_out:
+        columns = [
+            Column("left out", lambda each: each.path, folds=True),
+            Column("bytes", lambda each: each.size_bytes, BYTES),
+            Column("moved", lambda each: "yes" if each.moved else None),
+            Column("why", lambda each: each.why, folds=True),
+        ]
+        print_table(columns, report.left_out)
+
+
+def _undo(path: str, settings: Any, *, dry_run: bool, yes: bool, json: bool) -> None:  # noqa: ANN401
+    report = ftfile.undo_migration(path, dry_run=True, **settings)
+    if not dry_run:
+        agree("Undo the migration, and delete the log?", yes=yes)
+        report = ftfile.undo_migration(path, **settings)
+    if json:
+        print_json(report)
+    elif dry_run:
+        print("The migration can be undone")
+    else:
+        print(f"Undone; {count_text(len(report.put_back), 'file')} moved back")

@@ -1,0 +1,141 @@
+"""Programs whose files tell by their names what counts: Flink, Kafka Connect and Apex Malhar."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError
+from ftfile.maintenance.migrate.inventory import Inventory, LeftOut, is_hidden
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.maintenance.migrate.inventory import Source
+
+# BucketingSink's defaults are `_` and these; a job may have set the prefix to nothing.
+_BUCKETING = re.compile(r"(?P<directory>(?:.*/)?)_?(?P<name>[^/]+)\.(?P<state>in-progress|pending|valid-length)")
+_FILE_SINK = re.compile(r"(?P<directory>(?:.*/)?)\.(?P<name>[^/]+)\.inprogress\.[0-9a-fA-F-]+")
+# `topic+partition+start+end.ext` of its connector for HDFS, `topic+partition+start.ext` of that for S3.
+_KAFKA = re.compile(r"(?P<topic>[^/+]+)\+(?P<partition>\d+)\+(?P<start>\d+)(?:\+(?P<end>\d+))?(?:\.[^/]+)?")
+_KAFKA_TEMPORARY = re.compile(r"(?:.*/)?\+tmp/.*")
+_APEX = re.compile(r"(?P<name>.+)\.\d{13,}\.tmp")
+
+_BY_CHECKPOINT = "only the job's last checkpoint tells if its rows count"
+
+
+def detect(names: Mapping[str, FileInfo]) -> Source:
+    """Return the program whose files these are, by their names; plain files if none is known."""
+    if any(_BUCKETING.fullmatch(name) or _FILE_SINK.fullmatch(name) for name in names):
+        return "flink"
+    if any(_APEX.fullmatch(name) for name in names):
+        return "apex"
+    visible = [name for name in names if not is_hidden(name) and not _KAFKA_TEMPORARY.fullmatch(name)]
+    if visible and all(_KAFKA.fullmatch(name.rpartition("/")[2]) for name in visible):
+        return "kafka-connect"
+    return "files"
+
+
+def plain_files(files: Mapping[str, FileInfo]) -> Inventory:
+    """Return all files that plain readers see."""
+    return Inventory("files", [info for path, info in files.items() if not is_hidden(path)])
+
+
+def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
+    """Return the finished files of BucketingSink, StreamingFileSink or FileSink.
+
+    Raises:
+        ConfigError: a file is longer or shorter than its `.valid-length` says.
+    """
+    found = Inventory("flink", [])
+    for path, info in files.items():
+        match = _BUCKETING.fullmatch(path) or _FILE_SINK.fullmatch(path)
+        if match is None:
+            if not is_hidden(path):
+                found.files.append(info)
+            continue
+        moved = not is_hidden(path)
+        if match.groupdict().get("state") == "valid-length":
+            _check_length(fs, path, files.get(match["directory"] + match["name"]))
+            found.left_out.append(LeftOut(path, info.size_bytes, "it says how long a file is, and it is", moved))
+        else:
+            found.unfinished.append(
+                LeftOut(path, info.size_bytes, f"Flink has not finished it: {_BY_CHECKPOINT}", moved)
+            )
+    return found
+
+
+def _check_length(fs: FileSystem, path: str, info: FileInfo | None) -> None:
+    """Compare a file with the length that counts: the decimal number that Java's `writeUTF` wrote."""
+    content = fs.read(path)
+    digits = content[2:] if content[:1] == b"\0" else content  # behind its own length
+    if not digits.strip().isdigit():
+        raise ConfigError(f"{path!r} should hold a number of bytes, and holds {content[:40]!r}. Nothing was changed")
+    length = int(digits)
+    if info is None:
+        raise ConfigError(f"{path!r} says that a file of {length} bytes counts, and that file is gone")
+    if info.size_bytes == length:
+        return
+    if info.size_bytes < length:
+        raise ConfigError(
+            f"{info.path!r} has {info.size_bytes} bytes, and {path!r} says that {length} count: rows are missing. "
+            "Restore the file from a copy"
+        )
+    raise ConfigError(
+        f"of {info.path!r}, only the first {length} of {info.size_bytes} bytes count, as {path!r} says. Cut the file, "
+        f"as by `truncate -s {length}` or `hdfs dfs -truncate -w {length}`, or write the first {length} bytes anew "
+        "where the store cannot cut; then migrate again. Nothing was changed"
+    )
+
+
+def apex_files(files: Mapping[str, FileInfo]) -> Inventory:
+    """Return the finished files of AbstractFileOutputOperator."""
+    found = Inventory("apex", [])
+    for path, info in files.items():
+        match = _APEX.fullmatch(path)
+        if match is None:
+            if not is_hidden(path):
+                found.files.append(info)
+            continue
+        is_published = match["name"] in files
+        why = f"an older copy of {match['name']!r}" if is_published else "only the window state tells if its rows count"
+        left_out = LeftOut(path, info.size_bytes, why, not is_hidden(path))
+        (found.left_out if is_published else found.unfinished).append(left_out)
+    return found
+
+
+def kafka_files(files: Mapping[str, FileInfo]) -> Inventory:
+    """Return the committed files of one topic of Kafka Connect's HDFS or S3 sink.
+
+    Raises:
+        ConfigError: a file has another name, there are several topics, or offsets are in two files of a directory.
+    """
+    found = Inventory("kafka-connect", [])
+    topics: set[str] = set()
+    ranges: defaultdict[tuple[str, int], list[tuple[int, int, str]]] = defaultdict(list)
+    for path, info in files.items():
+        if _KAFKA_TEMPORARY.fullmatch(path):
+            why = "the connector has not committed it: only its log tells if it will"
+            found.unfinished.append(LeftOut(path, info.size_bytes, why, moved=not is_hidden(path)))
+            continue
+        if is_hidden(path):
+            continue
+        directory, _, name = path.rpartition("/")
+        match = _KAFKA.fullmatch(name)
+        if match is None:
+            raise ConfigError(f"{path!r} is no file of Kafka Connect, such as topic+0+0000000000+0000000999.avro")
+        topics.add(match["topic"])
+        start = int(match["start"])
+        ranges[directory, int(match["partition"])].append((start, int(match["end"] or start), path))
+        found.files.append(info)
+    if len(topics) > 1:
+        raise ConfigError(f"there are files of the topics {', '.join(sorted(topics))}: migrate each one's directory")
+    for some in ranges.values():
+        some.sort()
+        for (_, end, path), (start, _, other) in itertools.pairwise(some):
+            if start <= end:
+                raise ConfigError(f"{path!r} and {other!r} both have offset {start}: its rows would be there twice")
+    return found

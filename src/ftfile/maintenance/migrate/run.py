@@ -1,0 +1,240 @@
+"""Migrating a directory: one record names the files of another program as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.attempt.kind_of_directory import MIGRATION, directory_url, migration_of
+from ftfile.attempt.pieces.workers import Threads
+from ftfile.attempt.spark_checkpoint import read_offsets, read_query_id
+from ftfile.commit.format.model import Body, JobAuthor, StreamAuthor
+from ftfile.commit.log.log import CommitLog
+from ftfile.commit.policy import Policy
+from ftfile.commit.protocol import commit
+from ftfile.commit.read.snapshot import take_snapshot
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.logs import get_logger, log_context
+from ftfile.core.options import parse_options
+from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.maintenance.migrate.aside import move_files, move_log
+from ftfile.maintenance.migrate.inventory import SPARK_LOG, LeftOut
+from ftfile.maintenance.migrate.sources import require_stopped, still_there, take_inventory
+from ftfile.maintenance.migrate.table import Given, Table, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Literal
+
+    from ftfile.attempt.pieces.progress import OnProgress
+    from ftfile.commit.format.model import Author
+    from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
+    from ftfile.fs.api import FileSystem
+    from ftfile.maintenance.migrate.inventory import Inventory
+
+__all__ = ("MigrateReport", "migrate")
+
+_log = get_logger(__name__)
+
+# A query that is new to the log begins with the batch after those that Spark's log has.
+_POLICY = Policy.from_options(parse_options({"onGap": "accept"}, "write"))
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateReport:
+    """The result of a migration, or of a dry run."""
+
+    version: int | None  # of its record; None in a dry run
+    source: str  # the program that wrote the files
+    file_format: str
+    schema: str  # all columns, as the JSON of Spark
+    partition_by: tuple[str, ...]
+    files: int  # that count
+    rows: int
+    size_bytes: int
+    left_out: tuple[LeftOut, ...]  # files whose rows do not count
+    moved_log: str | None  # directory of the other program's log, which is moved below `_ftfile`
+    query_id: str | None  # that goes on with ftfile's sink and the same checkpoint
+    last_batch: int | None  # of it that the files have
+    dry_run: bool = False  # nothing was changed
+
+
+def migrate(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    from_: Literal["auto", "files", "spark", "flink", "kafka-connect", "apex", "delta"] = "auto",
+    file_format: str | None = None,
+    schema: object = None,
+    partition_by: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    leave_unfinished: bool = False,
+    dry_run: bool = True,
+    confirm: Callable[[MigrateReport], bool] | None = None,
+    threads: int | None = None,
+    progress: OnProgress | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> MigrateReport:
+    """Make a directory that another program wrote a directory of ftfile, by one record, and return its content.
+
+    No file is copied or changed; each is read once. Stop the other program before. After an interruption, call it
+    again. `ftfile.undo_migration` undoes it.
+
+    Args:
+        path: of the directory.
+        from_: the program; by default found by logs and names.
+        file_format: by default by the ending of names.
+        schema: of the files: a `StructType`, its JSON, a `pyarrow.Schema`, or a text as in "id long, at timestamp".
+        partition_by: columns in the paths, outermost first, with their types, such as `{"day": "date"}`.
+        options: of the format, by the names of the sink's options, such as `header`.
+        checkpoint: of the stopped query that wrote to Spark's sink; ftfile's goes on with it.
+        leave_unfinished: leave out files that the program has not finished; else they are an error.
+        dry_run: read and check all, and change nothing.
+        confirm: called with the report before anything is changed; False ends it there.
+        threads: see `ftfile.compact`.
+        progress: likewise.
+        storage: see `ftfile.open`.
+        context: likewise.
+
+    Raises:
+        ConfigError: it is not certain which rows count, or an argument is wrong. Nothing was changed.
+        SchemaError: columns of files do not fit together. Likewise.
+        CommitError: as for a batch write, or the other program went on.
+    """
+    fs = open_filesystem(normalise(directory_url(os.fspath(path))), context, dict(storage or {}))
+    workers = Threads.of("migrate", threads, context)
+    given = Given(
+        from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished, workers, progress
+    )
+    with log_context(job=context.ids.unique()):
+        return _migrate(fs, os.fspath(path), given, confirm, dry_run=dry_run)
+
+
+def _migrate(
+    fs: FileSystem, path: str, given: Given, confirm: Callable[[MigrateReport], bool] | None, *, dry_run: bool
+) -> MigrateReport:
+    log = CommitLog(fs)
+    head = _head(log)
+    if head.version >= 0:
+        return _finish(log, head, path, dry_run=dry_run)
+    found = take_inventory(fs, path, given.from_, leave_unfinished=given.leave_unfinished)
+    author = _author(found, given.checkpoint, fs.context)
+    table = table_of(fs, directory_url(path), found, author, given)
+    report = _report(found, table, author)
+    if dry_run or (confirm is not None and not confirm(report)):
+        return report
+    version = _commit(log, author, found, table)
+    move_files(fs, [(each.path, each.why) for each in found.left_out if each.moved])
+    if found.log is not None:
+        require_stopped(fs, found.log, found.last_entry, path)
+        move_log(fs, found.log)
+    _log.info("migrated %s: %d files of %d rows are version %d", path, len(table.adds), report.rows, version)
+    return _report(found, table, author, version)
+
+
+def _head(log: CommitLog) -> LogState:
+    with contextlib.suppress(NotFound):
+        log.check_layout()
+    return log.read_on()
+
+
+def _author(found: Inventory, checkpoint: str | os.PathLike[str] | None, context: Context) -> Author:
+    """Return the query of a checkpoint, with the last batch that the files have, as author; or a batch write."""
+    job_id = context.ids.unique()
+    if checkpoint is None:
+        return JobAuthor(job_id)
+    if found.source != "spark" or found.last_entry is None:
+        raise ConfigError(f"checkpoint is for files of Spark's own sink, and these are of {found.source!r}")
+    where = os.fspath(checkpoint)
+    query_id = read_query_id(where, context)
+    if query_id is None:
+        raise ConfigError(f"checkpoint={where!r} has no file `metadata` with the id of a query: give its directory")
+    offsets = read_offsets(where, found.last_entry, context)
+    if offsets is None:
+        raise ConfigError(
+            f"checkpoint={where!r} has no offsets of batch {found.last_entry}, the newest one in {SPARK_LOG}: it is of "
+            "another query, or an older copy, and would write rows again"
+        )
+    return StreamAuthor(query_id, job_id, found.last_entry, offsets.hash, offsets.offsets)
+
+
+def _commit(log: CommitLog, author: Author, found: Inventory, table: Table) -> int:
+    value = {"from": found.source, "log": found.log, "lastEntry": found.last_entry}
+
+    def prepare(head: LogState, _: object) -> Body:
+        if head.version >= 0:
+            raise ConfigError("another program was faster: the directory has a log of ftfile by now")
+        return Body(
+            adds=table.adds,
+            schema=table.schema_key,
+            encoding=table.encoding_key,
+            definitions=table.definitions,
+            metrics={"rows": sum(add.rows for add in table.adds), "bytes": sum(add.length for add in table.adds)},
+            tables={MIGRATION: {"set": {"last": value}}},
+        )
+
+    done = commit(log, author, prepare, _POLICY)
+    if done.record is None:
+        raise ConfigError("another migration was faster: the directory has a log of ftfile by now")
+    return done.version
+
+
+def _finish(log: CommitLog, head: LogState, url: str, *, dry_run: bool) -> MigrateReport:
+    """Move aside what an interrupted migration has left in place, and return what it has recorded."""
+    migration = migration_of(head)
+    name = None if migration is None else migration["log"]
+    is_in_place = name is not None and log.fs.exists(name)
+    if migration is None or (head.version > 0 and not is_in_place):
+        raise ConfigError(f"path={url!r} has a log of ftfile already: there is nothing to migrate")
+    if name is not None and is_in_place:
+        require_stopped(log.fs, name, migration["lastEntry"], url)
+    snapshot = take_snapshot(log)
+    live = {add.final_path for add in snapshot.adds.values()}
+    # The log is moved last of all.
+    others = still_there(log.fs, migration["from"], live) if is_in_place or name is None else []
+    if not dry_run:
+        move_files(log.fs, [(each.path, each.why) for each in others])
+        if name is not None and is_in_place:
+            move_log(log.fs, name)
+    assert snapshot.schema is not None, "a migration records columns"
+    adds = snapshot.adds.values()
+    encoding = head.definitions[head.encoding or ""]
+    query = next(iter(head.queries.items()), None)
+    return MigrateReport(
+        version=None if dry_run else head.version,
+        source=migration["from"],
+        file_format=encoding["format"]["name"],
+        schema=snapshot.definitions[snapshot.schema],
+        partition_by=tuple(encoding["partitionBy"]),
+        files=len(adds),
+        rows=sum(add.rows for add in adds),
+        size_bytes=sum(add.length for add in adds),
+        left_out=tuple(others),
+        moved_log=name,
+        query_id=query[0] if query is not None else None,
+        last_batch=query[1].last_batch if query is not None else None,
+        dry_run=dry_run,
+    )
+
+
+def _report(found: Inventory, table: Table, author: Author, version: int | None = None) -> MigrateReport:
+    return MigrateReport(
+        version=version,
+        source=found.source,
+        file_format=table.file_format,
+        schema=table.definitions[table.schema_key],
+        partition_by=table.partition_by,
+        files=len(table.adds),
+        rows=sum(add.rows for add in table.adds),
+        size_bytes=sum(add.length for add in table.adds),
+        left_out=tuple(found.left_out),
+        moved_log=found.log,
+        query_id=author.query_id if isinstance(author, StreamAuthor) else None,
+        last_batch=author.batch_id if isinstance(author, StreamAuthor) else None,
+        dry_run=version is None,
+    )

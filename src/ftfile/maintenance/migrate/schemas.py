@@ -1,0 +1,202 @@
+"""Columns in Spark's types: as users give them, as files have them, and merged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from ftfile.arrays.nested import leaf_types, map_leaf_types
+from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.arrays.widening import is_wider
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError
+from ftfile.encoding.avro.container import read_header
+from ftfile.encoding.avro.schema import arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
+
+_SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
+_UTC = pa.timestamp("us", tz="UTC")
+# Spark's names in SQL of what its JSON calls otherwise.
+_NAMES = {
+    "bigint": "long",
+    "int": "integer",
+    "smallint": "short",
+    "tinyint": "byte",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+    "numeric": "decimal",
+    "dec": "decimal",
+}
+_COLUMN = re.compile(r"\s*(`[^`]+`|[^\s`]+)\s+(.+?)\s*", re.DOTALL)
+_SIMPLE = re.compile(r"([a-z_]+)\s*(\(.*\))?", re.IGNORECASE)
+_WIDENED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+}
+
+
+def given_schema(schema: object) -> str:
+    """Return the JSON of a schema: of Spark, of Arrow, its JSON, types by name, or a text as in `id long, day date`.
+
+    Raises:
+        SchemaError: it is none of these, or has a type that cannot be stored.
+    """
+    if isinstance(schema, Mapping):
+        schema = ", ".join(f"`{name}` {kind}" for name, kind in schema.items())
+    if isinstance(schema, pa.Schema):
+        text = spark_schema_json(_as_spark(schema, frozenset()))
+    elif isinstance(schema, str):
+        text = schema if schema.lstrip().startswith("{") else _parsed(schema)
+    elif hasattr(schema, "json"):
+        text = str(schema.json())  # a StructType
+    else:
+        raise SchemaError(f"schema={schema!r}: it takes a StructType, a pyarrow.Schema, or a text as in 'id long'")
+    arrow_schema(text)
+    return as_nullable(text)
+
+
+def _parsed(text: str) -> str:
+    fields: list[dict[str, Any]] = []
+    for column in re.split(r",(?![^(]*\))", text):
+        found = _COLUMN.fullmatch(column)
+        kind = _SIMPLE.fullmatch(found[2]) if found is not None else None
+        if found is None or kind is None:
+            raise SchemaError(
+                f"schema: {column.strip()!r} is no name with a simple type; nested ones take a StructType"
+            )
+        name = kind[1].lower()
+        spelled = _NAMES.get(name, name) + (kind[2] or "").replace(" ", "")
+        fields.append({"name": found[1].strip("`"), "type": spelled, "nullable": True, "metadata": {}})
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def schema_of_file(name: str, file: BinaryIO) -> str:
+    """Return the JSON of the columns of a file of a `SELF_DESCRIBING` format, as Spark reads them.
+
+    Raises:
+        SchemaError: a column has no type of Spark's, or not every reader takes its values alike.
+        CorruptData: it is no file of this format.
+    """
+    try:
+        return as_nullable(_READERS[name](file))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptData(str(getattr(file, "name", "")), f"a file of format {name}", str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise SchemaError(f"its columns are not as Spark writes them: {error!r}") from error
+
+
+def _of_parquet(file: BinaryIO) -> str:
+    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    text = (parquet.metadata.metadata or {}).get(_SPARK_ROWS)
+    if text is not None and arrow_schema(text.decode()).names == parquet.schema_arrow.names:
+        return str(text.decode())
+    columns = (parquet.schema.column(number) for number in range(len(parquet.schema)))
+    instants = frozenset(column.path.partition(".")[0] for column in columns if column.physical_type == "INT96")
+    return spark_schema_json(_as_spark(parquet.schema_arrow, instants))
+
+
+def _of_orc(file: BinaryIO) -> str:
+    schema = orc.ORCFile(file).schema
+    for field in schema:
+        if any(pa.types.is_timestamp(leaf) and leaf.tz is None for leaf in leaf_types(field.type)):
+            raise SchemaError(
+                f"column `{field.name}`: what a timestamp without a time zone means in ORC depends on its writer's "
+                "zone: write these files anew with ftfile"
+            )
+    return spark_schema_json(_as_spark(schema, frozenset()))
+
+
+def _of_avro(file: BinaryIO) -> str:
+    described, _, _ = read_header(file)
+    return spark_schema_json(pa.schema(list(arrow_type(described))))
+
+
+_READERS: dict[str, Any] = {
+    "parquet": _of_parquet,
+    "orc": _of_orc,
+    "avro": _of_avro,
+    "arrow": lambda file: spark_schema_json(_as_spark(pa.ipc.open_file(file).schema, frozenset())),
+}
+
+
+def _as_spark(schema: pa.Schema, instants: Iterable[str]) -> pa.Schema:
+    """Return columns in Spark's types; local times of the `instants` are in UTC."""
+    return pa.schema(
+        [
+            pa.field(field.name, map_leaf_types(field.type, _instant if field.name in instants else _leaf))
+            for field in schema
+        ]
+    )
+
+
+def _instant(kind: pa.DataType) -> pa.DataType:
+    return _UTC if pa.types.is_timestamp(kind) else _leaf(kind)
+
+
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    """Return the type of Spark's that has all values of another one; the same type if there is none."""
+    if pa.types.is_dictionary(kind):
+        return _leaf(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us") if kind.tz is None else _UTC
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return _WIDENED.get(kind, kind)
+
+
+def merged_schema(schemas: Iterable[str], given: str | None = None) -> str:
+    """Return the columns of all files: those that are `given`, or all there are, numbers in the wider type.
+
+    Raises:
+        SchemaError: types do not fit, names differ by case alone, or a file has columns that are not given.
+    """
+    merged: dict[str, pa.DataType] = {}
+    if given is not None:
+        merged = {field.name: field.type for field in arrow_schema(given)}
+    spelling = {name.lower(): name for name in merged}
+    for schema in schemas:
+        for name, kind in ((field.name, field.type) for field in arrow_schema(schema)):
+            if (spelled := spelling.setdefault(name.lower(), name)) != name:
+                raise SchemaError(f"column `{name}` is `{spelled}` in other files, or in the schema")
+            if name not in merged and given is not None:
+                raise SchemaError(f"files have a column `{name}` that the schema does not have: give all columns")
+            known = merged.setdefault(name, kind)
+            if known.equals(kind) or is_wider(kind, known):
+                continue
+            if given is not None or not is_wider(known, kind):
+                raise SchemaError(f"column `{name}` is {kind} in some files, and {known} in others or in the schema")
+            merged[name] = kind
+    text = given if given is not None else spark_schema_json(pa.schema(list(merged.items())))
+    return as_nullable(text)
+
+
+def without_columns(schema: str, names: Iterable[str]) -> str:
+    """Return a schema without the columns that paths have, by name, case aside."""
+    left_out = {name.lower() for name in names}
+    return spark_schema_json(pa.schema([each for each in arrow_schema(schema) if each.name.lower() not in left_out]))
+
+
+def joined(in_files: str, in_paths: str | None) -> str:
+    """Return all columns: those in files, then those in paths."""
+    if in_paths is None:
+        return in_files
+    return spark_schema_json(pa.schema([*arrow_schema(in_files), *arrow_schema(in_paths)]))
+
+
+def require_given(name: str) -> ConfigError:
+    """Return the error for files that do not say what their columns are."""
+    return ConfigError(f"files of format {name} do not tell their columns: give schema=, as in schema='id long'")

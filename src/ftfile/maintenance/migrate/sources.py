@@ -1,0 +1,92 @@
+"""The programs whose directories are migrated: which one it is, and its files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.attempt.kind_of_directory import entries_of_new
+from ftfile.core.errors import CommitError, ConfigError
+from ftfile.maintenance.migrate.delta_log import delta_files, newest_version
+from ftfile.maintenance.migrate.file_names import apex_files, detect, flink_files, kafka_files, plain_files
+from ftfile.maintenance.migrate.inventory import LOGS, SPARK_LOG, LeftOut, is_hidden, list_foreign
+from ftfile.maintenance.migrate.spark_log import newest_batch, spark_files
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.maintenance.migrate.inventory import Inventory
+
+SOURCES = ("auto", "files", "spark", "flink", "kafka-connect", "apex", "delta")
+
+
+def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bool) -> Inventory:
+    """Return the files that count by the program that wrote them.
+
+    Raises:
+        ConfigError: see `migrate`.
+    """
+    if from_ not in SOURCES:
+        raise ConfigError(f"from_={from_!r}: it takes {', '.join(SOURCES)}")
+    logs = [name for name in LOGS if fs.exists(name)]
+    if len(logs) > 1 or logs != [name for name in logs if from_ in {"auto", LOGS[name]}]:
+        raise ConfigError(
+            f"path={url!r} has {' and '.join(logs)}, which say which files count: give from_={LOGS[logs[0]]!r}, or "
+            "delete what is not valid any more"
+        )
+    if not logs:
+        entries_of_new(fs, url)  # which refuses other tables
+    files = list_foreign(fs)
+    source = LOGS[logs[0]] if logs else from_ if from_ != "auto" else detect(files)
+    if source in LOGS.values() and not logs:
+        raise ConfigError(f"path={url!r} has no log of {source}: is it the right directory?")
+    found = _inventory(fs, files, source)
+    found.files.sort()
+    if not found.files:
+        raise ConfigError(f"path={url!r} has no files that count: there is nothing to migrate")
+    _settle_unfinished(found, leave=leave_unfinished)
+    return found
+
+
+def _inventory(fs: FileSystem, files: Mapping[str, FileInfo], source: str) -> Inventory:
+    if source == "spark":
+        return spark_files(fs, files)
+    if source == "delta":
+        return delta_files(fs, files)
+    if source == "flink":
+        return flink_files(fs, files)
+    return {"kafka-connect": kafka_files, "apex": apex_files, "files": plain_files}[source](files)
+
+
+def _settle_unfinished(found: Inventory, *, leave: bool) -> None:
+    if found.unfinished and not leave:
+        raise ConfigError(
+            f"{len(found.unfinished)} files are not finished, such as {found.unfinished[0].path!r}: "
+            f"{found.unfinished[0].why}. Start the program again and stop it cleanly (with a savepoint, or so that it "
+            "commits), or leave out their rows with leave_unfinished=True. Nothing was changed"
+        )
+    found.left_out += found.unfinished
+    found.unfinished = []
+
+
+def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str) -> None:
+    """Raise a CommitError if the other program has gone on since its log was read."""
+    newest = newest_batch(fs) if name == SPARK_LOG else newest_version(fs)
+    # Of a log that is moved in part, the newest entries are gone.
+    if newest is not None and last_entry is not None and newest > last_entry:
+        raise CommitError(
+            f"{name} of {url!r} has entry {newest}, and the files up to entry {last_entry} are migrated: its writer "
+            "was not stopped, or was started again. Stop it, undo the migration with ftfile.undo_migration(path), and "
+            "migrate again"
+        )
+
+
+def still_there(fs: FileSystem, source: str, live: Container[str | None]) -> list[LeftOut]:
+    """Return files that plain readers see and that do not count, after a migration that was interrupted."""
+    files = list_foreign(fs)
+    if source in LOGS.values():
+        others = [info for path, info in files.items() if path not in live and not is_hidden(path)]
+        return [LeftOut(info.path, info.size_bytes, "the log did not name it", moved=True) for info in others]
+    # Those whose name alone tells it; others may have come since.
+    found = _inventory(fs, files, source)
+    return [each for each in (*found.left_out, *found.unfinished) if each.moved]

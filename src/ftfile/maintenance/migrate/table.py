@@ -1,0 +1,247 @@
+"""The files of another program as adds of the log, with the definitions by which they are read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
+from ftfile.attempt.pieces.progress import Tracker
+from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add, Origin, StreamAuthor
+from ftfile.commit.format.record import definition_key
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.encoding.partitions.paths import columns_of_directory, parse_bucket_path, partition_schema
+from ftfile.filters.chain import Chain
+from ftfile.maintenance.migrate.reading import FileFacts, Reading
+from ftfile.maintenance.migrate.schemas import (
+    SELF_DESCRIBING,
+    given_schema,
+    joined,
+    merged_schema,
+    require_given,
+    without_columns,
+)
+from ftfile.sink.config import SinkConfig
+from ftfile.source.files.decoding.opened import filters_of_name
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.attempt.pieces.progress import OnProgress
+    from ftfile.attempt.pieces.workers import Workers
+    from ftfile.commit.format.model import Author
+    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.maintenance.migrate.inventory import Inventory
+
+_FORMATS = {
+    "parquet": "parquet",
+    "orc": "orc",
+    "avro": "avro",
+    "arrow": "arrow",
+    "json": "json",
+    "jsonl": "json",
+    "ndjson": "json",
+    "csv": "csv",
+    "txt": "text",
+    "text": "text",
+    "log": "text",
+}
+# The last group is as long as what makes a name of ftfile's unique.
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12})")
+_TEXT = "value string"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The part of a record that names the files."""
+
+    adds: tuple[Add, ...]
+    file_format: str
+    partition_by: tuple[str, ...]
+    schema_key: str
+    encoding_key: str  # of files with all columns, as the sink writes them by default
+    definitions: dict[str, Any]  # by key
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Statements of users about the files, and those who read them; see `migrate`."""
+
+    from_: str
+    file_format: str | None
+    schema: object
+    partition_by: Mapping[str, str] | None
+    options: Mapping[str, str]
+    checkpoint: str | os.PathLike[str] | None
+    leave_unfinished: bool
+    workers: Workers
+    progress: OnProgress | None
+
+
+def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: Given) -> Table:
+    """Read all files that count, and return their part of a record.
+
+    Raises:
+        ConfigError, SchemaError: see `migrate`.
+    """
+    name = given.file_format or _format_of(found.files)
+    columns = _path_columns(found.files)
+    in_paths = _typed_columns(columns, found, given.partition_by)
+    in_files = _given_columns(name, found, given.schema, columns)
+    settings = {**given.options, "path": url, "fileFormat": name}
+    if columns:
+        settings["partitionBy"] = ",".join(columns)
+    _check_paths({layout.parent(info.path) for info in found.files}, in_paths)
+    config = None if in_files is None else SinkConfig.from_options(settings, joined(in_files, in_paths))
+    definition = {"name": name} if config is None else config.encoding()["format"]
+    facts = _read_all(fs, found.files, Reading(definition, in_files), given)
+    own = {each.schema: without_columns(each.schema, columns) for each in facts}
+    merged = merged_schema(dict.fromkeys(own.values()), in_files)
+    config = SinkConfig.from_options(settings, joined(merged, in_paths))
+    encoding, recorded = config.encoding(), config.recorded_schema_json
+    definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
+    keys: dict[tuple[str, tuple[str, ...]], str] = {}
+    for schema, filters in dict.fromkeys((each.schema, each.filters) for each in facts):
+        of_these = {**encoding, "schema": own[schema], "filters": Chain.for_reading(filters).definition()}
+        keys[schema, filters] = definition_key(of_these)
+        definitions[keys[schema, filters]] = of_these
+    adds = _adds(fs, found.files, facts, keys, author)
+    return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
+
+
+def _adds(
+    fs: FileSystem,
+    files: Sequence[FileInfo],
+    facts: Sequence[FileFacts],
+    keys: Mapping[tuple[str, tuple[str, ...]], str],
+    author: Author,
+) -> tuple[Add, ...]:
+    ids, origin = fs.context.ids, _origin(author)
+    return tuple(
+        _add(info, each, keys[each.schema, each.filters], origin, ids.unique())
+        for info, each in zip(files, facts, strict=True)
+    )
+
+
+def _format_of(files: Sequence[FileInfo]) -> str:
+    found = Counter(_FORMATS.get(_plain_ending(info.path), "") for info in files)
+    if len(found) == 1 and "" not in found:
+        return next(iter(found))
+    of_none = next((info.path for info in files if _plain_ending(info.path) not in _FORMATS), None)
+    if of_none is None:
+        raise ConfigError(f"files have the formats {', '.join(sorted(found))}: a directory of one format is migrated")
+    raise ConfigError(
+        f"the name of {of_none!r} does not tell its format: give file_format=, such as 'json', if all files that count "
+        "have it. A file that does not count has to be moved away, or begin with an underscore"
+    )
+
+
+def _plain_ending(path: str) -> str:
+    """Return the ending of a name, before that of a compression as a whole."""
+    pieces = path.rpartition("/")[2].lower().split(".")[1:]
+    if pieces and filters_of_name(path):
+        pieces.pop()
+    return pieces[-1] if pieces else ""
+
+
+def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
+    """Return the columns that all paths have, outermost first.
+
+    Raises:
+        ConfigError: paths have different columns.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    for info in files:
+        found.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
+    if len(found) > 1:
+        one, other = list(found.values())[:2]
+        raise ConfigError(f"the paths of {one!r} and {other!r} name different columns: migrate each kind by itself")
+    return next(iter(found))
+
+
+def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[str, str] | None) -> str | None:
+    """Return the schema of the columns in the paths, None for none.
+
+    Raises:
+        ConfigError: the type of one is not known, or paths have others than were given.
+    """
+    if found.partition_by is not None and found.schema is not None:
+        known = arrow_schema(found.schema)
+        return spark_schema_json(partition_schema(known, columns)) if columns else None
+    types = dict(given or {})
+    if found.source == "kafka-connect" and columns == ("partition",):
+        types = {"partition": "int"} | types
+    if list(types) != list(columns) and {*types} != {*columns}:
+        proposal = {column: types.get(column, "string") for column in columns}
+        has = f"the columns {', '.join(columns)}" if columns else "no columns"
+        raise ConfigError(
+            f"paths have {has}, and partition_by={given!r}: give their types, as in partition_by={proposal}"
+        )
+    return given_schema({column: types[column] for column in columns}) if columns else None
+
+
+def _given_columns(name: str, found: Inventory, schema: object, columns: Iterable[str]) -> str | None:
+    """Return the columns in files as the user or a log gives them; None where files tell."""
+    if schema is None and found.schema is not None:
+        schema = found.schema
+    if schema is None and name == "text":
+        schema = _TEXT
+    if schema is None:
+        if name not in SELF_DESCRIBING:
+            raise require_given(name)
+        return None
+    return without_columns(given_schema(schema), columns)
+
+
+def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
+    if in_paths is None:
+        return
+    types = arrow_schema(in_paths)
+    for directory in directories:
+        try:
+            parse_bucket_path(directory, types)
+        except CorruptData as error:
+            raise ConfigError(
+                f"{directory!r} has {error.found} instead of {error.expected}: give another type"
+            ) from error
+
+
+def _read_all(fs: FileSystem, files: Sequence[FileInfo], work: Reading, given: Given) -> list[FileFacts]:
+    total_bytes = sum(map(work.size_of, files))
+    tracker = Tracker("migrate", fs.context.clock, given.progress, len(files), total_bytes)
+    facts: dict[int, FileFacts] = {}
+    for number, each in given.workers.do(work, files, fs, {}):
+        facts[number] = each
+        tracker.add(1, work.size_of(files[number]))
+    return [facts[number] for number in range(len(files))]
+
+
+def _origin(author: Author) -> Origin:
+    """Return the origin of all files: of a query, its last batch, as which followers read them."""
+    if isinstance(author, StreamAuthor):
+        return Origin(author.query_id, author.batch_id, author.batch_id)
+    return Origin(author.job_id, 0, 0)
+
+
+def _add(info: FileInfo, facts: FileFacts, encoding: str, origin: Origin, unique: str) -> Add:
+    """Return the add of a file; where a UUID is in its name, as Spark makes them, the id tells that it is unique."""
+    uuids = _UUID.findall(info.path.rpartition("/")[2])
+    add_id = uuids[-1] + unique[len(uuids[-1]) :] if uuids else unique
+    return Add(
+        id=add_id,
+        kind="part",
+        path=info.path,
+        final_path=info.path,
+        length=info.size_bytes,
+        logical_length=facts.plain_bytes,
+        checksum=facts.checksum,
+        rows=facts.rows,
+        bucket=layout.parent(info.path),
+        encoding=encoding,
+        origin=origin,
+        filters=facts.filters,
+    )

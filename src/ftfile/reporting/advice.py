@@ -1,0 +1,260 @@
+"""Warnings in plain words: what status, verify, doctor and the history tell of, and what to do about each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from ftfile.core.human_text import ago, bytes_text, count_text, duration_text
+from ftfile.reporting.scales import SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.maintenance.doctor import Check
+    from ftfile.maintenance.status import DirectoryStatus, QueryStatus
+    from ftfile.maintenance.verify.findings import Finding
+    from ftfile.reporting.commits import Commits
+    from ftfile.reporting.live_files import LiveFiles
+
+__all__ = (
+    "FINDINGS",
+    "ReportWarning",
+    "of_checks",
+    "of_commits",
+    "of_files",
+    "of_findings",
+    "of_silence",
+    "of_stage",
+    "of_status",
+    "worst_first",
+)
+
+Severity: TypeAlias = Literal["error", "warning", "info"]
+_ORDER: tuple[Severity, ...] = ("error", "warning", "info")
+
+SMALL_BYTES = 16 << 20  # a mean size below costs readers more time to open files than to read them
+SMALL_FILES = 100  # fewer are no burden
+RECENT = 1_000  # versions that tell how things are now
+SLOWER = 3  # times the median of before
+SLOW_S = 1.0
+SILENT = 10  # times the usual pause of a query that nearly all its pauses keep to
+SILENT_S = 900
+EXAMPLES = 3  # of paths in one warning
+
+# By the code of a finding of `verify`: what it means to a reader who does not know the log.
+FINDINGS = {
+    "missing-format": "The file that tells the format of the log is missing",
+    "missing-directory": "A directory that ftfile needs is missing",
+    "missing-base": "The summary of the log that all readers begin with is missing",
+    "missing-record": "Records of commits are missing",
+    "damaged-record": "The record of a commit is damaged",
+    "foreign-record": "The record of a commit was replaced by another one",
+    "lost-records": "The newest records of commits are lost",
+    "bad-record": "The record of a commit was changed by hand",
+    "overlapping-segments": "Two pieces of open files claim the same bytes",
+    "horizon-ahead": "A vacuum has noted a time in the future",
+    "bad-base": "A summary of the log is wrong",
+    "bad-range": "A list of files that readers use is wrong",
+    "bad-hint": "A note of how far files are published is wrong",
+    "not-published": "Committed files are not at their names yet: plain readers miss their rows",
+    "not-hidden": "Removed files are still at their names: plain readers see rows that are gone",
+    "taken-name": "A foreign file is at the name of a committed one, which cannot be published",
+    "impossible-name": "A committed file has a name that this store does not take",
+    "repeated-name": "Two committed files have one name",
+    "hidden-part": "A committed file was hidden: plain readers miss its rows",
+    "returned-part": "A removed file is back at its name: plain readers see rows that are gone",
+    "removed-part-staged": "A removed file would be published again",
+    "missing-part": "A committed file is gone",
+    "missing-segment": "Committed rows of an open file are gone",
+    "damaged-part": "A committed file is not what was written",
+    "damaged-segment": "Committed rows of an open file are not what was written",
+    "foreign-files": "There are files of other programs: plain readers take them for data",
+    "unknown-files": "There are files that no commit knows: plain readers take them for data",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportWarning:
+    """One thing that a report warns of.
+
+    Attributes:
+        severity: `error` loses, doubles or blocks rows; `warning` grows into a problem; `info` is worth knowing.
+        title: what is the matter, in plain words.
+        found: numbers and examples.
+        remedy: what to do about it; commands and options are between backticks.
+    """
+
+    severity: Severity
+    title: str
+    found: str
+    remedy: str
+
+
+def worst_first(warnings: Sequence[ReportWarning]) -> tuple[ReportWarning, ...]:
+    """Return the errors, then the warnings, then the others."""
+    return tuple(sorted(warnings, key=lambda warning: _ORDER.index(warning.severity)))
+
+
+def of_findings(findings: Sequence[Finding]) -> Iterator[ReportWarning]:
+    """Yield a warning for each kind of finding of `verify`."""
+    kinds: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.code, finding.severity), []).append(finding)
+    for (code, _), same in kinds.items():
+        first = same[0]
+        paths = _some([f"{each.path!r}" for each in same if each.path])
+        expected = f"expected {first.expected}, found {first.found}"
+        found = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
+        yield ReportWarning(first.severity, FINDINGS[code], found, first.remedy)
+
+
+def of_checks(checks: Sequence[Check]) -> Iterator[ReportWarning]:
+    """Yield a warning for each check of `doctor` that is not passed."""
+    for check in checks:
+        if check.state in {"error", "warning"}:
+            yield ReportWarning(check.state, f"On this machine: {check.name}", check.found, check.remedy)
+
+
+def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: bool) -> Iterator[ReportWarning]:
+    """Yield warnings of open files that are due, of unpublished ones unless `verify` told, and of queries."""
+    failing = [each for each in status.open if each.attempts]
+    due = [each for each in status.open if each.reason and not each.attempts]
+    if failing:
+        attempts = max(each.attempts for each in failing)
+        yield ReportWarning(
+            "error",
+            f"{count_text(len(failing), 'open file')} could not be finished",
+            f"{_some([repr(each.partition or '.') for each in failing])}: tried {count_text(attempts, 'time')}",
+            f"`ftfile flush {path}` tries again, and says why it fails; `ftfile verify {path} --full` finds "
+            "damaged rows",
+        )
+    if due:
+        oldest = ago(min(each.first_ms for each in due), now_ms)
+        yield ReportWarning(
+            "warning",
+            f"{count_text(len(due), 'open file')} {'is' if len(due) == 1 else 'are'} due and not finished",
+            f"plain readers miss {count_text(sum(each.rows for each in due), 'row')}, the oldest committed {oldest}: "
+            f"{_some([repr(each.partition or '.') for each in due])}",
+            f"The next batch of the query finishes them. If none comes: `ftfile flush {path} --due-only`",
+        )
+    stuck = [each for each in status.unpublished if each.problem]
+    waiting = [each for each in status.unpublished if not each.problem]
+    if stuck and not is_verified:
+        yield ReportWarning(
+            "error",
+            f"{count_text(len(stuck), 'committed file')} cannot be published: plain readers miss rows",
+            "; ".join(each.problem for each in stuck[:EXAMPLES]),
+            f"Remove the cause, or let `ftfile repair {path} --dry-run` propose what to do",
+        )
+    if waiting and not is_verified:
+        yield ReportWarning(
+            "warning",
+            f"{count_text(len(waiting), 'change')} of newer versions not made yet: files are not at their names",
+            _some([repr(each.path) for each in waiting]),
+            f"The next commit does it; if none comes: `ftfile repair {path}`",
+        )
+
+
+def of_silence(queries: Sequence[QueryStatus], commits: Commits, now_ms: int) -> Iterator[ReportWarning]:
+    """Yield a note if no version came for much longer than usual."""
+    pauses = commits.pauses()[-RECENT:]
+    pauses = pauses[~np.isnan(pauses)]
+    if not queries or not len(pauses):
+        return
+    usual, silent = float(np.quantile(pauses, 0.95)), (now_ms - int(commits.columns["time_ms"][-1])) / 1000
+    if silent > max(SILENT * usual, SILENT_S):
+        yield ReportWarning(
+            "info",
+            f"Nothing was committed for {duration_text(silent)}",
+            f"usually a version comes within {SECONDS.text(usual)}",
+            "Nothing to do if the queries have ended. Otherwise look at their drivers: a query may wait for its source",
+        )
+
+
+def of_files(files: LiveFiles, commits: Commits, status: DirectoryStatus, path: str) -> Iterator[ReportWarning]:
+    """Yield warnings of many small files, and of removed ones that still take space."""
+    count = len(files.sizes)
+    if count >= SMALL_FILES and files.size_bytes < SMALL_BYTES * count:
+        small = int((files.sizes < SMALL_BYTES).sum())
+        yield ReportWarning(
+            "warning",
+            "Most files are small: reading them takes long",
+            f"{count_text(small)} of {count_text(count, 'file')} are under {bytes_text(SMALL_BYTES)}, the mean is "
+            f"{bytes_text(files.size_bytes // count)}",
+            f"`ftfile compact {path} --dry-run` tells what merging them would do. To write larger ones from the "
+            "start, let files stay open over batches: `maxBytesPerFile` with `rolloverInterval`",
+        )
+    removed = int(commits.columns["files_removed"].sum())
+    if removed and not status.horizon_ms:
+        yield ReportWarning(
+            "info",
+            "Removed files still take space",
+            f"{count_text(removed, 'file')} were replaced or removed, and nothing was ever vacuumed",
+            f"`ftfile vacuum {path} --dry-run` tells how much would be freed; older versions end with it",
+        )
+
+
+def of_commits(commits: Commits, path: str) -> Iterator[ReportWarning]:
+    """Yield warnings of recoveries, replays, retries, records that could not be written, and of slower commits."""
+    recent = commits.columns[-RECENT:]
+    letters = int(commits.columns["bad_records"].sum())
+    if commits.unreadable:
+        yield ReportWarning(
+            "error",
+            f"{count_text(commits.unreadable, 'version')} cannot be read, and "
+            f"{'is' if commits.unreadable == 1 else 'are'} not in the plots",
+            "their records are missing or damaged",
+            f"`ftfile verify {path}` says which, and what to do",
+        )
+    if letters:
+        yield ReportWarning(
+            "warning",
+            f"{count_text(letters, 'record')} could not be written",
+            "they are kept as dead letters, with the reason of each",
+            f"`ftfile.open({path!r}).dead_letters()` returns them",
+        )
+    told = {
+        "replays": "Batches came again after restarts, and were recognised",
+        "recoveries": "Versions were published by a later process than their own",
+        "task_retries": "Tasks failed and were tried again",
+    }
+    for name, title in told.items():
+        total = int(recent[name].sum())
+        often = total * 10 >= len(recent)
+        if total:
+            yield ReportWarning(
+                "warning" if often else "info",
+                title,
+                f"{count_text(total)} in the newest {count_text(len(recent), 'version')}",
+                "No row is lost or doubled. "
+                + ("That often, something ends again and again: see the driver's log" if often else "Nothing to do"),
+            )
+    seconds = commits.seconds()
+    if len(seconds) > 2 * RECENT:
+        before, now = float(np.median(seconds[:-RECENT])), float(np.median(seconds[-RECENT:]))
+        if now > max(SLOWER * before, SLOW_S):
+            yield ReportWarning(
+                "warning",
+                "Commits take longer than before",
+                f"{SECONDS.text(now)} in the newest {count_text(RECENT)} versions, {SECONDS.text(before)} before",
+                "See which stage has grown, below, and docs/tuning.md",
+            )
+
+
+def of_stage(files: int, size_bytes: int, path: str) -> Iterator[ReportWarning]:
+    """Yield a note of staged files that no version names."""
+    if files:
+        yield ReportWarning(
+            "info",
+            f"{count_text(files, 'staged file')} {'is' if files == 1 else 'are'} not needed",
+            f"{bytes_text(size_bytes)}: of tasks that run now, of lost attempts, or used up",
+            f"Nothing to do while a query runs; `ftfile vacuum {path}` deletes the old ones",
+        )
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - EXAMPLES
+    return ", ".join(texts[:EXAMPLES]) + (f" and {count_text(more, 'other')}" if more > 0 else "")

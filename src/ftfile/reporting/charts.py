@@ -1,0 +1,219 @@
+"""Figures over the versions of a log, as paths of SVG and as rows of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ftfile.core.human_text import count_text, time_text
+from ftfile.reporting.bins import binned, starts_of
+from ftfile.reporting.scales import BYTES, COUNT, SECONDS, scale_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.reporting.bins import Binned
+    from ftfile.reporting.commits import Commits
+    from ftfile.reporting.scales import Kind, Scale
+
+# Of a drawing, in its own unit; a group of versions is 1 wide.
+HEIGHT = 1000
+_X_TICKS = 5
+_LOWEST_MARK = 0.45  # of the height of a lane, for the least number of events
+_NONE = "\u2013"  # a dash
+_DAY_MS = 86_400_000
+
+# By the name of the field: what is counted, and what it means.
+_EVENTS = {
+    "recoveries": ("Recoveries", "versions that another process had committed and not published"),
+    "replays": ("Replays", "batches that came again after a restart, and were committed already"),
+    "task_retries": ("Task retries", "attempts of tasks that failed before another one succeeded"),
+    "orphans": ("Orphans", "files of lost attempts; ftfile vacuum deletes them"),
+    "bad_records": ("Bad records", "records that could not be written"),
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure of one number of each version.
+
+    Attributes:
+        key: unique in the page.
+        summary: the figure in words.
+        heads: of the table, after those of the versions.
+        rows: of the table, a text for each head, one row for each group.
+        ticks: marked values, as texts with their places from 0 to 1.
+        band: path from the least to the greatest value of each group; empty where a group is one version.
+        line: path of the means.
+        area: path of the area below the means.
+    """
+
+    key: str
+    title: str
+    about: str
+    summary: str
+    heads: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    ticks: list[tuple[float, str]]
+    is_logarithmic: bool
+    band: str
+    line: str
+    area: str
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Events of one kind: a mark for each group of versions that had some."""
+
+    title: str
+    about: str
+    total: str
+    marks: str  # a path
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """All figures over the versions, with one axis.
+
+    Attributes:
+        bins: number of groups.
+        versions: number of versions.
+        group: number of versions in a group, at most.
+        labels: of the groups: their versions, and their times.
+        ticks: marks of the axis, from 0 to 1: a place, a version and its time.
+        lanes: of events.
+        lane_rows: of their table, one row for each group.
+    """
+
+    bins: int
+    versions: int
+    group: int
+    labels: list[tuple[str, str]]
+    ticks: list[tuple[float, str, str]]
+    charts: list[Chart]
+    lanes: list[Lane]
+    lane_rows: list[tuple[str, ...]]
+
+
+def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
+    """Return the figures; `is_store` leaves out those that only directories of files have."""
+    columns, starts = commits.columns, starts_of(len(commits))
+    group = int(np.diff(starts, append=len(columns)).max(initial=0))
+    brought = "finished and open files" if not is_store else "its runs"
+    figures = [
+        ("rows", "Rows per version", f"Rows that each commit brought, in {brought}.", COUNT, columns["rows"]),
+        ("bytes", "Bytes per version", f"Bytes on storage that each commit added, in {brought}.", BYTES,
+         columns["size_bytes"]),
+        ("files", "Files per version", "Finished files that each commit added.", COUNT, columns["files"]),
+        ("seconds", "Latency per version",
+         "From the slowest task's first row to the last file at its name, where known.", SECONDS,
+         commits.seconds()),
+        ("pauses", "Time between versions", "Since the version before: triggers, idle times and stalls.", SECONDS,
+         commits.pauses()),
+    ]  # fmt: skip
+    events = {name: binned(columns[name], starts).total for name in _EVENTS}
+    return Timeline(
+        bins=len(starts),
+        versions=len(columns),
+        group=group,
+        labels=[*_labels(columns, starts)],
+        ticks=[*_x_ticks(columns)],
+        charts=[
+            _chart(key, (title, about), kind, binned(values, starts), is_grouped=group > 1)
+            for key, title, about, kind, values in figures
+            if not (is_store and key == "files")
+        ],
+        lanes=[
+            Lane(title, about, count_text(int(events[name].sum())), _marks(events[name]))
+            for name, (title, about) in _EVENTS.items()
+        ],
+        lane_rows=[
+            tuple(count_text(int(each)) if each else _NONE for each in row)
+            for row in zip(*events.values(), strict=True)
+        ],
+    )
+
+
+def _labels(columns: np.ndarray, starts: np.ndarray) -> Iterator[tuple[str, str]]:
+    ends = np.append(starts[1:], len(columns)) - 1
+    for first, last in zip(columns[starts].tolist(), columns[ends].tolist(), strict=True) if len(starts) else ():
+        versions = f"{first[0]:,}" if first[0] == last[0] else f"{first[0]:,}\u2013{last[0]:,}"
+        yield versions, time_text(first[1])
+
+
+def _x_ticks(columns: np.ndarray) -> Iterator[tuple[float, str, str]]:
+    count = len(columns)
+    marks = min(_X_TICKS, count)
+    # Of a time as `time_text` writes it, the part that differs.
+    span_ms = int(np.ptp(columns["time_ms"])) if count else 0
+    shown = slice(11, 19) if span_ms < _DAY_MS else slice(5, 16) if span_ms < 300 * _DAY_MS else slice(0, 10)
+    for number in range(marks):
+        at = number * (count - 1) // max(marks - 1, 1)
+        row = columns[at]
+        # A version is as wide as it is shown: its mark is at its middle.
+        yield (at + 0.5) / count, f"{row['version']:,}", time_text(int(row["time_ms"]))[shown]
+
+
+def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_grouped: bool) -> Chart:
+    scale = scale_of(kind, values.most)
+    title, about = texts
+    shown = (values.least, values.mean, values.most) if is_grouped else (values.mean,)
+    tops = _heights(scale, values.mean)
+    return Chart(
+        key=key,
+        title=title,
+        about=about,
+        summary=_summary(kind, values),
+        heads=("least", "mean", "greatest") if is_grouped else ("value",),
+        rows=[tuple(_text(kind, each) for each in row) for row in zip(*shown, strict=True)],
+        ticks=[(float(scale.places(np.array(tick))), kind.text(tick)) for tick in scale.ticks],
+        is_logarithmic=scale.is_logarithmic,
+        band=_band(_heights(scale, values.least), _heights(scale, values.most)) if is_grouped else "",
+        line=_line(tops),
+        area=_band([None if top is None else HEIGHT for top in tops], tops),
+    )
+
+
+def _summary(kind: Kind, values: Binned) -> str:
+    known = ~np.isnan(values.mean)
+    if not known.any():
+        return "not known"
+    least, most = np.nanmin(values.least), np.nanmax(values.most)
+    mean = kind.text(float(values.total.sum() / values.known.sum()))
+    return f"{kind.text(float(least))} to {kind.text(float(most))}, {mean} on average"
+
+
+def _text(kind: Kind, value: float) -> str:
+    return _NONE if np.isnan(value) else kind.text(float(value))
+
+
+def _heights(scale: Scale, values: np.ndarray) -> list[int | None]:
+    """Return distances from the top of the drawing; None for no value."""
+    places = HEIGHT - scale.places(values) * HEIGHT
+    return [None if place != place else round(place) for place in places.tolist()]  # noqa: PLR0124 - NaN
+
+
+def _band(bottoms: Sequence[int | None], tops: Sequence[int | None]) -> str:
+    pairs = enumerate(zip(bottoms, tops, strict=True))
+    return "".join(f"M{at} {low}V{high}H{at + 1}V{low}Z" for at, (low, high) in pairs if low is not None)
+
+
+def _line(tops: Sequence[int | None]) -> str:
+    pieces, before = [], None
+    for at, top in enumerate(tops):
+        if top is not None:
+            pieces.append(f"M{at} {top}H{at + 1}" if before is None else f"V{top}H{at + 1}")
+        before = top
+    return "".join(pieces)
+
+
+def _marks(events: np.ndarray) -> str:
+    most = events.max(initial=1)
+    found = np.flatnonzero(events)
+    heights = _LOWEST_MARK + (1 - _LOWEST_MARK) * events[found] / most
+    return "".join(
+        f"M{at + 0.5:g} {HEIGHT}V{round(HEIGHT * (1 - height))}"
+        for at, height in zip(found.tolist(), heights.tolist(), strict=True)
+    )

@@ -1,0 +1,128 @@
+"""The versions that a log keeps, as columns: numbers of each commit, small enough for millions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ftfile.commit.files import list_or_empty
+from ftfile.commit.format import layout
+from ftfile.commit.read.history import last_commit_of, version_of
+from ftfile.core.errors import CorruptData
+from ftfile.fs.calls.parallel import THREADS_MAX, parallel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.commit.format.model import Record
+    from ftfile.commit.log.log import CommitLog
+
+# Consecutive pieces of a commit, in seconds; assembly and sync are parts of `write`.
+STAGES = ("write", "prepare", "create", "publish")
+
+COLUMNS = np.dtype(
+    [
+        *((name, "i8") for name in ("version", "time_ms", "rows", "size_bytes", "files", "files_removed")),
+        *((name, "i8") for name in ("bad_records", "task_retries", "recoveries", "replays", "orphans")),
+        *((name, "f8") for name in ("write", "assembly", "sync", "prepare")),
+        # Of an earlier version, which this one tells about.
+        *(("told_version", "i8"), ("told_create", "f8"), ("told_publish", "f8")),
+    ]
+)
+
+
+@dataclass
+class Commits:
+    """The kept versions whose records can be read, oldest first.
+
+    Attributes:
+        columns: a row for each, with the fields of `Version` and `VersionMetrics` that are numbers; times of tasks and
+            the driver are in seconds.
+        create: seconds, NaN where no later version of the same process tells.
+        publish: likewise.
+        operations: number of versions by operation.
+        reasons: number of files that were open over batches, by the reason why they ended.
+        unreadable: number of kept versions whose records are damaged or missing.
+    """
+
+    columns: np.ndarray
+    create: np.ndarray
+    publish: np.ndarray
+    operations: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    unreadable: int = 0
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def stage(self, name: str) -> np.ndarray:
+        """Return the seconds of one of `STAGES`, NaN where they are not known."""
+        found: np.ndarray = getattr(self, name) if name in {"create", "publish"} else self.columns[name]
+        return found
+
+    def seconds(self) -> np.ndarray:
+        """Return the known seconds of each commit, from the first row to the last name."""
+        total: np.ndarray = sum(np.nan_to_num(self.stage(name)) for name in STAGES)
+        return total
+
+    def pauses(self) -> np.ndarray:
+        """Return the seconds since the version before; NaN for the first."""
+        if not len(self):
+            return np.empty(0)
+        return np.diff(self.columns["time_ms"], prepend=np.nan) / 1000
+
+
+def read_commits(log: CommitLog) -> Commits:
+    """Return the versions that are kept; reads each record once, several at a time where that is faster."""
+    operations, reasons = Counter[str](), Counter[str]()
+    head = log.read_on()
+    times = _times(log)
+
+    def rows() -> Iterator[tuple[float, ...]]:
+        for record in _records(log, head.log_start, head.version):
+            found = version_of(record, times.get(record.version))
+            operations[found.operation] += 1
+            reasons.update(found.metrics.files_by_reason)
+            measured, told = found.metrics, last_commit_of(record)
+            yield (
+                *(found.version, found.time_ms, found.rows, found.size_bytes, found.files, found.files_removed),
+                *(found.bad_records, measured.task_retries, measured.recoveries, measured.replays, measured.orphans),
+                *(measured.write_seconds, measured.assembly_seconds, measured.sync_seconds),
+                measured.prepare_seconds,
+                *(told or (-1, np.nan, np.nan)),
+            )
+
+    columns = np.fromiter(rows(), COLUMNS)
+    oldest = log.read_on().log_start  # another one if a vacuum ran meanwhile
+    columns = columns[columns["version"] >= oldest]
+    create, publish = (np.full(len(columns), np.nan) for _ in range(2))
+    tells = columns[columns["told_version"] >= 0]
+    at = np.searchsorted(columns["version"], tells["told_version"])
+    # One that is not kept, or cannot be read, is passed over.
+    is_there = columns["version"][np.minimum(at, len(columns) - 1)] == tells["told_version"]
+    create[at[is_there]], publish[at[is_there]] = tells["told_create"][is_there], tells["told_publish"][is_there]
+    unreadable = max(0, head.version + 1 - oldest - len(columns))
+    return Commits(columns, create, publish, operations, reasons, unreadable)
+
+
+def _times(log: CommitLog) -> dict[int, int]:
+    """Return when records were created, by the store's clock; one listing."""
+    named = ((layout.parse_log_name(info.path), info.modified_ms) for info in list_or_empty(log.fs, layout.LOG))
+    return {name.version: time_ms for name, time_ms in named if name is not None and name.nonce is None}
+
+
+def _records(log: CommitLog, first: int, last: int) -> Iterator[Record]:
+    """Yield the records that can be read."""
+
+    def read(version: int) -> Record | None:
+        try:
+            return log.read_record(version)
+        except CorruptData:
+            return None  # `verify` says what is wrong with it
+
+    for start in range(first, last + 1, THREADS_MAX):
+        found = parallel(log.fs, read, range(start, min(start + THREADS_MAX, last + 1)))
+        yield from (record for record in found if record is not None)

@@ -1,0 +1,45 @@
+"""`migrate`: told before, asked, done, and undone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.cli.running import documents, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> str:
+    path = tmp_path / "day=1"
+    path.mkdir()
+    (path / "a.csv").write_text("id,n\n1,1\n2,1\n")
+    (path / "_b.csv.pending").write_text("id,n\n3,1\n")
+    return str(tmp_path)
+
+
+ARGUMENTS = ("--schema", "id long, n int", "-o", "header=true", "--partition-by", "day=int")
+
+
+def test_migrate(out: str) -> None:
+    assert "not finished" in run("migrate", out, *ARGUMENTS, code=2).stderr
+    arguments = (*ARGUMENTS, "--leave-unfinished")
+    told = "1 file of csv with 2 rows, 13 B, as flink left them"
+    dry = run("migrate", out, *arguments, "--dry-run").stdout
+    assert dry.startswith(f"Would record {told}\ncolumns in the paths\tday\n")
+    assert "_b.csv.pending" in dry
+    result = run("migrate", out, *arguments, code=2)
+    assert f"This records {told}\n" in result.stderr
+    assert "--yes" in result.stderr
+    (report,) = documents("migrate", out, *arguments, "--yes")
+    assert (report["version"], report["rows"], report["left_out"][0]["moved"]) == (0, 2, False)
+    assert run("cat", out, "--format", "csv").stdout.splitlines()[1:] == ["1,1,1", "2,1,1"]
+    assert run("migrate", out, "--undo", "--dry-run").stdout == "The migration can be undone\n"
+    assert "--yes" in run("migrate", out, "--undo", code=2).stderr
+    assert run("migrate", out, "--undo", "--yes").stdout == "Undone; 0 files moved back\n"
+    assert "was not migrated" in run("migrate", out, "--undo", code=2).stderr
+    assert run("migrate", out, *arguments, "--yes").stdout.startswith(f"Recorded {told}, in version 0\n")
+    assert documents("migrate", out, "--undo", "--yes") == [{"put_back": [], "dry_run": False}]

@@ -1,0 +1,142 @@
+"""Engines with readers of their own see each exported version: Delta's and Iceberg's, in DuckDB and in Polars."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.testing.context import current
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.exporting.formats import export
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UTC = datetime.timezone.utc
+POINT = {"type": "struct", "fields": [{"name": "x", "type": "integer", "nullable": True, "metadata": {}}]}
+NUMBERS = {"type": "array", "elementType": "double", "containsNull": True}
+COLUMNS = {
+    "id": "long", "word": "string", "day": "date", "at": "timestamp", "much": "decimal(10,2)", "p": POINT, "a": NUMBERS,
+    "yes": "boolean", "k": "string",
+}  # fmt: skip
+KEYS = ["a b", "x/y%=", "ü'", None]
+
+
+def rows(first: int, count: int = 4) -> list[dict[str, Any]]:
+    """Return rows of every partition; each third value is null."""
+    return [_row(number) for number in range(first, first + count)]
+
+
+def _row(number: int) -> dict[str, Any]:
+    row = {
+        "id": number, "word": f"w{number}", "day": datetime.date(2026, 1, 1 + number),
+        "at": datetime.datetime(2026, 1, 2, 3, 4, 5, number, tzinfo=UTC), "much": Decimal(number) / 4,
+        "p": {"x": number}, "a": [number / 2, None], "yes": number % 2 == 0, "k": KEYS[number % len(KEYS)],
+    }  # fmt: skip
+    names = [*row][1:-1]
+    return row | {name: None for place, name in enumerate(names) if (number + place) % 3 == 0}
+
+
+class DuckDB:
+    """DuckDB with an extension that a package of PyPI brings: it may be in no cache of this machine."""
+
+    def __init__(self, *extensions: str) -> None:
+        duckdb = pytest.importorskip("duckdb")
+        self._connection = duckdb.connect()
+        for name in extensions:
+            package = pytest.importorskip(f"duckdb_extension_{name}")
+            (found,) = Path(package.__path__[0]).rglob(f"{name}.duckdb_extension")
+            self._connection.execute(f"LOAD '{found}'")
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._connection.execute(sql).to_arrow_table().to_pylist()
+        return found
+
+
+def duckdb_delta(url: str, version: int) -> list[dict[str, Any]]:
+    duckdb = DuckDB("delta")
+    duckdb.rows(f"ATTACH '{url}' AS t (TYPE delta, VERSION {version})")
+    return duckdb.rows("FROM t")
+
+
+def duckdb_iceberg(url: str, version: int) -> list[dict[str, Any]]:
+    return DuckDB("avro", "iceberg").rows(f"FROM iceberg_scan('{_metadata(url)}', snapshot_from_id = {version + 1})")
+
+
+def polars_delta(url: str, version: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pytest.importorskip("polars").scan_delta(url, version=version).collect().to_dicts()
+    return found
+
+
+def polars_iceberg(url: str, version: int) -> list[dict[str, Any]]:
+    scan = pytest.importorskip("polars").scan_iceberg(_metadata(url), snapshot_id=version + 1)
+    found: list[dict[str, Any]] = scan.collect().to_dicts()
+    return found
+
+
+def deltalake(url: str, version: int) -> list[dict[str, Any]]:
+    table = pytest.importorskip("deltalake").DeltaTable(url, version=version)
+    found: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
+    return found
+
+
+def pyiceberg(url: str, version: int) -> list[dict[str, Any]]:
+    opened = pytest.importorskip("pyiceberg.table").StaticTable.from_metadata(f"{url}/_iceberg")
+    found: list[dict[str, Any]] = opened.scan(snapshot_id=version + 1).to_arrow().to_pylist()
+    return found
+
+
+def _metadata(url: str) -> str:
+    names = Path(url, "_iceberg/metadata").glob("v*.metadata.json")
+    return str(max(names, key=lambda path: int(path.name[1:].partition(".")[0])))
+
+
+READERS: dict[str, list[Callable[[str, int], list[dict[str, Any]]]]] = {
+    "delta": [deltalake, duckdb_delta, polars_delta],
+    "iceberg": [pyiceberg, duckdb_iceberg, polars_iceberg],
+}
+EACH = [pytest.param(to, read, id=read.__name__) for to, readers in READERS.items() for read in readers]
+
+
+@pytest.mark.parametrize(("to", "read"), EACH)
+@pytest.mark.parametrize("options", [{}, {"partitionBy": "k"}, {"partitionBy": "yes,k"}], ids=str)
+def test_each_version_row_for_row(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    to: str,
+    read: Callable[[str, int], list[dict[str, Any]]],
+    options: dict[str, str],
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # it warns where its own package is not there
+    # Polars looks for Delta's files at the encoded URL.
+    out = str(tmp_path / ("out" if read is polars_delta else "o t"))
+    query = MicroBatch(out, COLUMNS, {**options, "onSchemaChange": "any"})
+
+    def check(version: int) -> None:
+        assert export(out, to).version == version
+        expected = ftfile.open(out).to_arrow(version).to_pylist()
+        assert _sorted(read(out, version)) == _sorted(expected)
+
+    query.run(0, [rows(0)])
+    check(0)
+    query.run(1, [rows(4), rows(8)])
+    check(1)
+    assert len(read(out, 0)) == 4
+    query.columns = {**COLUMNS, "more": "integer"}
+    query.run(2, [[row | {"more": row["id"]} for row in rows(12)]])
+    ftfile.compact(out, context=current())
+    check(3)
+    if options:
+        ftfile.drop(out, {"k": "x/y%="}, context=current())
+        check(4)
+    ftfile.restore(out, 1, context=current())
+    check(5 if options else 4)
+
+
+def _sorted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted((dict(sorted(row.items())) for row in found), key=lambda row: row["id"])

@@ -1,0 +1,213 @@
+"""Files that tell by their names, or by a table's log, if they count: Flink, Kafka Connect, Apex, Delta."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+import ftfile
+from ftfile.core.errors import ConfigError
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.maintenance.foreign import UUID, parquet, tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = "1\n2\n"
+
+
+def put(out: Path, *names: str, text: str = LINES) -> None:
+    for name in names:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text(text)
+
+
+def length_file(out: Path, name: str, length: int) -> None:
+    """As Java's `writeUTF` writes it."""
+    digits = str(length).encode()
+    (out / name).write_bytes(len(digits).to_bytes(2, "big") + digits)
+
+
+def migrated(out: Path, rows: int, **more: Any) -> Any:
+    report = ftfile.migrate(str(out), dry_run=False, **more)
+    assert report.rows == ftfile.open(str(out)).to_arrow().num_rows == rows
+    assert ftfile.open(str(out)).verify(full=True).ok
+    return report
+
+
+def test_bucketing_sink(tmp_path: Path) -> None:
+    put(tmp_path, "2024-07-01--10/part-0-0", "2024-07-01--10/part-0-1", "2024-07-01--11/part-1-0")
+    length_file(tmp_path, "2024-07-01--10/_part-0-1.valid-length", len(LINES))
+    put(tmp_path, "2024-07-01--11/_part-1-1.in-progress", "2024-07-01--11/_part-1-2.pending", "part-2-0.pending")
+    before = tree(tmp_path)
+    with pytest.raises(ConfigError, match=r"3 files are not finished, .* the job's last checkpoint .*leave_unfinished"):
+        ftfile.migrate(str(tmp_path), file_format="text")
+    report = migrated(tmp_path, 6, file_format="text", leave_unfinished=True)
+    assert report.source == "flink"
+    assert [each.path for each in report.left_out if each.moved] == ["part-2-0.pending"]
+    assert len(report.left_out) == 4
+    assert not (tmp_path / "part-2-0.pending").exists()
+    MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text"}).run(0, [[{"value": "3"}]])
+    with pytest.raises(ConfigError, match="version 1 was committed since"):
+        ftfile.undo_migration(str(tmp_path))
+    assert ftfile.open(str(tmp_path)).to_arrow().num_rows == 7
+    assert before.keys() - tree(tmp_path).keys() == {"part-2-0.pending"}
+
+
+@pytest.mark.parametrize(
+    ("length", "match"),
+    [
+        (2, r"of 'part-0-0', only the first 2 of 4 bytes count, .*hdfs dfs -truncate -w 2`"),
+        (5, r"'part-0-0' has 4 bytes, and '_part-0-0.valid-length' says that 5 count: rows are missing"),
+    ],
+)
+def test_a_file_of_which_not_all_counts(tmp_path: Path, length: int, match: str) -> None:
+    put(tmp_path, "part-0-0")
+    length_file(tmp_path, "_part-0-0.valid-length", length)
+    with pytest.raises(ConfigError, match=match):
+        ftfile.migrate(str(tmp_path), file_format="text", dry_run=False)
+    (tmp_path / "part-0-0").write_text(LINES[:length])
+    if length < len(LINES):
+        migrated(tmp_path, 1, file_format="text")
+
+
+def test_a_length_without_its_file(tmp_path: Path) -> None:
+    put(tmp_path, "part-0-1")
+    length_file(tmp_path, "_part-0-0.valid-length", 4)
+    with pytest.raises(ConfigError, match="a file of 4 bytes counts, and that file is gone"):
+        ftfile.migrate(str(tmp_path), file_format="text")
+    put(tmp_path, "_part-0-0.valid-length", text="what")
+    with pytest.raises(ConfigError, match="should hold a number"):
+        ftfile.migrate(str(tmp_path), file_format="text")
+
+
+def test_file_sink(tmp_path: Path) -> None:
+    put(tmp_path, f"2024-07-01--10/part-{UUID}-0.json", text='{"id": 1}\n')
+    put(tmp_path, f"2024-07-01--10/.part-{UUID}-1.json.inprogress.{UUID}")
+    with pytest.raises(ConfigError, match="not finished"):
+        ftfile.migrate(str(tmp_path), schema="id long")
+    report = migrated(tmp_path, 1, schema="id long", leave_unfinished=True)
+    assert (report.source, report.left_out[0].moved) == ("flink", False)
+
+
+def test_kafka_connect(tmp_path: Path) -> None:
+    row = '{"id": 1}\n'
+    put(tmp_path, "partition=0/logs+0+0000000000+0000000009.json", text=row)
+    put(tmp_path, "partition=0/logs+0+0000000010+0000000019.json", text=row)
+    put(tmp_path, "partition=1/logs+1+0000000000+0000000009.json", text=row)
+    report = migrated(tmp_path, 3, schema="id long")
+    assert (report.source, report.partition_by) == ("kafka-connect", ("partition",))
+    assert sorted(ftfile.open(str(tmp_path)).to_arrow()["partition"].to_pylist()) == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("partition=0/logs+0+0000000005+0000000011.json", "both have offset 5"),
+        ("partition=0/clicks+0+0000000010+0000000011.json", "topics clicks, logs"),
+        ("partition=0/other.json", "is no file of Kafka Connect"),
+        ("+tmp/logs/partition=0/x_tmp.json", "not finished"),
+    ],
+)
+def test_kafka_connect_refused(tmp_path: Path, name: str, match: str) -> None:
+    put(tmp_path, "partition=0/logs+0+0000000000+0000000009.json", name, text="{}\n")
+    with pytest.raises(ConfigError, match=match):
+        ftfile.migrate(str(tmp_path), from_="kafka-connect", schema="id long")
+
+
+def test_kafka_connect_on_s3(tmp_path: Path) -> None:
+    put(tmp_path, "year=2024/logs+0+0000000000.json", "year=2024/logs+0+0000000010.json", text='{"id": 1}\n')
+    assert migrated(tmp_path, 2, schema="id long", partition_by={"year": "int"}).source == "kafka-connect"
+
+
+def test_apex(tmp_path: Path) -> None:
+    put(tmp_path, "words.0", "words.1", "words.1.1700000000000.tmp", "words.2.1700000000001.tmp")
+    with pytest.raises(ConfigError, match=r"1 files are not finished, such as 'words.2.1.*window state"):
+        ftfile.migrate(str(tmp_path), file_format="text")
+    before = tree(tmp_path)
+    report = migrated(tmp_path, 4, file_format="text", leave_unfinished=True)
+    assert (report.source, len(report.left_out)) == ("apex", 2)
+    assert sorted(path.name for path in tmp_path.glob("words*")) == ["words.0", "words.1"]
+    ftfile.undo_migration(str(tmp_path))
+    assert tree(tmp_path) == before
+
+
+# Delta
+
+
+def table(ids: list[int], day: str | None = "a") -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "day": pa.array([day] * len(ids), pa.string())})
+
+
+def delta(out: Path) -> None:
+    deltalake.write_deltalake(str(out), table([9]), partition_by=["day"])
+    deltalake.write_deltalake(str(out), table([1, 2], "x y"), mode="overwrite")
+    deltalake.write_deltalake(str(out), table([3], None), mode="append")
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_delta(tmp_path: Path, has_checkpoint: bool) -> None:
+    delta(tmp_path)
+    if has_checkpoint:
+        deltalake.DeltaTable(str(tmp_path)).create_checkpoint()
+        (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+        deltalake.write_deltalake(str(tmp_path), table([4]), mode="append")
+    before = tree(tmp_path)
+    report = migrated(tmp_path, 3 + has_checkpoint)
+    assert (report.source, report.partition_by, len(report.left_out)) == ("delta", ("day",), 1)
+    rows = sorted(ftfile.open(str(tmp_path)).to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert rows[:3] == [{"id": 1, "day": "x y"}, {"id": 2, "day": "x y"}, {"id": 3, "day": None}]
+    assert len(list(tmp_path.rglob("part-*.parquet"))) == 2 + has_checkpoint, "what was overwritten is out of sight"
+    ftfile.undo_migration(str(tmp_path))
+    assert tree(tmp_path) == before
+    migrated(tmp_path, 3 + has_checkpoint)
+    MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"}).run(0, [[{"id": 5, "day": "b"}]])
+    ftfile.export(str(tmp_path), to="delta")
+    assert sorted(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist())[-1] == 5
+
+
+def change(out: Path, **more: Any) -> None:
+    """Append a commit of these actions."""
+    number = len(list((out / "_delta_log").glob("*.json")))
+    text = "\n".join(json.dumps({name: action}) for name, action in more.items())
+    (out / "_delta_log" / f"{number:020}.json").write_text(text)
+
+
+META = {"schemaString": "{}", "partitionColumns": ["day"]}
+
+
+@pytest.mark.parametrize(
+    ("actions", "match"),
+    [
+        ({"add": {"path": "day=a/x.parquet", "size": 1, "partitionValues": {"day": "a"}}}, "is not here"),
+        ({"add": {"path": "y.parquet", "partitionValues": {"day": "a"}}}, "does not tell its partition"),
+        ({"add": {"path": "day=b/y.parquet", "partitionValues": {"day": "a"}}}, "does not tell its partition"),
+        ({"add": {"path": "y.parquet", "deletionVector": {"storageType": "u"}}}, "by a deletion vector"),
+        ({"protocol": {"minReaderVersion": 3, "readerFeatures": ["typeWidening"]}}, "readers that know typeWidening"),
+        ({"metaData": META | {"configuration": {"delta.columnMapping.mode": "name"}}}, r"maps columns \(name\)"),
+        ({"add": 3}, "is damaged"),
+    ],
+)
+def test_delta_refused(tmp_path: Path, actions: dict[str, Any], match: str) -> None:
+    delta(tmp_path)
+    for name in ("y.parquet", "day=b/y.parquet"):
+        parquet(tmp_path / name, [1])
+    add = actions.get("add")
+    if isinstance(add, dict):
+        add.setdefault("size", (tmp_path / "y.parquet").stat().st_size)
+    change(tmp_path, **actions)
+    before = tree(tmp_path)
+    with pytest.raises(ConfigError, match=match):
+        ftfile.migrate(str(tmp_path), dry_run=False)
+    assert tree(tmp_path) == before
+
+
+def test_delta_with_a_hole(tmp_path: Path) -> None:
+    delta(tmp_path)
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(ConfigError, match="no version 1, nor a checkpoint"):
+        ftfile.migrate(str(tmp_path))
