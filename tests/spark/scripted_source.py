@@ -43,6 +43,10 @@ class Script:
         (self.directory / "available.new").replace(self.directory / "available")
         return self
 
+    def start_at(self, offset: dict[str, int]) -> None:
+        """Let a new query begin at an offset, as `startingOffsets` of Kafka does."""
+        (self.directory / "start").write_text(str(offset["batches"]))
+
     def fail(self, batch: int, partition: int, times: int) -> Script:
         """Let the next `times` attempts of a partition fail after half of its rows."""
         (self.directory / f"fail-{batch}-{partition}").write_text(str(times))
@@ -64,7 +68,8 @@ class _Reader(DataSourceStreamReader):
         self.directory = Path(directory)
 
     def initialOffset(self) -> dict[str, int]:
-        return {"batches": 0}
+        start = self.directory / "start"
+        return {"batches": int(start.read_text()) if start.exists() else 0}
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # what Spark 4.0 calls
         return {"batches": int((self.directory / "available").read_text())}

@@ -27,6 +27,7 @@ BATCHES: list[list[list[Row]]] = [
     [[], []],
     [[(4, 'quote " and \n newline')], [(5, "é€")]],
 ]
+NUMBERED: list[list[list[Row]]] = [[[(number, "x")]] for number in range(4)]
 ROWS = sorted((row for batch in BATCHES for partition in batch for row in partition), key=lambda row: row[0])
 
 
@@ -156,6 +157,46 @@ class TestLineage:
         shutil.rmtree(paths["checkpoint"])
         assert "onNewQuery=continue" in error_of(spark, paths)
         assert committed(paths["out"]) == ROWS
+
+    def test_a_lost_checkpoint_is_followed_by_one_from_the_recorded_offsets(
+        self, spark: SparkSession, paths: Paths
+    ) -> None:
+        script = Script(paths["script"]).write(NUMBERED, available=0)
+        run(spark, paths, script, 2)
+        shutil.rmtree(paths["checkpoint"])
+        assert "onNewQuery=continue" in error_of(spark, paths)
+        shutil.rmtree(paths["checkpoint"])
+        offsets = ftfile.open(paths["out"]).history()[-1].offsets
+        assert offsets is not None
+        script.start_at(offsets[0])
+        script.release(3)
+        run(spark, paths, script, 4, onNewQuery="continue")
+        assert [row[0] for row in committed(paths["out"])] == [0, 1, 2, 3]
+        check_directory(filesystem(paths["out"]), recorded_by_spark={query_id(paths): range(2)})
+
+    def test_a_query_goes_back_in_its_checkpoint_to_a_log_from_an_older_copy(
+        self, spark: SparkSession, paths: Paths, tmp_path: Path
+    ) -> None:
+        """By the steps of docs/disaster-recovery.md."""
+        script = Script(paths["script"]).write(NUMBERED, available=0)
+        log, copy = Path(paths["out"]) / "_ftfile", tmp_path / "copy"
+        run(spark, paths, script, 1)
+        shutil.copytree(log, copy)
+        run(spark, paths, script, 3)
+        shutil.rmtree(log)
+        shutil.copytree(copy, log)
+        script.release(4)
+        assert "the log expects batch 1" in error_of(spark, paths)
+        assert ftfile.repair(paths["out"], quarantine=["part-000000000[1-9]-*"], dry_run=False).ok
+        for batch, names in ((1, ("commits",)), (2, ("commits", "offsets")), (3, ("offsets",))):
+            for name in names:
+                for file in (f"{batch}", f".{batch}.crc"):
+                    (Path(paths["checkpoint"]) / name / file).unlink(missing_ok=True)
+        run(spark, paths, script, 4)
+        assert [row[0] for row in committed(paths["out"])] == [0, 1, 2, 3]
+        # What was cut into two batches came in one.
+        report = check_directory(filesystem(paths["out"]), recorded_by_spark={query_id(paths): range(3)})
+        assert report.visible_rows == report.live_rows
 
     def test_a_copied_checkpoint_that_goes_another_way_is_noticed(self, spark: SparkSession, paths: Paths) -> None:
         script = Script(paths["script"]).write(BATCHES, available=0)
