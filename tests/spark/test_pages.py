@@ -38,6 +38,7 @@ ELSEWHERE = {
     "docs/kafka.md": "tests/kafka/job.py",
     "docs/keyed-state.md": "tests/spark/test_page_of_stores.py",
     "docs/object-stores.md": "tests/spark/test_on_s3.py",
+    "docs/report.md": "tests/unit/reporting/test_report.py",
     "docs/questions.md": "tests/unit/cli/test_questions.py",
     "docs/running.md": "tests/cluster/test_pipelines.py",
     "docs/python.md": "tests/unit/source/test_python_page.py",

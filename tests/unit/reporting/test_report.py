@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ftfile.testing.micro_batch import MicroBatch
 
 MIB = 1 << 20
+PAGE = Path(__file__).parents[3] / "docs/report.md"
 
 
 def test_a_page_of_100_000_batches_is_small_and_asks_for_nothing() -> None:
@@ -43,6 +45,13 @@ def test_texts_are_escaped() -> None:
     assert page.count("<script>") == 1
     assert "&lt;script&gt;alert(1)" in page
     assert "&lt;script&gt;alert(2)" in page
+
+
+def test_the_example_of_the_page_of_the_docs(rolled: MicroBatch, tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    saved = tmp_path / "report.html"
+    exec(program.replace("/data/out", rolled.path).replace("report.html", str(saved)), {"ftfile": ftfile})
+    assert saved.read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize("versions", [0, 1, 2])

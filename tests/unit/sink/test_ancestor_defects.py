@@ -318,6 +318,8 @@ def test_d12(disk: FileSystem) -> None:
             counting.calls.clear()
             query.run(batch, [rows("x", *[f"deep/{name}" for name in range(5)])])
             listed = [call.path for call in counting.calls if call.operation == "list"]
-            assert batch == 0 or all(path.startswith("_ftfile/") for path in listed), listed
+            # The second batch, the first into a directory that was there, looks for tables of other programs, once.
+            assert batch <= 1 or all(path.startswith("_ftfile/") for path in listed), listed
+            assert batch == 0 or "" not in listed
             calls.append(len(counting.calls))
     assert calls[15] <= calls[5]
