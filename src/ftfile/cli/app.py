@@ -11,8 +11,6 @@ from ftfile.cli.exit_codes import Commands
 from ftfile.cli.reporting import report
 from ftfile.core.version import __version__
 
-__all__ = ("app",)
-
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(

@@ -18,8 +18,6 @@ from ftfile.core.units import parse_size_bytes
 if TYPE_CHECKING:
     from ftfile.commit.vacuum.run import VacuumReport
 
-__all__ = ("compact", "expire", "export", "flush", "vacuum")
-
 CommitEvery = Annotated[
     int | None,
     typer.Option(

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.maintenance.verify.findings import Finding
     from ftfile.source.files.status import SourceStatus
 
-__all__ = ("doctor", "print_findings", "source", "verify")
-
 _STATE_STYLES = {"ok": "green", "info": "dim", "warning": "yellow", "error": "bold red"}
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 

@@ -3,8 +3,6 @@
 import os
 import sys
 
-__all__ = ("MISSING", "main")
-
 MISSING = "the command ftfile needs packages that are not installed ({}): pip install 'ftfile[cli]'"
 
 

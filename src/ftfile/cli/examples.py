@@ -1,7 +1,5 @@
 """The examples that `--help` shows."""
 
-__all__ = ("EXAMPLES", "examples_of")
-
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "": (
         "ftfile status /data/out  # is it stuck? what is open, what is due",

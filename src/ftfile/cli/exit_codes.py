@@ -20,8 +20,6 @@ from ftfile.core.errors import (
     UserCodeError,
 )
 
-__all__ = ("CONFLICT", "DAMAGED", "FOUND", "INTERRUPTED", "STORE", "USAGE", "Commands", "code_of")
-
 FOUND = 1  # a check found something wrong
 USAGE = 2  # the command, its options, the path or a condition is wrong
 STORE = 3  # the store failed, is away, or refuses

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.status import DirectoryStatus, OpenFile
 
-__all__ = ("history", "ls", "show", "status")
-
 # On a terminal; a pipe gets all.
 SHOWN = 1_000
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ftfile.maintenance.repair.run import RepairReport
     from ftfile.maintenance.restore import RestoredFile
 
-__all__ = ("drop", "repair", "restore")
-
-
 GiveUp = Annotated[
     list[str] | None,
     typer.Option(

@@ -15,8 +15,6 @@ from ftfile.core.human_text import bytes_text, count_text
 if TYPE_CHECKING:
     from ftfile.maintenance.migrate.run import MigrateReport
 
-__all__ = ("migrate",)
-
 From = Annotated[
     str,
     typer.Option(

@@ -9,23 +9,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from ftfile.source.directory import Directory
 
-__all__ = (
-    "Columns",
-    "DryRun",
-    "Json",
-    "KeyProvider",
-    "Path",
-    "Storage",
-    "Threads",
-    "Timestamp",
-    "Version",
-    "Where",
-    "Yes",
-    "columns_of",
-    "settings_of",
-    "version_of",
-)
-
 _ACCESS = "Access"
 
 Path = Annotated[

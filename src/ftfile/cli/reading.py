@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ("cat", "head", "tail")
-
 Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="This number of rows.")]
 
 

@@ -11,8 +11,6 @@ from ftfile.cli.display.progress_bar import waiting
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, settings_of
 from ftfile.core.human_text import bytes_text
 
-__all__ = ("report",)
-
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
 

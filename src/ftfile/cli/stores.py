@@ -29,8 +29,6 @@ from ftfile.core.human_text import bytes_text, count_text
 if TYPE_CHECKING:
     from ftfile.kv.reading.reader import Reader
 
-__all__ = ("compact", "get", "scan", "stats", "verify")
-
 
 def get(
     path: Path,

@@ -2,8 +2,6 @@
 
 from datetime import datetime, timezone
 
-__all__ = ("ago", "bytes_text", "count_text", "duration_text", "exact_time", "time_text")
-
 _KIB = 1024
 _THREE_DIGITS = 999.5
 _TWO_DIGITS = 99.95

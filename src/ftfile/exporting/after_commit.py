@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("export_now", "export_soon")
-
 _log = get_logger(__name__)
 
 

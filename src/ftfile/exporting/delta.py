@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ftfile.exporting.model import Change
     from ftfile.fs.api import FileSystem
 
-__all__ = ("DeltaLog",)
-
 LOG = "_delta_log"
 CHECKPOINT_EVERY = 100
 _COMMIT = re.compile(r"(\d{20})\.json")

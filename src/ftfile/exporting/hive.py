@@ -25,8 +25,6 @@ from ftfile.exporting.versions import last_published
 if TYPE_CHECKING:
     from ftfile.exporting.versions import Versions
 
-__all__ = ("MANIFESTS", "HiveManifests")
-
 MANIFESTS = "_symlink_format_manifest"
 # A metastore may name lists of older versions until the statements are run.
 VERSIONS_KEPT = 10

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ftfile.exporting.model import Change
     from ftfile.fs.api import FileSystem
 
-__all__ = ("IcebergTable",)
-
 # Each metadata file names all snapshots that are kept.
 SNAPSHOTS_KEPT = 500
 # Readers that began with an older metadata file find it for as many commits.

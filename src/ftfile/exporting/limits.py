@@ -12,8 +12,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ("LIMITS", "Limits")
-
 _COMMON = r"string|byte|short|integer|long|float|double|boolean|binary|date|timestamp|decimal\(\d+,\s*-?\d+\)"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _WIDER = {

@@ -21,8 +21,6 @@ from ftfile.encoding.avro.container import block, header, import_fastavro
 if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
-__all__ = ("ADDED", "DELETED", "EXISTING", "MANIFESTS", "Content", "entry_schema", "read_avro", "write_avro")
-
 EXISTING, ADDED, DELETED = 0, 1, 2
 
 _MARKER = b"ftfile's iceberg"  # of blocks: equal contents make equal files

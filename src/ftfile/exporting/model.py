@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ftfile.exporting.limits import Limits
 
-__all__ = ("Change", "Exported", "File", "Table")
-
 
 class Exported(NamedTuple):
     """The version of a directory that a commit of a table stands for.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
 
-__all__ = ("ExportReport", "export")
-
 TRIES = 100
 _TABLE = re.compile(r"(?a:\w+|`[^`\x00-\x1f]+`)(\.(?a:\w+|`[^`\x00-\x1f]+`))?")
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ("FieldIds", "avro_type", "raw_value")
-
 _TYPES = {
     "byte": "int",
     "short": "int",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ftfile.exporting.model import File
     from ftfile.fs.api import FileSystem
 
-__all__ = ("ANEW", "ICEBERG", "METADATA", "SnapshotManifests", "live", "relative")
-
 ICEBERG = "_iceberg"
 METADATA = f"{ICEBERG}/metadata"
 ANEW = f"Delete {ICEBERG!r} to export anew"

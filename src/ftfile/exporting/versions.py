@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ftfile.exporting.limits import Limits
     from ftfile.exporting.model import Table
 
-__all__ = ("Exporter", "Versions", "last_published")
-
 _log = get_logger(__name__)
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.fs.api import Durability, FileSystem
 
-__all__ = ("Assembled", "Assembling", "files_of", "job_rounds")
-
 
 class Assembled(NamedTuple):
     """The result of a job.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
 
-__all__ = ("TARGET_BYTES", "CompactReport", "compact", "compact_files", "plan_merges")
-
 TARGET_BYTES = 128 << 20
 # A part of this share of the target is left as it is: merging it again and again would only write.
 LARGE_ENOUGH = 0.75

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.read.history import Version
 
-__all__ = ("AddedFile", "Batches", "FileDetails", "RemovedFile", "VersionDetails", "file_details", "version_details")
-
 
 @dataclass(frozen=True, slots=True)
 class Batches:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("Check", "DoctorReport", "doctor")
-
 State: TypeAlias = Literal["ok", "info", "warning", "error"]
 
 PYTHON_LEAST = (3, 10)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
 
-__all__ = ("ALL", "DropReport", "drop")
-
 ALL = "all"
 
 _log = get_logger(__name__)

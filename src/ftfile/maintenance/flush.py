@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import Durability
     from ftfile.maintenance.assembling import Assembled
 
-__all__ = ("Flush", "FlushReport", "files_each", "flush")
-
 # Parts after which a record is created: those are seen, and are not made again if the flush dies.
 PARTS_PER_RECORD = 64
 # Numbers after those of the batch itself, so that names sort as rows do; and other ones after each version.

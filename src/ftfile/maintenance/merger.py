@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ftfile.encoding.api import Format
     from ftfile.fs.api import Capabilities, FileSystem
 
-__all__ = ("Merge", "Merged", "Merging", "merged_path", "merges_of")
-
 _log = get_logger(__name__)
 
 

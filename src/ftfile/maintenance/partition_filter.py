@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
 
-__all__ = ("BUCKET_TIME", "select")
-
 BUCKET_TIME = pa.field("bucketTime", pa.timestamp("us"))
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
-__all__ = ("merge_ranges",)
-
 
 def merge_ranges(
     path: str | os.PathLike[str],

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
 
-__all__ = ("TRIES", "RestoreReport", "RestoredFile", "restore")
-
 # Of a restore that fails while others commit.
 TRIES = 5
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.pieces.workers import Piece
     from ftfile.fs.api import FileSystem
 
-__all__ = ("removing_unrecorded", "rounds_of")
-
 
 def rounds_of(pieces: Sequence[Piece], commit_every: int | None) -> Iterator[Sequence[Piece]]:
     """Yield the pieces for each record; all at once for None.

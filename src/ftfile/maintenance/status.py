@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.findings import Finding
 
-__all__ = ("DirectoryStatus", "OpenFile", "QueryStatus", "UnpublishedFile", "directory_status")
-
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ("BUCKETS_S", "METRICS", "OTHER_REASON", "REASONS", "Metric")
-
 # Of times, in seconds: from a small commit on a disk to a batch on a slow store.
 BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.monitoring.tally import Labels, Tally
 
-__all__ = ("QUERIES_SHOWN", "Follower", "Place")
-
 # Queries of a directory that have series, at most: those that wrote last.
 QUERIES_SHOWN = 16
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ftfile.monitoring.catalogue import Metric
     from ftfile.monitoring.tally import Labels, Tally
 
-__all__ = ("meter",)
-
 
 def meter(tally: Tally, provider: MeterProvider) -> Callable[[], None]:
     """Give the values of a tally to a provider's meter; return the function that ends it.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ftfile.monitoring.catalogue import Metric
     from ftfile.monitoring.tally import Distribution, Tally
 
-__all__ = ("PrometheusServer",)
-
 
 class PrometheusServer:
     """Serves the values of a tally until it is closed.

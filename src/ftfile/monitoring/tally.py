@@ -12,8 +12,6 @@ from ftfile.monitoring.catalogue import BUCKETS_S, METRICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ("Distribution", "Labels", "Tally")
-
 Labels = tuple[str, ...]
 
 

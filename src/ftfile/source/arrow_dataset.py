@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
 
-__all__ = ("dataset_of",)
-
 
 def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> ds.Dataset:
     """Return the dataset of a snapshot's files, wherever they lie now; no file is read.

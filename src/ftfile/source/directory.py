@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     Where: TypeAlias = Mapping[str, object] | str | pc.Expression | None
 
-__all__ = ("Directory",)
-
 
 class Directory:
     """Reads committed rows and nothing else; every call looks at the log anew. Needs no Spark."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
 
-__all__ = ("FinishedFile", "finished_files")
-
 # Files that a listing tells of in the time that it takes to look for one.
 LISTED_AT_ONCE = 10
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileSystem
 
-__all__ = ("ChosenAdd", "Selection", "partition_expression", "rows_of_path")
-
 # A bucket, and the key of the encoding of files in it.
 _Bucket: TypeAlias = tuple[str, str]
 # The condition on rows that are known to be of this kind; see `ChosenAdd`.

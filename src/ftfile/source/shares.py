@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileSystem
 
-__all__ = ("OPEN_COST_BYTES", "TASK_BYTES", "Piece", "Share", "pack", "read_share")
-
 TASK_BYTES = 32 << 20
 OPEN_COST_BYTES = 1 << 20
 _TASKS_MAX = 100_000  # about as many: of more, each reads more

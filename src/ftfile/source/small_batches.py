@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ("in_small_batches", "small_batches")
-
 # What the cache of a core holds: the JVM copies a batch, and then goes over its rows. Larger ones take longer.
 _ROWS_MAX = 8_192
 _BYTES = 256 << 10  # about as many

@@ -18,8 +18,6 @@ from ftfile.spark.shipping import Shipped
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ("FtFileDataSource", "FtKvDataSource")
-
 
 class _LazySource(Shipped, DataSource):
     """A source by the names of its classes, `module:class` below `ftfile.spark`; each is imported when it is used."""

@@ -26,8 +26,6 @@ from ftfile.spark.writers import CHECKPOINT, EXPORT_WAIT_S
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ("WrittenPlace", "attach", "detach", "execution_of", "place_of")
-
 _log = get_logger(__name__)
 
 

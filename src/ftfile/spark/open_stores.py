@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ftfile.kv.reading.reader import Reader
 
-__all__ = ("StorePlace", "open_on_driver", "reader_here")
-
 READERS_KEPT = 8
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import datasource
 
-__all__ = ("filter_of_rows", "require_pushdown", "rows_that_may_match")
-
 _log = get_logger(__name__)
 
 # By the name of Spark's class: 4.0 has none of them.

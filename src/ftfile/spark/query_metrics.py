@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from ftfile.monitoring.tally import Labels, Tally
 
-__all__ = ("listen", "unlisten")
-
 _IS_CLIENT = (
     "listen(spark) follows streams from within their driver, and a Spark Connect session is only a client of it: "
     "ftfile.monitor(path) follows a directory from any process"

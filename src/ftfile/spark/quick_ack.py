@@ -7,8 +7,6 @@ import os
 import socket
 import stat
 
-__all__ = ("acknowledge_at_once",)
-
 
 def acknowledge_at_once() -> None:
     """Ask for immediate acknowledgements on every TCP connection of this worker process.

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from ftfile.core.options.parse import Use
     from ftfile.encoding.api import RowFilter
 
-__all__ = ("FtFileReader", "committed_schema", "make_reader")
-
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
     """Return the schema of the version to be read, or of the newest one for a stream; Spark does not say for which."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem
 
-__all__ = ("absolute_options", "has_file_format", "require_shared", "sink_config")
-
 _PATHS = ("path", "statelocation", "sourcearchivedir")
 
 

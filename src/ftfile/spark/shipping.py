@@ -13,9 +13,6 @@ from ftfile.spark.plain_errors import with_plain_errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("Shipped",)
-
-
 # The methods that Spark calls, all but `read`.
 _CALLED = frozenset(
     {

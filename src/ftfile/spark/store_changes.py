@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
-__all__ = ("FtKvStreamReader", "reads_changes", "schema_of_changes")
-
 _OPTION = "readChangeFeed"
 
 

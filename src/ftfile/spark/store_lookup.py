@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
 
-__all__ = ("lookup",)
-
 
 def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     df: DataFrame,

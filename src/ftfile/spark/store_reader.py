@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
 
-__all__ = ("FtKvReader", "make_reader", "stored_schema")
-
 _ALL = (((), None),)
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-__all__ = ("FtKvBatchWriter", "FtKvStreamWriter")
-
 
 class FtKvStreamWriter(StreamWriter):
     """Upserts, merges and deletes the rows of a micro-batch; in complete mode they replace the store's."""

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from ftfile.kv.feed.stream import FeedStream
     from ftfile.kv.feed.versions import Share as StoreShare
 
-__all__ = ("FtFileStreamReader", "SharePartition", "StreamReader", "schema_of_files")
-
 _log = get_logger(__name__)
 
 

@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.writer import Writer
     from ftfile.sink.config import SinkConfig
 
-__all__ = (
-    "CHECKPOINT",
-    "EXPORT_WAIT_S",
-    "BatchWriter",
-    "FtFileBatchWriter",
-    "FtFileStreamWriter",
-    "StreamWriter",
-    "TaskCommitMessage",
-    "stream_task",
-    "unwrap",
-)
-
 _log = get_logger(__name__)
 
 # A batch write waits as long for its export.

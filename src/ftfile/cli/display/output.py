@@ -13,8 +13,6 @@ import typer
 from ftfile.cli.display.tables import console, is_terminal
 from ftfile.cli.exit_codes import USAGE
 
-__all__ = ("agree", "heading", "is_watched", "print_fields", "print_json", "print_json_lines", "say")
-
 
 def say(text: str, style: str = "") -> None:
     """Print a line on stderr, for people."""

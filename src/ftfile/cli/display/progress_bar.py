@@ -11,8 +11,6 @@ from ftfile.core.human_text import bytes_text, duration_text
 if TYPE_CHECKING:
     from rich.status import Status
 
-__all__ = ("OnProgress", "progress_bar", "waiting")
-
 OnProgress: TypeAlias = "Callable[[Any], object] | None"
 
 

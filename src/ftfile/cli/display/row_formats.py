@@ -15,8 +15,6 @@ from ftfile.cli.display.tables import Column, Kind, is_terminal, print_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("Format", "RowFormat", "RowPrinter", "format_of", "limited")
-
 
 class RowFormat(str, enum.Enum):
     """How rows are printed."""

@@ -13,21 +13,6 @@ from ftfile.core.human_text import bytes_text, count_text, duration_text, exact_
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = (
-    "ALWAYS",
-    "BYTES",
-    "COUNT",
-    "SECONDS",
-    "TEXT",
-    "TIME",
-    "Column",
-    "Kind",
-    "chosen_columns",
-    "console",
-    "is_terminal",
-    "print_table",
-)
-
 _GAP = 2  # between columns
 _FOLDED = 24  # cells at least for a column that is folded into several lines
 ALWAYS = 9  # see `Column`

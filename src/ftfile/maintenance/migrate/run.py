@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.migrate.inventory import Inventory
 
-__all__ = ("MigrateReport", "migrate")
-
 _log = get_logger(__name__)
 
 # A query that is new to the log begins with the batch after those that Spark's log has.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
-__all__ = ("UndoReport", "undo_migration")
-
 _log = get_logger(__name__)
 
 # The record after the one of the migration, which is the first.

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     Mend: TypeAlias = Callable[["Mender", Action], object]
 
-__all__ = ("MENDS", "OPERATION", "Mender", "copy_to", "record_changes", "set_aside")
-
 OPERATION = "repair"
 TRIES = 100
 # Of a file that is copied, in memory at once.

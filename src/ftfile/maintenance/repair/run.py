@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.findings import VerifyReport
 
-__all__ = ("RepairReport", "RepairStep", "repair")
-
 # What is mended may uncover what was hidden by it: the log first, then files.
 ROUNDS = 8
 

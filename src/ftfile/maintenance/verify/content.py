@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Comparing", "Fault")
-
 
 class Fault(NamedTuple):
     """The content of an add that is not what was recorded."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.history import History
 
-__all__ = ("NAMES_TOLD", "Files", "compare_files", "list_files", "tell_of_others", "tell_of_stage")
-
 NAMES_TOLD = 10
 
 

@@ -12,8 +12,6 @@ from ftfile.kv.planning.runs import is_run
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Remove
 
-__all__ = ("ACTIONS", "KINDS", "STRANGERS", "Action", "Finding", "Kind", "VerifyReport", "find", "lost")
-
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Repair: TypeAlias = Literal["yes", "on request", "no"]
 _SEVERITIES = ("error", "warning", "info")

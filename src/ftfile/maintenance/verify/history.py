@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Record, Remove
     from ftfile.maintenance.verify.log_scan import LogScan
 
-__all__ = ("WHOLE", "History", "add_hash", "adds_in", "read_history")
-
 # Folded into the state together.
 RECORDS_AT_ONCE = 256
 # Sums are kept to 64 bits.

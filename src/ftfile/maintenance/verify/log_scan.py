@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("CLOCKS_APART_MS", "LogScan", "advance", "look_at_head", "scan_log")
-
 _Result = TypeVar("_Result")
 # The store's clock may be ahead of this machine's by so much, and nothing is wrong.
 CLOCKS_APART_MS = 60_000

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ftfile.maintenance.verify.content import Fault
     from ftfile.maintenance.verify.log_scan import LogScan
 
-__all__ = ("verify",)
-
 # A vacuum may run at any look.
 TRIES = 5
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ftfile.maintenance.flush import FlushReport
     from ftfile.maintenance.verify.findings import VerifyReport
 
-__all__ = ("compact", "flush", "verify")
-
 
 def compact(  # noqa: PLR0913 - all by name
     spark: SparkSession,

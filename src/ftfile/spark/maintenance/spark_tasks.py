@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.pieces.workers import Piece, Result, Work
     from ftfile.fs.api import FileSystem
 
-__all__ = ("Place", "SparkTasks", "shares_of")
-
 # Read by one task, where there is more than one for each core: a task that dies is repeated as a whole.
 SHARE_BYTES = 256 << 20
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.source.shares import Share
 
-__all__ = ("LoadPlan", "load", "load_plan")
-
 _INDEX = "MetadataLogFileIndex"
 _LEGACY = "LEGACY"
 

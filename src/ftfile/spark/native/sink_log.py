@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo
 
-__all__ = ("hadoop_url", "write_sink_log")
-
 _VERSION = "v1"
 _BLOCK_BYTES = 128 << 20  # Spark splits files by its own settings
 

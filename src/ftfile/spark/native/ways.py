@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import FileInfo, FileSystem
 
-__all__ = ("NativeGroup", "Ways", "find_ways")
-
 
 @dataclass(frozen=True, slots=True)
 class NativeGroup:
