@@ -13,8 +13,8 @@ import ftfile
 from ftfile.core.arguments import kind_of
 
 CHECKED_ELSEWHERE = frozenset(
-    {"context", "df", "end", "from_", "how", "meter_provider", "options", "prefix", "progress", "schema", "spark"}
-    | {"start", "to", "where"}
+    {"confirm", "context", "df", "end", "from_", "how", "meter_provider", "options", "prefix", "progress", "schema"}
+    | {"spark", "start", "to", "where"}
 )
 PACKAGES = (ftfile, ftfile.kv, ftfile.spark)
 
