@@ -260,7 +260,9 @@ def test_the_reader_of_delta_or_iceberg_sees_each_exported_version(spark: SparkS
     for version, written in enumerate((frame.drop("m"), frame)):
         written.write.format("ftfile").options(**options).mode("append").save(out)
         expected.append(ftfile.spark.load(spark, out, version=version))
-    table, first, refusal = {"delta": (out, 0, "ftfileExport"), "iceberg": (f"{out}/_iceberg", 1, "format: ftfile")}[to]
+    table, first, refusal = {"delta": (out, 0, "ftfileExport"), "iceberg": (f"{out}/_iceberg", 1, "export_of_ftfile")}[
+        to
+    ]
     for version, rows in enumerate(expected, first):
         found = spark.read.format(to).option("versionAsOf", version).load(table)
         assert sorted(map(str, found.select(rows.columns).collect())) == sorted(map(str, rows.collect()))

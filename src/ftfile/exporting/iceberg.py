@@ -36,8 +36,13 @@ _NAME = re.compile(r"v(\d+)\.metadata\.json")
 _OWN = "ftfile.export"
 _MAPPING = "schema.name-mapping.default"
 _FIRST_PARTITION_ID = 1000
-# No writer of rows has such a format, so that all of them refuse; and nobody deletes files that are ftfile's.
-_KEEPING_AWAY = {"write.format.default": "ftfile", "gc.enabled": "false"}
+# Who writes rows, and in Python who commits anything, loads this and fails; who reads does not; Trino refuses to write.
+# And nobody deletes files that are ftfile's.
+_KEEPING_AWAY = {
+    "write.location-provider.impl": "read_only_export_of_ftfile.Table",
+    "write.py-location-provider.impl": "read_only_export_of_ftfile.Table",
+    "gc.enabled": "false",
+}
 _log = get_logger(__name__)
 
 Json = dict[str, Any]

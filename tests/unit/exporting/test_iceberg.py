@@ -297,6 +297,13 @@ class TestOthers:
         with pytest.raises(ConfigError, match="Iceberg names files by whole paths"):
             export(moved)
 
+    def test_pyiceberg_refuses_to_write(self, out: str) -> None:
+        table = pytest.importorskip("pyiceberg.table")
+        MicroBatch(out, COLUMNS).run(0, [rows(0)])
+        export(out)
+        with pytest.raises(ValueError, match="read_only_export_of_ftfile"):
+            table.StaticTable.from_metadata(f"{out}/{METADATA}/v1.metadata.json").location_provider()
+
     def test_a_write_of_another_program_is_noticed(self, out: str) -> None:
         MicroBatch(out, COLUMNS).run(0, [rows(0)])
         export(out)
