@@ -67,7 +67,7 @@ WAITING := server-tests smoke-spark spark object-store-tests
 WORKING := lint unit crash histories without unit-pythons trials
 
 .PHONY: test
-test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus browser environment ## everything that must pass
+test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server azure-server prometheus browser table-jars parquet-jar environment ## everything that must pass
 	@exec $(python) .ci/stages.py "$(WAITING)" "$(WORKING)"
 
 .PHONY: unit
@@ -79,7 +79,7 @@ HALF := $(addprefix tests/unit/,encoding filters maintenance sink source kv/feed
 OTHERS := tests/unit $(HALF:%=--ignore=%)
 
 # Files with slow tests: each worker would collect all others, too.
-SLOW = $(shell grep -rl --include='test_*.py' 'mark\.slow' tests/unit)
+SLOW = $(sort $(shell grep -rl --include='test_*.py' 'mark\.slow' tests/unit))
 
 .PHONY: crash
 crash: prometheus browser environment ## every crash and every fault, enumerated; and the slow unit tests

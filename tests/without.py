@@ -72,9 +72,17 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # Without it a damaged part counts as one that is not published, and is left out with a warning.
         "unit/maintenance/test_compaction.py": ("TestDamage::test_in_one_bucket_leaves_the_others",),
         # What is listed is counted, and deleting lists.
-        "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_bases_and_the_log",),
+        "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
+        # Hints alone tell of what is lost, or are what is damaged.
+        "unit/maintenance/test_accidents.py": (
+            "test_accident[The log is lost]",
+            "test_accident[Only the log is older]",
+            "test_accident[Hints, bases",
+        ),
     },
     "ranges": {
+        # The newest files of many are found by what ranges stand for.
+        "unit/source/test_newest.py": ("test_few_files_of_many",),
         # Which ranges are written, merged and believed.
         "unit/commit/test_derived.py": (
             *(
@@ -133,7 +141,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # A range of the second key stands for the record of the first, and so a part is the first that needs that.
         "unit/sink/test_encryption.py": ("TestKeys::test_that_are_missing_are_so_for_a_file",),
         # What is listed is counted, and deleting lists.
-        "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_bases_and_the_log",),
+        "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
     },
 }
 

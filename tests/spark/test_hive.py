@@ -28,7 +28,7 @@ def test_a_metastore_has_each_version_once_its_statements_are_run(tmp_path: Path
             env=environment, cwd=home,
         )  # fmt: skip
         try:
-            code = application.wait(240)
+            code = application.wait(900)
         finally:
             application.kill()
             application.communicate()

@@ -92,7 +92,9 @@ def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
         "Give the directory that has _ftfile": lambda: reader.load(f"{out}/{part}"),
         "a reader takes one directory": lambda: reader.load([out, out]),
         "Value was int64 and is string": lambda: reader.schema("Value string").load(out).collect(),
-        "needs a place for it": lambda: files.writeStream.format("noop").options(**ending).start().awaitTermination(60),
+        "needs a place for it": lambda: (
+            files.writeStream.format("noop").options(**ending).start().awaitTermination(600)
+        ),
     }
     for told, action in actions.items():
         with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark wraps it in several classes

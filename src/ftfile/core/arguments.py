@@ -96,7 +96,7 @@ def checked(function: _Function) -> _Function:
                 continue
             if not kind.has(value):
                 raise TypeError(f"{name}={value!r}: it takes {kind_of(annotation)}")
-            if annotation == _PATH:
+            if annotation.removesuffix(_NONE) == _PATH:
                 bound.arguments[name] = absolute_path(value)
         return function(*bound.args, **bound.kwargs)
 

@@ -36,6 +36,12 @@ def the(name: str, *arguments: str) -> Check:
     return found
 
 
+def test_a_relative_path(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(out).parent)
+    states = [[(check.name, check.state) for check in ftfile.doctor(path).checks] for path in ("out", out)]
+    assert states[0] == states[1]
+
+
 def program(path: Path, text: str) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import deltalake
 import pyarrow as pa
 import pytest
 
@@ -17,6 +16,7 @@ from tests.unit.maintenance.foreign import UUID, parquet, tree
 if TYPE_CHECKING:
     from pathlib import Path
 
+deltalake: Any = pytest.importorskip("deltalake")
 LINES = "1\n2\n"
 
 

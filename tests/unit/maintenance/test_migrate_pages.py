@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import deltalake
 import pyarrow as pa
 import pytest
 
@@ -16,6 +15,7 @@ from tests.unit.maintenance.foreign import parquet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+deltalake: Any = pytest.importorskip("deltalake")
 PAGES = Path(__file__).parents[3] / "docs/migrating"
 
 
