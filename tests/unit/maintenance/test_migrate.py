@@ -262,6 +262,26 @@ def test_spark_another_checkpoint(out: Path, tmp_path: Path) -> None:
         ftfile.migrate(str(out), checkpoint=checkpoint)
 
 
+def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
+    spark(out)
+    checkpoint = spark_checkpoint(out / "checkpoint", batches=3)
+    before = tree(out)
+    with pytest.raises(ConfigError, match="'checkpoint' is the checkpoint of a query .* move it out"):
+        ftfile.migrate(str(out), checkpoint=checkpoint, dry_run=False)
+    assert tree(out) == before
+    (out / "checkpoint").rename(out / "_checkpoint")
+    migrated(out, checkpoint=str(out / "_checkpoint"))
+    assert (out / "_checkpoint/metadata").exists(), "readers pass over it, so it stays"
+
+
+def test_hidden_tables_do_not_count(out: Path) -> None:
+    parquet(out / "a.parquet", [1])
+    put(out / "_old/table/_delta_log/0")
+    put(out / "_old/checkpoint/offsets/0")
+    put(out / "_old/checkpoint/metadata")
+    assert migrated(out).files == 1
+
+
 def test_spark_was_not_stopped(out: Path) -> None:
     spark(out)
 
@@ -344,6 +364,12 @@ def put(path: Path, text: str = "") -> None:
         ({"k=1/a.json": "{}\n"}, {"schema": "id long"}, r"give their types, as in partition_by=\{'k': 'string'\}"),
         ({"k=x/a.json": "{}\n"}, {"schema": "id long", "partition_by": {"k": "int"}}, "give another type"),
         ({"metadata/v1.metadata.json": "{}"}, {}, "an Iceberg table"),
+        ({"t/metadata/v1.metadata.json": "{}"}, {}, "'t' is an Iceberg table"),
+        ({"a/b/_ftfile/log/0": ""}, {}, "'a/b' has a log, _ftfile, .* migrate that directory by itself"),
+        ({"a/b/_spark_metadata/0": ""}, {}, "'a/b' has a log, _spark_metadata"),
+        ({"a/_delta_log/0": ""}, {}, "'a' has a log, _delta_log"),
+        ({"a/.hoodie/0": ""}, {}, "'a' has a log, .hoodie"),
+        ({"c/metadata": "{}", "c/offsets/0": "v1\n"}, {"file_format": "text"}, "'c' is the checkpoint of a query"),
         ({"a.json": "{}\n"}, {"schema": "id long", "options": {"what": "1"}}, "what"),
         ({"a.json": "{}\n"}, {"from_": "delta"}, "has no log of delta"),
         ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "checkpoint is for files of Spark's own sink"),
