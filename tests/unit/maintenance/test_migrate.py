@@ -266,7 +266,7 @@ def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
     spark(out)
     checkpoint = spark_checkpoint(out / "checkpoint", batches=3)
     before = tree(out)
-    with pytest.raises(ConfigError, match="'checkpoint' is the checkpoint of a query .* move it out"):
+    with pytest.raises(ConfigError, match=r"'checkpoint' is the checkpoint of a query .* move it out"):
         ftfile.migrate(str(out), checkpoint=checkpoint, dry_run=False)
     assert tree(out) == before
     (out / "checkpoint").rename(out / "_checkpoint")

@@ -11,6 +11,8 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
+from ftfile.fs.api import FileInfo
+from ftfile.maintenance.migrate.file_names import detect
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.maintenance.foreign import UUID, parquet, tree
 
@@ -92,6 +94,33 @@ def test_file_sink(tmp_path: Path) -> None:
         ftfile.migrate(str(tmp_path), schema="id long")
     report = migrated(tmp_path, 1, schema="id long", leave_unfinished=True)
     assert (report.source, report.left_out[0].moved) == ("flink", False)
+
+
+@pytest.mark.parametrize("hidden", [f".part-{UUID}-7.json", f".uncompacted-part-{UUID}-0-1.json"])
+def test_file_sink_with_compaction(tmp_path: Path, hidden: str) -> None:
+    put(tmp_path, f"hour=1/compacted-part-{UUID}-1.json", f"hour=1/{hidden}", text='{"id": 1}\n')
+    put(tmp_path, f"hour=1/.compacted-part-{UUID}-1.json.crc")
+    put(tmp_path, f"hour=1/.old/{hidden}")
+    more: dict[str, Any] = {"schema": "id long", "partition_by": {"hour": "int"}}
+    with pytest.raises(ConfigError, match=r"1 files are not finished, .*: Flink has not compacted it"):
+        ftfile.migrate(str(tmp_path), **more)
+    report = migrated(tmp_path, 1, leave_unfinished=True, **more)
+    assert (report.source, [each.path for each in report.left_out]) == ("flink", [f"hour=1/{hidden}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        (f"a/.part-{UUID}-7", "flink"),
+        (f".uncompacted-part-{UUID}-0-1.orc", "flink"),
+        (f"compacted-part-{UUID}-7.parquet", "flink"),
+        ("compacted-by-hand.parquet", "files"),
+        (f".part-{UUID}-7.crc", "files"),
+        (f".part-00000-{UUID}-c000.snappy.parquet.crc", "files"),
+    ],
+)
+def test_detected_by_compaction(name: str, source: str) -> None:
+    assert detect({name: FileInfo(name, 1, 0)}) == source
 
 
 def test_kafka_connect(tmp_path: Path) -> None:
