@@ -213,9 +213,11 @@ def test_spark_moved_and_escaped(out: Path) -> None:
     size = (out / "at=2024-07-01 10%3A00%3A00" / "a b.parquet").stat().st_size
     (out / "_spark_metadata").mkdir()
     (out / "_spark_metadata/0").write_text(f"v1\n{json.dumps(entry | {'size': size, 'action': 'add'})}")
-    migrated(out, partition_by={"at": "timestamp"})
+    with pytest.raises(ConfigError, match="times of the column `at` by the clocks of their writer: give its time zone"):
+        ftfile.migrate(str(out), partition_by={"at": "timestamp"})
+    migrated(out, partition_by={"at": "timestamp"}, options={"timeZone": "Europe/Zurich"})
     (row,) = ftfile.open(str(out)).to_arrow().to_pylist()
-    assert row["at"] == datetime.datetime(2024, 7, 1, 10, tzinfo=datetime.timezone.utc)
+    assert row["at"] == datetime.datetime(2024, 7, 1, 8, tzinfo=datetime.timezone.utc)
 
 
 def lose(out: Path, name: str) -> None:
