@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ftfile
@@ -240,3 +241,28 @@ def test_delta_with_a_hole(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(ConfigError, match="no version 1, nor a checkpoint"):
         ftfile.migrate(str(tmp_path))
+
+
+def test_delta_a_removed_file_with_a_deletion_vector_of_a_checkpoint(tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", [1])
+    parquet(tmp_path / "b.parquet", [2])
+    size = (tmp_path / "a.parquet").stat().st_size
+    vector = {"storageType": "u", "pathOrInlineDv": "ab", "sizeInBytes": 1, "cardinality": 1}
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    actions: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 3, "readerFeatures": ["deletionVectors"]}},
+        {"metaData": {"schemaString": schema}},
+        {"add": {"path": "a.parquet", "size": size, "deletionVector": None}},
+        # All fields, as a checkpoint has them.
+        {"add": {"path": "b.parquet", "size": size, "deletionVector": {**vector, "offset": None, "maxRowIndex": None}}},
+    ]
+    names = ("protocol", "metaData", "add")
+    rows = pa.Table.from_pylist([{name: each.get(name) for name in names} for each in actions])
+    (tmp_path / "_delta_log").mkdir()
+    change(tmp_path, **actions[0], **actions[1])
+    pq.write_table(rows, tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet")
+    with pytest.raises(ConfigError, match=r"rows of 'b.parquet' are deleted by a deletion vector"):
+        ftfile.migrate(str(tmp_path))
+    change(tmp_path, remove={"path": "b.parquet", "deletionVector": vector})
+    assert [each.path for each in migrated(tmp_path, 1).left_out] == ["b.parquet"]
