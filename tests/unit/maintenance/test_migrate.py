@@ -264,26 +264,6 @@ def test_spark_another_checkpoint(out: Path, tmp_path: Path) -> None:
         ftfile.migrate(str(out), checkpoint=checkpoint)
 
 
-def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
-    spark(out)
-    checkpoint = spark_checkpoint(out / "checkpoint", batches=3)
-    before = tree(out)
-    with pytest.raises(ConfigError, match=r"'checkpoint' is the checkpoint of a query .* move it out"):
-        ftfile.migrate(str(out), checkpoint=checkpoint, dry_run=False)
-    assert tree(out) == before
-    (out / "checkpoint").rename(out / "_checkpoint")
-    migrated(out, checkpoint=str(out / "_checkpoint"))
-    assert (out / "_checkpoint/metadata").exists(), "readers pass over it, so it stays"
-
-
-def test_hidden_tables_do_not_count(out: Path) -> None:
-    parquet(out / "a.parquet", [1])
-    put(out / "_old/table/_delta_log/0")
-    put(out / "_old/checkpoint/offsets/0")
-    put(out / "_old/checkpoint/metadata")
-    assert migrated(out).files == 1
-
-
 def test_spark_was_not_stopped(out: Path) -> None:
     spark(out)
 
@@ -384,6 +364,26 @@ def test_refused(out: Path, files: dict[str, str], more: dict[str, Any], match: 
     with pytest.raises((ConfigError, SchemaError, CorruptData), match=match):
         ftfile.migrate(str(out), dry_run=False, **more)
     assert tree(out) == before
+
+
+def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
+    spark(out)
+    checkpoint = spark_checkpoint(out / "checkpoint", batches=3)
+    before = tree(out)
+    with pytest.raises(ConfigError, match=r"'checkpoint' is the checkpoint of a query .* move it out"):
+        ftfile.migrate(str(out), checkpoint=checkpoint, dry_run=False)
+    assert tree(out) == before
+    (out / "checkpoint").rename(out / "_checkpoint")
+    migrated(out, checkpoint=str(out / "_checkpoint"))
+    assert (out / "_checkpoint/metadata").exists(), "readers pass over it, so it stays"
+
+
+def test_hidden_tables_do_not_count(out: Path) -> None:
+    parquet(out / "a.parquet", [1])
+    put(out / "_old/table/_delta_log/0")
+    put(out / "_old/checkpoint/offsets/0")
+    put(out / "_old/checkpoint/metadata")
+    assert migrated(out).files == 1
 
 
 def test_columns_that_differ(out: Path) -> None:
