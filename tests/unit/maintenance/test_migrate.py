@@ -19,6 +19,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.maintenance.foreign import UUID, parquet, spark_checkpoint, spark_log, tree
+from tests.unit.sink.encrypted import forget_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,6 +153,9 @@ def test_nobody_commits_while_it_is_undone(out: Path, monkeypatch: pytest.Monkey
     for call in (lambda: query.commit(0, messages), lambda: ftfile.open(str(out)), query.plan):
         with pytest.raises(ConfigError, match=r"undo_migration\(path\) finishes it"):
             call()
+    half = tree(out)
+    assert ftfile.undo_migration(str(out), dry_run=True).dry_run
+    assert tree(out) == half, "a dry run changes nothing"
     ftfile.undo_migration(str(out))
     assert tree(out) == before
 
@@ -190,6 +194,8 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
         query.run(5, [[{"id": 7}]])
     assert ftfile.open(str(out)).verify(full=True).ok
     (out / "_spark_metadata").mkdir()
+    query.plan()  # which looks for it once in a process
+    forget_all()
     with pytest.raises(ConfigError, match=r"'_spark_metadata' \(again\), which hides"):
         query.plan()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -13,9 +15,12 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.maintenance.foreign import UUID, parquet, tree
+from tests.unit.sink.encrypted import forget_all
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ftfile.fs.api import FileSystem
 
 LINES = "1\n2\n"
 
@@ -168,6 +173,59 @@ def test_delta(tmp_path: Path, has_checkpoint: bool) -> None:
     MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"}).run(0, [[{"id": 5, "day": "b"}]])
     ftfile.export(str(tmp_path), to="delta")
     assert sorted(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist())[-1] == 5
+
+
+def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
+    delta(tmp_path)
+    before = tree(tmp_path)
+    migrated(tmp_path, 3)
+    ftfile.export(str(tmp_path), to="delta")
+    exported = tree(tmp_path / "_delta_log")
+    ftfile.migrate(str(tmp_path), dry_run=False)
+    assert tree(tmp_path / "_delta_log") == exported, "the export is no log to move"
+    with pytest.raises(ConfigError, match="'_delta_log' is an export of ftfile"):
+        ftfile.undo_migration(str(tmp_path))
+    query = MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"})
+    query.run(0, [[{"id": 5, "day": "b"}]])
+    with pytest.raises(ConfigError, match="nothing to migrate"):
+        ftfile.migrate(str(tmp_path), dry_run=False)
+    ftfile.export(str(tmp_path), to="delta")
+    assert sorted(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 5]
+    shutil.rmtree(tmp_path / "_delta_log")
+    (tmp_path / "_delta_log").mkdir()
+    for name in (name for name in before if name.startswith("_delta_log/") and name[-1] != "/"):
+        (tmp_path / name).write_bytes(before[name])
+    forget_all()
+    with pytest.raises(ConfigError, match=r"was migrated, and has '_delta_log' \(again\)"):
+        query.plan()
+
+
+@pytest.mark.parametrize("moves", [0, 1, 4, 5])
+def test_delta_whose_log_is_moved_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int) -> None:
+    delta(tmp_path)
+    log = sorted(path.name for path in (tmp_path / "_delta_log").iterdir())
+    (tmp_path / "_delta_log" / f"{0:020}.crc").touch()
+    (tmp_path / "_delta_log" / f".{0:020}.json.crc").touch()
+    assert log == [f"{number:020}.json" for number in range(3)]
+    moved: list[str] = []
+
+    def die(fs: FileSystem, path: str, target: str) -> None:
+        if len(moved) == moves:
+            raise ConnectionError
+        moved.append(path)
+        fs.rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ftfile.maintenance.migrate.aside._move", die)
+        with contextlib.suppress(ConnectionError):
+            ftfile.migrate(str(tmp_path), dry_run=False)
+    query = MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"})
+    if moves < 5:
+        with pytest.raises(ConfigError, match="If the migration was interrupted"):
+            query.plan()
+    ftfile.migrate(str(tmp_path), dry_run=False)
+    assert not (tmp_path / "_delta_log").exists()
+    query.run(0, [[{"id": 5, "day": "b"}]])
 
 
 def change(out: Path, **more: Any) -> None:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.kind_of_directory import MIGRATION, directory_url, migration_of
+from ftfile.attempt.kind_of_directory import MIGRATION, directory_url, is_foreign, migration_of
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.spark_checkpoint import read_offsets, read_query_id
 from ftfile.commit.format.model import Body, JobAuthor, StreamAuthor
@@ -20,7 +20,7 @@ from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import normalise, open_filesystem
-from ftfile.maintenance.migrate.aside import move_files, move_log
+from ftfile.maintenance.migrate.aside import move_files, move_log, remove_empty
 from ftfile.maintenance.migrate.inventory import SPARK_LOG, LeftOut
 from ftfile.maintenance.migrate.sources import require_stopped, still_there, take_inventory
 from ftfile.maintenance.migrate.table import Given, Table, table_of
@@ -186,7 +186,7 @@ def _finish(log: CommitLog, head: LogState, url: str, *, dry_run: bool) -> Migra
     """Move aside what an interrupted migration has left in place, and return what it has recorded."""
     migration = migration_of(head)
     name = None if migration is None else migration["log"]
-    is_in_place = name is not None and log.fs.exists(name)
+    is_in_place = name is not None and is_foreign(log.fs, name)
     if migration is None or (head.version > 0 and not is_in_place):
         raise ConfigError(f"path={url!r} has a log of ftfile already: there is nothing to migrate")
     if name is not None and is_in_place:
@@ -199,6 +199,8 @@ def _finish(log: CommitLog, head: LogState, url: str, *, dry_run: bool) -> Migra
         move_files(log.fs, [(each.path, each.why) for each in others])
         if name is not None and is_in_place:
             move_log(log.fs, name)
+        elif name is not None:
+            remove_empty(log.fs, name)
     assert snapshot.schema is not None, "a migration records columns"
     adds = snapshot.adds.values()
     encoding = head.definitions[head.encoding or ""]
