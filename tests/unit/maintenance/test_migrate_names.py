@@ -56,6 +56,15 @@ def test_bucketing_sink(tmp_path: Path) -> None:
     assert [each.path for each in report.left_out if each.moved] == ["part-2-0.pending"]
     assert len(report.left_out) == 4
     assert not (tmp_path / "part-2-0.pending").exists()
+    put(tmp_path, "part-3-0.pending")
+    with pytest.raises(ConfigError, match=r"1 files are not finished, such as 'part-3-0.pending'"):
+        ftfile.migrate(str(tmp_path), dry_run=False)
+    again = ftfile.migrate(str(tmp_path), dry_run=False, leave_unfinished=True)
+    assert [each.path for each in again.left_out] == ["part-3-0.pending"]
+    assert not (tmp_path / "part-3-0.pending").exists()
+    ftfile.undo_migration(str(tmp_path))
+    (tmp_path / "part-3-0.pending").unlink()
+    migrated(tmp_path, 6, file_format="text", leave_unfinished=True)
     MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text"}).run(0, [[{"value": "3"}]])
     with pytest.raises(ConfigError, match="version 1 was committed since"):
         ftfile.undo_migration(str(tmp_path))
