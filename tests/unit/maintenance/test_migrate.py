@@ -222,9 +222,11 @@ def test_spark_moved_and_escaped(out: Path) -> None:
     size = (out / "at=2024-07-01 10%3A00%3A00" / "a b.parquet").stat().st_size
     (out / "_spark_metadata").mkdir()
     (out / "_spark_metadata/0").write_text(f"v1\n{json.dumps(entry | {'size': size, 'action': 'add'})}")
-    migrated(out, partition_by={"at": "timestamp"})
+    with pytest.raises(ConfigError, match="times of the column `at` by the clocks of their writer: give its time zone"):
+        ftfile.migrate(str(out), partition_by={"at": "timestamp"})
+    migrated(out, partition_by={"at": "timestamp"}, options={"timeZone": "Europe/Zurich"})
     (row,) = ftfile.open(str(out)).to_arrow().to_pylist()
-    assert row["at"] == datetime.datetime(2024, 7, 1, 10, tzinfo=datetime.timezone.utc)
+    assert row["at"] == datetime.datetime(2024, 7, 1, 8, tzinfo=datetime.timezone.utc)
 
 
 def lose(out: Path, name: str) -> None:
@@ -413,6 +415,12 @@ def put(path: Path, text: str = "") -> None:
         ({"k=1/a.json": "{}\n"}, {"schema": "id long"}, r"give their types, as in partition_by=\{'k': 'string'\}"),
         ({"k=x/a.json": "{}\n"}, {"schema": "id long", "partition_by": {"k": "int"}}, "give another type"),
         ({"metadata/v1.metadata.json": "{}"}, {}, "an Iceberg table"),
+        ({"t/metadata/v1.metadata.json": "{}"}, {}, "'t' is an Iceberg table"),
+        ({"a/b/_ftfile/log/0": ""}, {}, "'a/b' has a log, _ftfile, .* migrate that directory by itself"),
+        ({"a/b/_spark_metadata/0": ""}, {}, "'a/b' has a log, _spark_metadata"),
+        ({"a/_delta_log/0": ""}, {}, "'a' has a log, _delta_log"),
+        ({"a/.hoodie/0": ""}, {}, "'a' has a log, .hoodie"),
+        ({"c/metadata": "{}", "c/offsets/0": "v1\n"}, {"file_format": "text"}, "'c' is the checkpoint of a query"),
         ({"a.json": "{}\n"}, {"schema": "id long", "options": {"what": "1"}}, "what"),
         ({"a.json": "{}\n"}, {"from_": "delta"}, "has no log of delta"),
         ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "checkpoint is for files of Spark's own sink"),
@@ -425,6 +433,26 @@ def test_refused(out: Path, files: dict[str, str], more: dict[str, Any], match: 
     with pytest.raises((ConfigError, SchemaError, CorruptData), match=match):
         ftfile.migrate(str(out), dry_run=False, **more)
     assert tree(out) == before
+
+
+def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
+    spark(out)
+    checkpoint = spark_checkpoint(out / "checkpoint", batches=3)
+    before = tree(out)
+    with pytest.raises(ConfigError, match=r"'checkpoint' is the checkpoint of a query .* move it out"):
+        ftfile.migrate(str(out), checkpoint=checkpoint, dry_run=False)
+    assert tree(out) == before
+    (out / "checkpoint").rename(out / "_checkpoint")
+    migrated(out, checkpoint=str(out / "_checkpoint"))
+    assert (out / "_checkpoint/metadata").exists(), "readers pass over it, so it stays"
+
+
+def test_hidden_tables_do_not_count(out: Path) -> None:
+    parquet(out / "a.parquet", [1])
+    put(out / "_old/table/_delta_log/0")
+    put(out / "_old/checkpoint/offsets/0")
+    put(out / "_old/checkpoint/metadata")
+    assert migrated(out).files == 1
 
 
 def test_columns_that_differ(out: Path) -> None:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
+from ftfile.fs.api import FileInfo
+from ftfile.maintenance.migrate.file_names import detect
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.maintenance.foreign import UUID, parquet, tree
 from tests.unit.sink.encrypted import forget_all
@@ -106,6 +109,33 @@ def test_file_sink(tmp_path: Path) -> None:
         ftfile.migrate(str(tmp_path), schema="id long")
     report = migrated(tmp_path, 1, schema="id long", leave_unfinished=True)
     assert (report.source, report.left_out[0].moved) == ("flink", False)
+
+
+@pytest.mark.parametrize("hidden", [f".part-{UUID}-7.json", f".uncompacted-part-{UUID}-0-1.json"])
+def test_file_sink_with_compaction(tmp_path: Path, hidden: str) -> None:
+    put(tmp_path, f"hour=1/compacted-part-{UUID}-1.json", f"hour=1/{hidden}", text='{"id": 1}\n')
+    put(tmp_path, f"hour=1/.compacted-part-{UUID}-1.json.crc")
+    put(tmp_path, f"hour=1/.old/{hidden}")
+    more: dict[str, Any] = {"schema": "id long", "partition_by": {"hour": "int"}}
+    with pytest.raises(ConfigError, match=r"1 files are not finished, .*: Flink has not compacted it"):
+        ftfile.migrate(str(tmp_path), **more)
+    report = migrated(tmp_path, 1, leave_unfinished=True, **more)
+    assert (report.source, [each.path for each in report.left_out]) == ("flink", [f"hour=1/{hidden}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        (f"a/.part-{UUID}-7", "flink"),
+        (f".uncompacted-part-{UUID}-0-1.orc", "flink"),
+        (f"compacted-part-{UUID}-7.parquet", "flink"),
+        ("compacted-by-hand.parquet", "files"),
+        (f".part-{UUID}-7.crc", "files"),
+        (f".part-00000-{UUID}-c000.snappy.parquet.crc", "files"),
+    ],
+)
+def test_detected_by_compaction(name: str, source: str) -> None:
+    assert detect({name: FileInfo(name, 1, 0)}) == source
 
 
 def test_kafka_connect(tmp_path: Path) -> None:
@@ -278,3 +308,28 @@ def test_delta_with_a_hole(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(ConfigError, match="no version 1, nor a checkpoint"):
         ftfile.migrate(str(tmp_path))
+
+
+def test_delta_a_removed_file_with_a_deletion_vector_of_a_checkpoint(tmp_path: Path) -> None:
+    parquet(tmp_path / "a.parquet", [1])
+    parquet(tmp_path / "b.parquet", [2])
+    size = (tmp_path / "a.parquet").stat().st_size
+    vector = {"storageType": "u", "pathOrInlineDv": "ab", "sizeInBytes": 1, "cardinality": 1}
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    actions: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 3, "readerFeatures": ["deletionVectors"]}},
+        {"metaData": {"schemaString": schema}},
+        {"add": {"path": "a.parquet", "size": size, "deletionVector": None}},
+        # All fields, as a checkpoint has them.
+        {"add": {"path": "b.parquet", "size": size, "deletionVector": {**vector, "offset": None, "maxRowIndex": None}}},
+    ]
+    names = ("protocol", "metaData", "add")
+    rows = pa.Table.from_pylist([{name: each.get(name) for name in names} for each in actions])
+    (tmp_path / "_delta_log").mkdir()
+    change(tmp_path, **actions[0], **actions[1])
+    pq.write_table(rows, tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet")
+    with pytest.raises(ConfigError, match=r"rows of 'b.parquet' are deleted by a deletion vector"):
+        ftfile.migrate(str(tmp_path))
+    change(tmp_path, remove={"path": "b.parquet", "deletionVector": vector})
+    assert [each.path for each in migrated(tmp_path, 1).left_out] == ["b.parquet"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from ftfile.arrays.varints import read_varint, varint
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.encoding.base.reading import corrupt
 
 if TYPE_CHECKING:
@@ -70,6 +70,16 @@ def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memor
 
 def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
     """Return the schema, the codec by its name in Avro, and the marker, or raise `CorruptData`; blocks follow."""
+    entries = read_metadata(file)
+    try:
+        schema, codec = json.loads(entries[b"avro.schema"]), entries[b"avro.codec"].decode()
+        return schema, codec, _read(file, MARKER_BYTES)
+    except (ValueError, KeyError) as error:
+        raise _no_header(file, error) from error
+
+
+def read_metadata(file: BinaryIO) -> dict[bytes, bytes]:
+    """Return the entries of the header, or raise `CorruptData`; the marker follows."""
     entries: dict[bytes, bytes] = {}
     try:
         _expect(file, _MAGIC)
@@ -77,10 +87,13 @@ def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
             for _ in range(count):
                 key = _read(file, _read_long(file))
                 entries[key] = _read(file, _read_long(file))
-        schema, codec = json.loads(entries[b"avro.schema"]), entries[b"avro.codec"].decode()
-        return schema, codec, _read(file, MARKER_BYTES)
     except (ValueError, KeyError) as error:
-        raise corrupt(file, "an Avro file", f"no header of one: {error!r}") from error
+        raise _no_header(file, error) from error
+    return entries
+
+
+def _no_header(file: BinaryIO, error: Exception) -> CorruptData:
+    return corrupt(file, "an Avro file", f"no header of one: {error!r}")
 
 
 def blocks(file: BinaryIO, codec: str, marker: bytes) -> Iterator[tuple[int, bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ftfile.fs.api import FileInfo, FileSystem
+
+    _FileKey: TypeAlias = tuple[str, tuple[Any, ...] | None]  # a path, and the deletion vector of the file
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
@@ -71,7 +73,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
 
 def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the adds of the newest version by path, and its protocol and metadata."""
-    adds: dict[tuple[str, str], Any] = {}
+    adds: dict[_FileKey, Any] = {}
     described: dict[str, Any] = {}
     checkpoint, parts = _checkpoint(fs, newest)
     first = checkpoint + 1
@@ -114,17 +116,24 @@ def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
         yield {name: action for name, action in row.items() if action is not None}
 
 
-def _apply(action: Mapping[str, Any], adds: dict[tuple[str, str], Any], described: dict[str, Any]) -> None:
+def _apply(action: Mapping[str, Any], adds: dict[_FileKey, Any], described: dict[str, Any]) -> None:
     for name, text in action.items():
         if name in {"add", "remove"}:
             # A new deletion vector removes the file with the old one, in any order of lines.
-            key = text["path"], json.dumps(text.get("deletionVector"), sort_keys=True)
+            key = text["path"], _vector_id(text.get("deletionVector"))
             if name == "add":
                 adds[key] = text
             else:
                 adds.pop(key, None)
         elif name in {"metaData", "protocol"}:
             described[name] = text
+
+
+def _vector_id(descriptor: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
+    # Checkpoints have all fields of it, and commits leave out those that are null.
+    if descriptor is None:
+        return None
+    return tuple(descriptor.get(name) for name in ("storageType", "pathOrInlineDv", "offset"))
 
 
 def _check_protocol(described: Mapping[str, Any]) -> None:

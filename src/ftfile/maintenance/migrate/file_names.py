@@ -19,17 +19,23 @@ if TYPE_CHECKING:
 # BucketingSink's defaults are `_` and these; a job may have set the prefix to nothing.
 _BUCKETING = re.compile(r"(?P<directory>(?:.*/)?)_?(?P<name>[^/]+)\.(?P<state>in-progress|pending|valid-length)")
 _FILE_SINK = re.compile(r"(?P<directory>(?:.*/)?)\.(?P<name>[^/]+)\.inprogress\.[0-9a-fA-F-]+")
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# FileSink hides files by a dot until it has compacted them; Flink's tables do by `.uncompacted-`.
+_COMPACTING = re.compile(rf"(?:.*/)?(?:\.|compacted-)[^/]*-{_UUID}-\d+[^/]*(?<!\.crc)")
 # `topic+partition+start+end.ext` of its connector for HDFS, `topic+partition+start.ext` of that for S3.
 _KAFKA = re.compile(r"(?P<topic>[^/+]+)\+(?P<partition>\d+)\+(?P<start>\d+)(?:\+(?P<end>\d+))?(?:\.[^/]+)?")
 _KAFKA_TEMPORARY = re.compile(r"(?:.*/)?\+tmp/.*")
 _APEX = re.compile(r"(?P<name>.+)\.\d{13,}\.tmp")
 
 _BY_CHECKPOINT = "only the job's last checkpoint tells if its rows count"
+_NOT_COMPACTED = (
+    "Flink has not compacted it, or has not deleted it afterwards: only its state tells. `flink stop --drain` compacts"
+)
 
 
 def detect(names: Mapping[str, FileInfo]) -> Source:
     """Return the program whose files these are, by their names; plain files if none is known."""
-    if any(_BUCKETING.fullmatch(name) or _FILE_SINK.fullmatch(name) for name in names):
+    if any(pattern.fullmatch(name) for pattern in (_BUCKETING, _FILE_SINK, _COMPACTING) for name in names):
         return "flink"
     if any(_APEX.fullmatch(name) for name in names):
         return "apex"
@@ -56,6 +62,8 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
         if match is None:
             if not is_hidden(path):
                 found.files.append(info)
+            elif _may_be_uncompacted(path):
+                found.unfinished.append(LeftOut(path, info.size_bytes, _NOT_COMPACTED))
             continue
         moved = not is_hidden(path)
         if match.groupdict().get("state") == "valid-length":
@@ -66,6 +74,11 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
                 LeftOut(path, info.size_bytes, f"Flink has not finished it: {_BY_CHECKPOINT}", moved)
             )
     return found
+
+
+def _may_be_uncompacted(path: str) -> bool:
+    directory, _, name = path.rpartition("/")
+    return name[0] == "." and not name.endswith(".crc") and not (directory and is_hidden(directory))
 
 
 def _check_length(fs: FileSystem, path: str, info: FileInfo | None) -> None:

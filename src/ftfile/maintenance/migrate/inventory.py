@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -11,7 +12,7 @@ from ftfile.core.errors import ConfigError, NotADirectory
 from ftfile.fs.calls.parallel import parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ftfile.fs.api import FileInfo, FileSystem
 
@@ -56,7 +57,7 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
     """Return all files, by path, but those of logs; a directory is listed once.
 
     Raises:
-        ConfigError: there is no such directory.
+        ConfigError: there is no such directory, or another table or a checkpoint is below it.
     """
     try:
         entries = list_own(fs, "")
@@ -66,9 +67,39 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
     while entries:
         found |= {info.path: info for info in entries if not info.is_directory}
         directories = [info.path for info in entries if info.is_directory and info.path not in _OWN]
+        _refuse_logs_below(directories)
         listed: Sequence[list[FileInfo]] = parallel(fs, lambda path: list_own(fs, path), directories)
         entries = [info for infos in listed for info in infos]
+    _refuse_others_below(found)
     return found
 
 
 _OWN = frozenset({layout.META, *LOGS})
+_LOGS_BELOW = _OWN | {".hoodie"}
+_ICEBERG = re.compile(r"(?P<table>.+)/metadata/[^/]+\.metadata\.json[^/]*")
+_OFFSETS = re.compile(r"(?P<checkpoint>.+)/offsets/\d+")
+
+
+def _refuse_logs_below(directories: Iterable[str]) -> None:
+    for path in directories:
+        above, _, name = path.rpartition("/")
+        if above and name in _LOGS_BELOW and not is_hidden(above):
+            raise ConfigError(
+                f"{above!r} has a log, {name}, which says which of its files count: migrate that directory by itself. "
+                "Nothing was changed"
+            )
+
+
+def _refuse_others_below(files: Mapping[str, FileInfo]) -> None:
+    for path in files:
+        table, checkpoint = _ICEBERG.fullmatch(path), _OFFSETS.fullmatch(path)
+        if table is not None and not is_hidden(path):
+            raise ConfigError(
+                f"{table['table']!r} is an Iceberg table, whose metadata says which of its files count: move it out "
+                "of this directory. Nothing was changed"
+            )
+        if checkpoint is not None and not is_hidden(path) and f"{checkpoint['checkpoint']}/metadata" in files:
+            raise ConfigError(
+                f"{checkpoint['checkpoint']!r} is the checkpoint of a query of Spark, and readers take its files for "
+                "rows: move it out of this directory. Nothing was changed"
+            )

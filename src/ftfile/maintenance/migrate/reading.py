@@ -16,6 +16,7 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, stream_errors
 from ftfile.fs.api import FileInfo, RangeFile
 from ftfile.fs.streams import BUFFER_BYTES, as_file
+from ftfile.maintenance.migrate.old_times import may_be_julian, refuse_old_times
 from ftfile.maintenance.migrate.schemas import SELF_DESCRIBING, schema_of_file
 from ftfile.source.files.decoding.opened import filters_of_name
 
@@ -85,7 +86,12 @@ class Reading(Work[FileInfo, FileFacts]):
         name = self.definition["name"]
         schema = schema_of_file(name, plain()) if name in SELF_DESCRIBING else self.schema
         assert schema is not None, "files that do not tell their columns come with a schema"
-        rows = sum(batch.num_rows for batch in file_format.decode(plain(), arrow_schema(schema)))
+        columns, rows = arrow_schema(schema), 0
+        is_julian = name in SELF_DESCRIBING and may_be_julian(name, columns, plain())
+        for batch in file_format.decode(plain(), columns):
+            rows += batch.num_rows
+            if is_julian:
+                refuse_old_times(batch)
         return FileFacts(checksum, plain_bytes, chain.names, schema, rows)
 
 

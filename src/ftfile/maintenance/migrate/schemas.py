@@ -17,13 +17,13 @@ from ftfile.arrays.widening import is_wider
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.encoding.avro.container import read_header
 from ftfile.encoding.avro.schema import arrow_type
+from ftfile.maintenance.migrate.old_times import SPARK_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
 
-_SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
 _UTC = pa.timestamp("us", tz="UTC")
 # Spark's names in SQL of what its JSON calls otherwise.
 _NAMES = {
@@ -99,7 +99,7 @@ def schema_of_file(name: str, file: BinaryIO) -> str:
 
 def _of_parquet(file: BinaryIO) -> str:
     parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
-    text = (parquet.metadata.metadata or {}).get(_SPARK_ROWS)
+    text = (parquet.metadata.metadata or {}).get(SPARK_ROWS)
     if text is not None and arrow_schema(text.decode()).names == parquet.schema_arrow.names:
         return str(text.decode())
     columns = (parquet.schema.column(number) for number in range(len(parquet.schema)))

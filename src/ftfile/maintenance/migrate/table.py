@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.attempt.pieces.progress import Tracker
 from ftfile.commit.format import layout
@@ -91,6 +93,7 @@ def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: 
     name = given.file_format or _format_of(found.files)
     columns = _path_columns(found.files)
     in_paths = _typed_columns(columns, found, given.partition_by)
+    _require_time_zone(in_paths, given.options)
     in_files = _given_columns(name, found, given.schema, columns)
     settings = {**given.options, "path": url, "fileFormat": name}
     if columns:
@@ -182,6 +185,17 @@ def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[st
             f"paths have {has}, and partition_by={given!r}: give their types, as in partition_by={proposal}"
         )
     return given_schema({column: types[column] for column in columns}) if columns else None
+
+
+def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
+    if in_paths is None or "timezone" in {name.lower() for name in options}:
+        return
+    for field in arrow_schema(in_paths):
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            raise ConfigError(
+                f"the paths have times of the column `{field.name}` by the clocks of their writer: give its time zone, "
+                "as in options={'timeZone': 'UTC'}"
+            )
 
 
 def _given_columns(name: str, found: Inventory, schema: object, columns: Iterable[str]) -> str | None:

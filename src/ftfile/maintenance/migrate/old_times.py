@@ -1,0 +1,65 @@
+"""Days and times of long ago, which some writers store by the Julian calendar, and ftfile's readers do not convert."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from ftfile.arrays.nested import leaf_types, leaves
+from ftfile.core.errors import SchemaError
+from ftfile.encoding.avro.container import read_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
+_SPARK_VERSION = b"org.apache.spark.version"
+_SPARK_LEGACY = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
+_FIRST_WITHOUT_LEGACY = b"3.1.0"  # 3.0 still writes INT96 by the Julian calendar
+_FIRST_DAY = pa.scalar(datetime.date(1582, 10, 15))
+# Spark's converted times differ until then: offsets of time zones are others in Java's older classes.
+_FIRST_TIME = pa.scalar(datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.utc), pa.timestamp("us", "UTC"))
+
+
+def may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
+    """Return True if old dates or times in a file of this format may be stored by the Julian calendar."""
+    if all(_first(leaf) is None for field in schema for leaf in leaf_types(field.type)):
+        return False
+    if name == "parquet":
+        return _is_legacy(pq.read_metadata(file).metadata or {})
+    if name == "avro":
+        return _is_legacy(read_metadata(file))
+    # Spark and Hive store them so; only the library in C++ never does.
+    return name == "orc" and orc.ORCFile(file).writer != "ORC_CPP"
+
+
+def _is_legacy(metadata: Mapping[bytes, bytes]) -> bool:
+    # Spark 2 wrote no version.
+    version = metadata.get(_SPARK_VERSION, b"" if SPARK_ROWS in metadata else _FIRST_WITHOUT_LEGACY)
+    return version < _FIRST_WITHOUT_LEGACY or not _SPARK_LEGACY.isdisjoint(metadata)
+
+
+def refuse_old_times(batch: pa.RecordBatch) -> None:
+    """Raise a SchemaError if a date or time is so old that it depends on the calendar."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        for leaf in leaves(column):
+            first = _first(leaf.type)
+            if first is not None and pc.less(pc.min(leaf), first).as_py():
+                raise SchemaError(
+                    f"column `{field.name}` has values before {first.as_py():%Y-%m-%d}, which the file may have by "
+                    "the Julian calendar: read it by Spark, and write it anew with ftfile"
+                )
+
+
+def _first(kind: pa.DataType) -> pa.Scalar | None:
+    """Return the first value that is the same in all calendars; None for types that no writer converts."""
+    if pa.types.is_date32(kind):
+        return _FIRST_DAY
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return _FIRST_TIME.cast(kind)
+    return None
