@@ -15,7 +15,7 @@ from ftfile.core.errors import ConfigError, NotADirectory, NotFound
 from ftfile.fs.registry import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -36,8 +36,14 @@ _TABLES = {
     "deletes files that its metadata does not name",
 }
 _STORE_ADVICE = "write and read it with the format `ftkv`, or open it with ftfile.kv.open"
-# What the files of our own exports contain, by the ending of their names.
+EXPORTS = (_DELTA, "_iceberg")  # the directories of our own ones; nobody else has the second
+# What the files of tables that may be ours contain, by the ending of their names.
 _EXPORTS = {_DELTA: (".json", b'"ftfile":'), _ICEBERG: (".metadata.json", b'"ftfile.export":')}
+_AGAIN = (
+    "path={path!r} was migrated, and has {name!r} (again), which hides ftfile's rows from plain readers. If the "
+    "migration was interrupted, call ftfile.migrate(path, dry_run=False) again; if another program was started again, "
+    "stop it, and move {name!r} away"
+)
 _looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
 
 
@@ -96,34 +102,47 @@ def refusing_file(log: CommitLog, path: str) -> Iterator[None]:
         raise ConfigError(f"path={path!r} is a file; give the directory") from error
 
 
-def refuse_new_tables(log: CommitLog, path: str) -> None:
+def refuse_new_tables(log: CommitLog, head: LogState, path: str) -> None:
     """Look, once for each log of this process, for tables of other programs that began after the first commit.
 
-    Exports of this directory are no such tables. It lists their directories alone, since the root may have many files.
+    It lists their directories alone, since the root may have many files.
 
     Raises:
-        ConfigError: there is one, see `_TABLES`.
+        ConfigError: there is one, see `_TABLES`, or the one of the program that wrote the first files is in its place.
     """
     if log in _looked_into:
         return
+    migration = migration_of(head)
     for name in _TABLES:
-        entries = [info.path for info in list_or_empty(log.fs, name)]
-        if name in _EXPORTS:
-            ending, text = _EXPORTS[name]
-            entries = sorted(entry for entry in entries if entry.endswith(ending))
-            if entries and text in _first_bytes(log.fs, entries):
-                entries = []
-        if entries:
+        if is_foreign(log.fs, name):
+            if migration is not None and name == migration["log"]:
+                raise ConfigError(_AGAIN.format(path=path, name=name))
             raise _refusal(name, path)
     _looked_into.add(log)
 
 
-def _first_bytes(fs: FileSystem, paths: Sequence[str]) -> bytes:
-    """Return the content of the first of some files that is still there: exports delete old ones."""
+def is_foreign(fs: FileSystem, name: str) -> bool:
+    """Return True if the directory `name`, of `_TABLES`, has a table of another program; our own exports are none."""
+    if name not in _EXPORTS:
+        return fs.exists(name)  # an empty one, too: Spark's readers obey it
+    content = _first_metadata(fs, name)
+    return content is not None and _EXPORTS[name][1] not in content
+
+
+def is_export(fs: FileSystem, name: str) -> bool:
+    """Return True if the directory `name` has an export of ftfile."""
+    if name == EXPORTS[1]:
+        return fs.exists(name)
+    return name in _EXPORTS and _EXPORTS[name][1] in (_first_metadata(fs, name) or b"")
+
+
+def _first_metadata(fs: FileSystem, name: str) -> bytes | None:
+    """Return the oldest metadata of a table that is still there: exports delete old ones; None if it has none."""
+    paths = sorted(info.path for info in list_or_empty(fs, name) if info.path.endswith(_EXPORTS[name][0]))
     for path in paths:
         with contextlib.suppress(NotFound):
             return fs.read(path)
-    return b""
+    return b"" if paths else None
 
 
 def _refusal(name: str, path: str) -> ConfigError:
@@ -142,18 +161,6 @@ def migration_of(head: LogState) -> dict[str, Any] | None:
     table = head.tables.get(MIGRATION)
     entry = table.get("last") if table is not None else None
     return None if entry is None else entry[1]
-
-
-def refuse_other_log(fs: FileSystem, head: LogState, path: str) -> None:
-    """Raise a ConfigError if the log of the program that wrote the first files is in its place (again)."""
-    migration = migration_of(head)
-    name = None if migration is None else migration["log"]
-    if name is not None and fs.exists(name):
-        raise ConfigError(
-            f"path={path!r} was migrated, and has {name!r} (again), which hides ftfile's rows from plain readers. If "
-            "the migration was interrupted, call ftfile.migrate(path, dry_run=False) again; if another program was "
-            f"started again, stop it, and move {name!r} away"
-        )
 
 
 def refuse_store(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None:

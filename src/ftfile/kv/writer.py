@@ -57,7 +57,7 @@ class StoreWriter(Writer[StoreConfig]):
             with contextlib.suppress(NotFound):
                 log.check_layout()
         else:
-            refuse_new_tables(log, config.path)
+            refuse_new_tables(log, head, config.path)
         definition_after(config, head)
         refuse_operator(head, config.transaction)
         return head, {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_jobs else {}

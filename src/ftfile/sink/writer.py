@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.identity import StreamIdentity
-from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables, refuse_other_log
+from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables
 from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
@@ -68,8 +68,7 @@ class SinkWriter(Writer[SinkConfig]):
         if head.version < 0:
             _greet(config, log)
         else:
-            refuse_other_log(log.fs, head, config.path)
-            refuse_new_tables(log, config.path)
+            refuse_new_tables(log, head, config.path)
         check_head(config, head, lambda: take_snapshot(log))
         needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
         return head, {key: head.definitions[key] for key in needed}

@@ -309,7 +309,9 @@ class Directory:
 
     def _select(self, version: int | None, columns: Sequence[str] | None, where: Where) -> Selection:
         snapshot = take_snapshot(self._log, version)
-        return Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, self.time_zone())
+        # Without a condition nothing is read by clocks, and the log need not be looked at once more.
+        zone = UTC if where is None else self.time_zone()
+        return Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, zone)
 
     def _schema_of(self, snapshot: Snapshot) -> str:
         if snapshot.schema is None:

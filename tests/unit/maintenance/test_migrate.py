@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -14,15 +15,18 @@ import pytest
 from pyarrow import orc
 
 import ftfile
-from ftfile.core.errors import BatchGap, ConfigError, CorruptData, SchemaError
+from ftfile.commit.protocol import commit
+from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData, SchemaError
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.maintenance.foreign import UUID, parquet, spark_checkpoint, spark_log, tree
+from tests.unit.sink.encrypted import forget_all
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ftfile.commit.protocol import Committed
     from ftfile.maintenance.migrate.run import MigrateReport
 
 DAYS = {"day": "date"}
@@ -152,6 +156,9 @@ def test_nobody_commits_while_it_is_undone(out: Path, monkeypatch: pytest.Monkey
     for call in (lambda: query.commit(0, messages), lambda: ftfile.open(str(out)), query.plan):
         with pytest.raises(ConfigError, match=r"undo_migration\(path\) finishes it"):
             call()
+    half = tree(out)
+    assert ftfile.undo_migration(str(out), dry_run=True).dry_run
+    assert tree(out) == half, "a dry run changes nothing"
     ftfile.undo_migration(str(out))
     assert tree(out) == before
 
@@ -190,6 +197,8 @@ def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) 
         query.run(5, [[{"id": 7}]])
     assert ftfile.open(str(out)).verify(full=True).ok
     (out / "_spark_metadata").mkdir()
+    query.plan()  # which looks for it once in a process
+    forget_all()
     with pytest.raises(ConfigError, match=r"'_spark_metadata' \(again\), which hides"):
         query.plan()
 
@@ -264,20 +273,80 @@ def test_spark_another_checkpoint(out: Path, tmp_path: Path) -> None:
         ftfile.migrate(str(out), checkpoint=checkpoint)
 
 
-def test_spark_was_not_stopped(out: Path) -> None:
-    spark(out)
+def go_on(out: Path) -> None:
+    """Write one batch more, as Spark does."""
+    parquet(out / "late.parquet", [5])
+    spark_log(out, "3", [("add", "late.parquet")])
 
-    def go_on(_: MigrateReport) -> bool:
-        spark_log(out, "3", [("add", "expired.parquet")])
+
+@pytest.mark.parametrize("late", ["late.parquet", ".late", "_spark_metadata/3", ""])
+def test_a_writer_goes_on_while_the_files_are_read(out: Path, late: str) -> None:
+    (days if late[:1] != "_" else spark)(out)
+    more: dict[str, Any] = {"partition_by": DAYS} if late[:1] != "_" else {}
+    changed: list[dict[str, bytes]] = []
+
+    def write(_: MigrateReport) -> bool:
+        if late[:1] == "_":
+            go_on(out)
+        elif late:
+            parquet(out / late, [5])
+        else:
+            parquet(out / f"day=2024-07-01/part-1-{UUID}.parquet", [3, 4])
+        changed.append(tree(out))
         return True
 
-    with pytest.raises(ftfile.errors.CommitError, match="its writer was not stopped"):
-        ftfile.migrate(str(out), dry_run=False, confirm=go_on)
+    call = partial(ftfile.migrate, str(out), dry_run=False, confirm=write, **more)
+    if late == ".late":
+        assert call().rows == 4, "no reader sees it"
+        return
+    with pytest.raises(CommitError, match=r"was written to while .* its writer was not stopped.* Nothing was changed"):
+        call()
+    assert tree(out) == changed[0]
+
+
+def test_spark_goes_on_behind_the_record(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark(out)
+
+    def commit_late(*arguments: Any) -> Committed:
+        done = commit(*arguments)
+        go_on(out)
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ftfile.maintenance.migrate.run.commit", commit_late)
+        with pytest.raises(CommitError, match="its writer was not stopped"):
+            ftfile.migrate(str(out), dry_run=False)
     assert (out / "_spark_metadata/3").exists()
-    with pytest.raises(ftfile.errors.CommitError, match="undo the migration"):
+    assert (out / "expired.parquet").exists(), "nothing is moved before it is known that Spark was stopped"
+    with pytest.raises(CommitError, match="undo the migration"):
         ftfile.migrate(str(out), dry_run=False)
     ftfile.undo_migration(str(out))
     assert ftfile.migrate(str(out)).files == 4
+
+
+def test_spark_an_interrupted_migration_asks_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark(out)
+
+    def die(*_: object) -> None:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ftfile.maintenance.migrate.run.move_files", die)
+        with pytest.raises(ConnectionError):
+            ftfile.migrate(str(out), dry_run=False)
+    before = tree(out)
+    asked: list[MigrateReport] = []
+
+    def decline(report: MigrateReport) -> bool:
+        asked.append(report)
+        return False
+
+    report = ftfile.migrate(str(out), dry_run=False, confirm=decline)
+    assert tree(out) == before, "it was not confirmed"
+    assert asked == [report] == [ftfile.migrate(str(out))]
+    assert len(report.left_out) == 2
+    report = ftfile.migrate(str(out), dry_run=False, confirm=lambda _: True)
+    assert (report.version, report.dry_run, sorted(path.name for path in out.glob("expired*"))) == (0, False, [])
 
 
 # Formats

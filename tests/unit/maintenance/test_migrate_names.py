@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,9 +17,12 @@ from ftfile.fs.api import FileInfo
 from ftfile.maintenance.migrate.file_names import detect
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.maintenance.foreign import UUID, parquet, tree
+from tests.unit.sink.encrypted import forget_all
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ftfile.fs.api import FileSystem
 
 deltalake: Any = pytest.importorskip("deltalake")
 LINES = "1\n2\n"
@@ -54,6 +59,15 @@ def test_bucketing_sink(tmp_path: Path) -> None:
     assert [each.path for each in report.left_out if each.moved] == ["part-2-0.pending"]
     assert len(report.left_out) == 4
     assert not (tmp_path / "part-2-0.pending").exists()
+    put(tmp_path, "part-3-0.pending")
+    with pytest.raises(ConfigError, match=r"1 files are not finished, such as 'part-3-0.pending'"):
+        ftfile.migrate(str(tmp_path), dry_run=False)
+    again = ftfile.migrate(str(tmp_path), dry_run=False, leave_unfinished=True)
+    assert [each.path for each in again.left_out] == ["part-3-0.pending"]
+    assert not (tmp_path / "part-3-0.pending").exists()
+    ftfile.undo_migration(str(tmp_path))
+    (tmp_path / "part-3-0.pending").unlink()
+    migrated(tmp_path, 6, file_format="text", leave_unfinished=True)
     MicroBatch(str(tmp_path), {"value": "string"}, {"fileFormat": "text"}).run(0, [[{"value": "3"}]])
     with pytest.raises(ConfigError, match="version 1 was committed since"):
         ftfile.undo_migration(str(tmp_path))
@@ -198,6 +212,73 @@ def test_delta(tmp_path: Path, has_checkpoint: bool) -> None:
     MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"}).run(0, [[{"id": 5, "day": "b"}]])
     ftfile.export(str(tmp_path), to="delta")
     assert sorted(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist())[-1] == 5
+
+
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_an_export_does_not_outlive_the_log(tmp_path: Path, to: str) -> None:
+    """The next migration would take it for the table of another program."""
+    parquet(tmp_path / "a.parquet", [1])
+    migrated(tmp_path, 1)
+    ftfile.export(str(tmp_path), to=to)
+    for dry_run in (True, False):
+        with pytest.raises(ConfigError, match="is an export of ftfile"):
+            ftfile.undo_migration(str(tmp_path), dry_run=dry_run)
+    shutil.rmtree(tmp_path / ("_delta_log" if to == "delta" else "_iceberg"))
+    ftfile.undo_migration(str(tmp_path), dry_run=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
+    delta(tmp_path)
+    before = tree(tmp_path)
+    migrated(tmp_path, 3)
+    ftfile.export(str(tmp_path), to="delta")
+    exported = tree(tmp_path / "_delta_log")
+    ftfile.migrate(str(tmp_path), dry_run=False)
+    assert tree(tmp_path / "_delta_log") == exported, "the export is no log to move"
+    with pytest.raises(ConfigError, match="'_delta_log' is an export of ftfile"):
+        ftfile.undo_migration(str(tmp_path))
+    query = MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"})
+    query.run(0, [[{"id": 5, "day": "b"}]])
+    with pytest.raises(ConfigError, match="nothing to migrate"):
+        ftfile.migrate(str(tmp_path), dry_run=False)
+    ftfile.export(str(tmp_path), to="delta")
+    assert sorted(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 5]
+    shutil.rmtree(tmp_path / "_delta_log")
+    (tmp_path / "_delta_log").mkdir()
+    for name in (name for name in before if name.startswith("_delta_log/") and name[-1] != "/"):
+        (tmp_path / name).write_bytes(before[name])
+    forget_all()
+    with pytest.raises(ConfigError, match=r"was migrated, and has '_delta_log' \(again\)"):
+        query.plan()
+
+
+@pytest.mark.parametrize("moves", [0, 1, 4, 5])
+def test_delta_whose_log_is_moved_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int) -> None:
+    delta(tmp_path)
+    log = sorted(path.name for path in (tmp_path / "_delta_log").iterdir())
+    (tmp_path / "_delta_log" / f"{0:020}.crc").touch()
+    (tmp_path / "_delta_log" / f".{0:020}.json.crc").touch()
+    assert log == [f"{number:020}.json" for number in range(3)]
+    moved: list[str] = []
+
+    def die(fs: FileSystem, path: str, target: str) -> None:
+        if len(moved) == moves:
+            raise ConnectionError
+        moved.append(path)
+        fs.rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ftfile.maintenance.migrate.aside._move", die)
+        with contextlib.suppress(ConnectionError):
+            ftfile.migrate(str(tmp_path), dry_run=False)
+    query = MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"})
+    if moves < 5:
+        with pytest.raises(ConfigError, match="If the migration was interrupted"):
+            query.plan()
+    ftfile.migrate(str(tmp_path), dry_run=False)
+    assert not (tmp_path / "_delta_log").exists()
+    query.run(0, [[{"id": 5, "day": "b"}]])
 
 
 def change(out: Path, **more: Any) -> None:

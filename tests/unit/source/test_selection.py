@@ -20,6 +20,7 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError, SchemaErro
 from ftfile.encoding.api import RowFilter, Wanted
 from ftfile.encoding.parquet.format import ParquetFormat
 from ftfile.parts.reader import read_add
+from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import FaultyFileSystem
 from ftfile.testing.fs.mounting import mounted
@@ -390,3 +391,16 @@ def test_values_beyond_the_types_asked_for_are_no_damage(tmp_path: Path, file_fo
                 directory.file_system, add, snapshot.definitions[add.encoding], pa.schema([pa.field("id", pa.int32())])
             )
         )
+
+
+def test_a_read_without_a_condition_looks_at_the_log_once(tmp_path: Path) -> None:
+    fs = FaultyFileSystem(open_filesystem(written(str(tmp_path / "out"), fileFormat="arrow")))
+    calls = []
+    with mounted(fs) as url:
+        for where in (None, {"id": 1}):
+            directory = ftfile.open(url)
+            directory.count()
+            fs.calls.clear()
+            directory.count(where=where)
+            calls.append([call for call in fs.calls if layout.META in call.path])
+    assert 0 < len(calls[0]) < len(calls[1]), calls

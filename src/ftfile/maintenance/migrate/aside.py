@@ -36,9 +36,11 @@ def move_log(fs: FileSystem, log: str) -> None:
     """
     moved = walk(fs, log)
     _make_directories(fs, {f"{layout.MIGRATED}/{layout.parent(path)}" for path in moved})
-    for path in sorted(moved, reverse=True):
+    # Without its commits a table is none, and a second call would not find it: the first commit is moved last of all.
+    last = min((path for path in moved if path.endswith(".json")), default=None)
+    for path in sorted(moved, key=lambda path: (path != last, path), reverse=True):
         _move(fs, path, f"{layout.MIGRATED}/{path}{_ENDING}")
-    _remove_empty(fs, log)
+    remove_empty(fs, log)
     _sync(fs, {layout.parent(path) for path in moved} | {f"{layout.MIGRATED}/{log}", layout.MIGRATED, layout.META, ""})
 
 
@@ -110,10 +112,11 @@ def _is_copy(fs: FileSystem, source: str, target: str) -> bool:
         return one.size_bytes == other.size_bytes and checksum_of(one) == checksum_of(other)
 
 
-def _remove_empty(fs: FileSystem, directory: str) -> None:
+def remove_empty(fs: FileSystem, directory: str) -> None:
+    """Remove a directory and those in it, unless a file is there."""
     for info in list_or_empty(fs, directory):
         if info.is_directory:
-            _remove_empty(fs, info.path)
+            remove_empty(fs, info.path)
     with contextlib.suppress(NotFound):
         fs.remove_directory(directory)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.kind_of_directory import MIGRATION, directory_url, migration_of
+from ftfile.attempt.kind_of_directory import MIGRATION, directory_url, is_foreign, migration_of
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.spark_checkpoint import read_offsets, read_query_id
 from ftfile.commit.format.model import Body, JobAuthor, StreamAuthor
@@ -16,22 +16,23 @@ from ftfile.commit.policy import Policy
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.errors import CommitError, ConfigError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import normalise, open_filesystem
-from ftfile.maintenance.migrate.aside import move_files, move_log
+from ftfile.maintenance.migrate.aside import move_files, move_log, remove_empty
 from ftfile.maintenance.migrate.inventory import SPARK_LOG, LeftOut
 from ftfile.maintenance.migrate.sources import require_stopped, still_there, take_inventory
 from ftfile.maintenance.migrate.table import Given, Table, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Literal
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Literal
 
     from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.commit.format.model import Author
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.migrate.inventory import Inventory
@@ -119,20 +120,49 @@ def _migrate(
     log = CommitLog(fs)
     head = _head(log)
     if head.version >= 0:
-        return _finish(log, head, path, dry_run=dry_run)
+        return _finish(log, head, path, given, confirm, dry_run=dry_run)
     found = take_inventory(fs, path, given.from_, leave_unfinished=given.leave_unfinished)
     author = _author(found, given.checkpoint, fs.context)
     table = table_of(fs, directory_url(path), found, author, given)
     report = _report(found, table, author)
     if dry_run or (confirm is not None and not confirm(report)):
         return report
+    _require_unchanged(fs, path, found, leave_unfinished=given.leave_unfinished)
     version = _commit(log, author, found, table)
-    move_files(fs, [(each.path, each.why) for each in found.left_out if each.moved])
-    if found.log is not None:
-        require_stopped(fs, found.log, found.last_entry, path)
-        move_log(fs, found.log)
+    _move(fs, path, found.log, found.last_entry, found.left_out)
     _log.info("migrated %s: %d files of %d rows are version %d", path, len(table.adds), report.rows, version)
     return _report(found, table, author, version)
+
+
+def _require_unchanged(fs: FileSystem, path: str, found: Inventory, *, leave_unfinished: bool) -> None:
+    """Raise a CommitError if files came, went or changed since they were listed, which takes as long as reading them.
+
+    What comes now would be left out in silence, and here nothing is changed yet.
+    """
+    now = take_inventory(fs, path, found.source, leave_unfinished=leave_unfinished)
+    before, after = _listed(found), _listed(now)
+    if before != after or found.last_entry != now.last_entry:
+        changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+        raise CommitError(
+            f"path={path!r} was written to while its files were read: its writer was not stopped, or was started "
+            f"again{f' ({changed[0]!r})' if changed else ''}. Stop it, and migrate again. Nothing was changed"
+        )
+
+
+def _listed(found: Inventory) -> dict[str, tuple[int, ...]]:
+    """Return the size of each file by its path; with it the time of its last change, for those that count."""
+    files = {info.path: (info.size_bytes, info.modified_ms) for info in found.files}
+    return {**files, **{each.path: (each.size_bytes,) for each in found.left_out}}
+
+
+def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, others: Iterable[LeftOut]) -> None:
+    """Move aside what plain readers would read, and the other program's log, which is moved last of all."""
+    if log is not None:
+        require_stopped(fs, log, last_entry, path)
+    move_files(fs, [(each.path, each.why) for each in others if each.moved])
+    if log is not None:
+        require_stopped(fs, log, last_entry, path)
+        move_log(fs, log)
 
 
 def _head(log: CommitLog) -> LogState:
@@ -182,29 +212,47 @@ def _commit(log: CommitLog, author: Author, found: Inventory, table: Table) -> i
     return done.version
 
 
-def _finish(log: CommitLog, head: LogState, url: str, *, dry_run: bool) -> MigrateReport:
+def _finish(
+    log: CommitLog,
+    head: LogState,
+    path: str,
+    given: Given,
+    confirm: Callable[[MigrateReport], bool] | None,
+    *,
+    dry_run: bool,
+) -> MigrateReport:
     """Move aside what an interrupted migration has left in place, and return what it has recorded."""
     migration = migration_of(head)
     name = None if migration is None else migration["log"]
-    is_in_place = name is not None and log.fs.exists(name)
+    is_in_place = name is not None and is_foreign(log.fs, name)
     if migration is None or (head.version > 0 and not is_in_place):
-        raise ConfigError(f"path={url!r} has a log of ftfile already: there is nothing to migrate")
+        raise ConfigError(f"path={path!r} has a log of ftfile already: there is nothing to migrate")
     if name is not None and is_in_place:
-        require_stopped(log.fs, name, migration["lastEntry"], url)
+        require_stopped(log.fs, name, migration["lastEntry"], path)
     snapshot = take_snapshot(log)
     live = {add.final_path for add in snapshot.adds.values()}
-    # The log is moved last of all.
-    others = still_there(log.fs, migration["from"], live) if is_in_place or name is None else []
-    if not dry_run:
-        move_files(log.fs, [(each.path, each.why) for each in others])
-        if name is not None and is_in_place:
-            move_log(log.fs, name)
+    others: list[LeftOut] = []
+    if is_in_place or name is None:
+        others = still_there(log.fs, migration["from"], live, leave_unfinished=given.leave_unfinished)
+    report = _recorded(head, snapshot, migration, others)
+    if dry_run or (confirm is not None and not confirm(report)):
+        return report
+    _move(log.fs, path, name if is_in_place else None, migration["lastEntry"], others)
+    if name is not None:
+        remove_empty(log.fs, name)
+    return replace(report, version=head.version, dry_run=False)
+
+
+def _recorded(
+    head: LogState, snapshot: Snapshot, migration: Mapping[str, Any], others: Sequence[LeftOut]
+) -> MigrateReport:
+    """Return the report of a migration that is recorded, as a dry run's."""
     assert snapshot.schema is not None, "a migration records columns"
     adds = snapshot.adds.values()
     encoding = head.definitions[head.encoding or ""]
     query = next(iter(head.queries.items()), None)
     return MigrateReport(
-        version=None if dry_run else head.version,
+        version=None,
         source=migration["from"],
         file_format=encoding["format"]["name"],
         schema=snapshot.definitions[snapshot.schema],
@@ -213,10 +261,10 @@ def _finish(log: CommitLog, head: LogState, url: str, *, dry_run: bool) -> Migra
         rows=sum(add.rows for add in adds),
         size_bytes=sum(add.length for add in adds),
         left_out=tuple(others),
-        moved_log=name,
+        moved_log=migration["log"],
         query_id=query[0] if query is not None else None,
         last_batch=query[1].last_batch if query is not None else None,
-        dry_run=dry_run,
+        dry_run=True,
     )
 
 

@@ -81,12 +81,18 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
         )
 
 
-def still_there(fs: FileSystem, source: str, live: Container[str | None]) -> list[LeftOut]:
-    """Return files that plain readers see and that do not count, after a migration that was interrupted."""
+def still_there(fs: FileSystem, source: str, live: Container[str | None], *, leave_unfinished: bool) -> list[LeftOut]:
+    """Return files that plain readers see and that do not count, after a migration that was interrupted.
+
+    Raises:
+        ConfigError: one is not finished, and those are not to be left out.
+    """
     files = list_foreign(fs)
     if source in LOGS.values():
         others = [info for path, info in files.items() if path not in live and not is_hidden(path)]
         return [LeftOut(info.path, info.size_bytes, "the log did not name it", moved=True) for info in others]
     # Those whose name alone tells it; others may have come since.
     found = _inventory(fs, files, source)
-    return [each for each in (*found.left_out, *found.unfinished) if each.moved]
+    found.unfinished = [each for each in found.unfinished if each.moved]
+    _settle_unfinished(found, leave=leave_unfinished)
+    return [each for each in found.left_out if each.moved]

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.kind_of_directory import migration_of
+from ftfile.attempt.kind_of_directory import EXPORTS, is_export, migration_of
 from ftfile.commit.files import delete_file, list_or_empty, stat_or_none, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import UNDONE_RECORD
@@ -61,10 +61,12 @@ def undo_migration(
         NameCollision: another program has written where a file was; once that is moved away, it goes on.
     """
     fs = open_filesystem(normalise(os.fspath(path)), context, dict(storage or {}))
-    if not _is_begun(fs):
+    is_begun = _is_begun(fs)
+    if not is_begun:
         _require_nothing_since(fs, os.fspath(path))
-        if dry_run:
-            return UndoReport((), dry_run=True)
+    if dry_run:
+        return UndoReport((), dry_run=True)
+    if not is_begun:
         try:
             # From here on, nobody can commit or read.
             fs.create_exclusive(_LAST, UNDONE_RECORD)
@@ -90,10 +92,14 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
     except NotFound:
         raise ConfigError(f"path={path!r} was not migrated: it has no log of ftfile") from None
     head = log.read_on(durable=True)
-    if migration_of(head) is None:
+    migration = migration_of(head)
+    if migration is None:
         raise ConfigError(f"path={path!r} was not migrated: ftfile has written it from the start")
     if head.version > 0:
         raise ConfigError(_TOO_LATE.format(path=path, version=head.version))
+    for name in EXPORTS:
+        if is_export(fs, name):
+            raise ConfigError(f"{name!r} is an export of ftfile, which would outlive its log: delete it before")
     if others := [*foreign_in_quarantine(fs), *(info.path for info in list_or_empty(fs, layout.RETIRED))]:
         raise ConfigError(f"{others[0]!r} is there, which the migration did not move: move it away, or keep the log")
 
