@@ -195,6 +195,14 @@ def test_status_counts_orphans_when_asked(rolled: str) -> None:
     assert found["unneeded_bytes"] > 5
 
 
+def test_status_of_a_directory_whose_log_is_lost(out: str) -> None:
+    for record in Path(out, layout.LOG).iterdir():
+        record.unlink()
+    assert "none that can be read" in run("status", out, code=4).stdout
+    (found,) = documents("status", out, code=4)
+    assert [each["code"] for each in found["findings"]] == ["lost-records"]
+
+
 def test_nothing_was_committed_yet(tmp_path: Path) -> None:
     from ftfile.commit.log.log import CommitLog
     from ftfile.testing.context import open_filesystem
