@@ -162,7 +162,7 @@ def version_of(record: Record, time_ms: int | None) -> Version:
 
 
 def operation_of(record: Record) -> str:
-    """Return what a record did: `stream`, `batch`, `migrate`, or a maintenance operation."""
+    """Return the operation of a record: `stream`, `batch`, `migrate`, or a maintenance operation."""
     if _MIGRATION in record.tables:  # its author is the query that goes on, or a batch write
         return "migrate"
     if isinstance(record.author, StreamAuthor):
