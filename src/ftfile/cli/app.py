@@ -1,5 +1,7 @@
 """The command: its groups, in the order in which `--help` shows them."""
 
+import functools
+import logging
 from collections.abc import Callable
 from typing import Annotated
 
@@ -31,6 +33,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
 
 @app.callback()
 def _options(
+    ctx: typer.Context,
     *,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print on stderr what is logged, too.")] = False,
     version: Annotated[  # noqa: ARG001 - its callback does it
@@ -38,11 +41,12 @@ def _options(
     ] = False,
 ) -> None:
     """Look into directories of ftfile, care for them, and mend them."""
+    logger = logging.getLogger("ftfile")
+    # What a command finds, it prints; each look at a damaged log would warn of it again.
+    ctx.call_on_close(functools.partial(logger.setLevel, logger.level))
+    logger.setLevel(logging.INFO if verbose else logging.ERROR)
     if verbose:
-        import logging
-
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-        logging.getLogger("ftfile").setLevel(logging.INFO)
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {

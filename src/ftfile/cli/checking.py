@@ -121,7 +121,7 @@ def doctor(
         print_table(columns[:3] if is_terminal() else columns, report.checks)
         if is_terminal():
             for check in report.checks:
-                if check.remedy and check.state != "info":
+                if check.remedy:
                     heading(f"{check.name}: what to do", _STATE_STYLES[check.state])
                     print(check.remedy)
     if not report.ok:

@@ -10,6 +10,7 @@ import ftfile
 from ftfile.cli.checking import print_findings
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
+from ftfile.cli.exit_codes import DAMAGED
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, Version, settings_of, version_of
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
@@ -135,14 +136,32 @@ def status(
     key_provider: KeyProvider = None,
     storage: Storage = None,
 ) -> None:
-    """Show what is going on: queries, open files and why they are still open, files that are not published and why."""
+    """Show what is going on: queries, open files and why they are still open, files that are not published and why.
+
+    It ends with 4 where the whole log is lost.
+    """
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
     found = directory.status(staged=staged)
     if json:
         print_json(found)
-        return
+    else:
+        _print_status(directory.path, found, path)
+    if found.version < 0 and any(finding.severity == "error" for finding in found.findings):
+        raise typer.Exit(DAMAGED)
+
+
+def _is_store(path: str, key_provider: str | None, settings: dict[str, str] | None) -> bool:
+    """Return True if a path is a store of keys and values."""
+    try:
+        ftfile.kv.open(path, key_provider=key_provider, storage=settings)
+    except ConfigError:
+        return False
+    return True
+
+
+def _print_status(url: str, found: "DirectoryStatus", path: str) -> None:
     now_ms = SystemClock().now_ms()
-    _print_summary(directory.path, found, now_ms)
+    _print_summary(url, found, now_ms)
     print_findings(found.findings, path)
     if found.queries:
         heading("Queries")
@@ -168,15 +187,6 @@ def status(
             ),
         ]
         print_table(columns, found.unpublished)
-
-
-def _is_store(path: str, key_provider: str | None, settings: dict[str, str] | None) -> bool:
-    """Return True if a path is a store of keys and values."""
-    try:
-        ftfile.kv.open(path, key_provider=key_provider, storage=settings)
-    except ConfigError:
-        return False
-    return True
 
 
 def _print_summary(path: str, found: "DirectoryStatus", now_ms: int) -> None:

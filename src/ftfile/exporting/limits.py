@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _COMMON = r"string|byte|short|integer|long|float|double|boolean|binary|date|timestamp|decimal\(\d+,\s*-?\d+\)"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _WIDER = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
     ("integer", "long"), ("float", "double"),
@@ -67,6 +68,15 @@ class Limits:
                     f"column {name!r} is {now[name]}, and older files have it as {kind}, which a table of {self.name} "
                     "has no place for: an overwrite with all rows writes them anew"
                 )
+
+    def refuse_paths(self, paths: Iterable[str | None]) -> None:
+        """Raise a ConfigError for a file with a path that the format's readers cannot open."""
+        path = next((path for path in paths if path is not None and _CONTROL.search(path)), None)
+        if path is not None:
+            raise ConfigError(
+                f"the path of file {path!r} has a tab, a line break or another control character, and {self.name}'s "
+                "readers fail at it: an overwrite with all rows writes them to other files"
+            )
 
     def _unknown_type(self, kind: Any) -> str | None:  # noqa: ANN401 - JSON
         """Return the name of a type within one, in Spark's JSON, that the format does not have."""

@@ -79,7 +79,9 @@ class Versions:
         """Raise a ConfigError for what the format cannot say of these adds, or of the columns."""
         columns = self.columns(schema)
         self._limits.refuse_columns(columns)
-        for key, has_filters in {(add.encoding, bool(add.filters)) for add in adds if add.kind == "part"}:
+        parts = [add for add in adds if add.kind == "part"]
+        self._limits.refuse_paths(add.final_path for add in parts)
+        for key, has_filters in {(add.encoding, bool(add.filters)) for add in parts}:
             self._limits.refuse_encoding(self._definitions[key], columns, has_filters=has_filters)
 
     def file(self, add: Add, schema: str, *, is_change: bool = True) -> File:

@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import MaintenanceAuthor, StreamAuthor
+from ftfile.commit.format.model import StreamAuthor
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.places import Place, find_part
-from ftfile.commit.read.history import version_of
+from ftfile.commit.read.history import operation_of, version_of
 from ftfile.commit.read.ranges import cover, list_ranges, read_range
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
@@ -18,7 +18,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.read.history import Version
 
@@ -89,7 +89,8 @@ class FileDetails:
     Attributes:
         version: the one that brought it.
         time_ms: of that version, since 1970 UTC by the store's clock; None where its record is not kept.
-        operation: of that version: `stream`, `batch`, or a maintenance operation; None where its record is not kept.
+        operation: of that version: `stream`, `batch`, `migrate`, or a maintenance operation; None where its record is
+            not kept.
         size_bytes: on storage.
         plain_bytes: before compression of lines and encryption.
         format: of the file, such as `parquet`.
@@ -154,7 +155,7 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
         path=path,
         version=added,
         time_ms=created_ms(log, added),
-        operation=None if record is None else _operation(record),
+        operation=None if record is None else operation_of(record),
         rows=add.rows,
         size_bytes=add.length,
         plain_bytes=add.logical_length,
@@ -192,12 +193,6 @@ def _added(add: Add) -> AddedFile:
     first, last = add.origin.first_batch, add.origin.last_batch
     directory = layout.bucket_directory(add.bucket)
     return AddedFile(add.final_path or add.path, add.kind, add.rows, add.length, directory, first, last)
-
-
-def _operation(record: Record) -> str:
-    if isinstance(record.author, StreamAuthor):
-        return "stream"
-    return record.author.operation if isinstance(record.author, MaintenanceAuthor) else "batch"
 
 
 def _batches(log: CommitLog, add: Add, version: int) -> Batches:

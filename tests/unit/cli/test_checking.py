@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import ftfile
 from ftfile.commit.format import layout
+from ftfile.maintenance.doctor import Check, DoctorReport
 from tests.kit.files_run import FilesRun
 from tests.unit.cli.running import documents, run
 
@@ -48,6 +49,20 @@ def test_doctor(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\ndirectory\terror\t" in run("doctor", f"{out}/nowhere", code=1).stdout
     (report,) = documents("doctor")
     assert not any(check["name"] == "directory" for check in report["checks"])
+
+
+def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the table, whose columns are narrow; also of what may be missing."""
+    checks = (
+        Check("Python", "ok", "3.11", ""),
+        Check("extra kv", "info", "not installed", "pip install ..."),
+        Check("directory", "warning", "slow", "wait"),
+    )
+    monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DoctorReport(checks))
+    for module in ("display.tables", "display.output", "checking"):
+        monkeypatch.setattr(f"ftfile.cli.{module}.is_terminal", lambda: True)
+    _, *remedies = run("doctor").stdout.split("\n\n")
+    assert remedies == ["extra kv: what to do\npip install ...", "directory: what to do\nwait\n"]
 
 
 def test_source(tmp_path: Path) -> None:

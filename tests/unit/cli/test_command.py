@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shlex
@@ -22,8 +23,10 @@ from ftfile.cli import exit_codes
 from ftfile.cli.app import app
 from ftfile.cli.entry import MISSING
 from ftfile.cli.examples import EXAMPLES
+from ftfile.commit.format import layout
 from ftfile.core import errors
 from ftfile.core.version import __version__
+from tests.unit.cli.conftest import BATCHES
 from tests.unit.cli.running import COMMAND, ENVIRONMENT, run
 
 if TYPE_CHECKING:
@@ -159,6 +162,19 @@ def test_verbose_tells_what_is_logged(out: str) -> None:
     done = subprocess.run([*COMMAND, "-v", "compact", out], capture_output=True, env=ENVIRONMENT, check=True, text=True)
     assert "INFO" in done.stderr
     assert "compacted" in done.stderr
+
+
+def test_warnings_are_for_verbose(out: str) -> None:
+    """Findings say it, and a process that uses the package as well goes on to log as before."""
+    Path(out, layout.record_path(BATCHES - 1)).unlink()
+    logger = logging.getLogger("ftfile")
+    before = logger.level
+    assert run("verify", out, code=1).stderr == ""
+    assert logger.level == before
+    for options, warns in (([], False), (["-v"], True)):
+        command = [*COMMAND, *options, "verify", out]
+        done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False, text=True)
+        assert ("WARNING" in done.stderr, "lost-records" in done.stdout) == (warns, True), done
 
 
 @pytest.mark.parametrize("name", ["typer", "rich"])

@@ -195,6 +195,14 @@ def test_status_counts_orphans_when_asked(rolled: str) -> None:
     assert found["unneeded_bytes"] > 5
 
 
+def test_status_of_a_directory_whose_log_is_lost(out: str) -> None:
+    for record in Path(out, layout.LOG).iterdir():
+        record.unlink()
+    assert "none that can be read" in run("status", out, code=4).stdout
+    (found,) = documents("status", out, code=4)
+    assert [each["code"] for each in found["findings"]] == ["lost-records"]
+
+
 def test_nothing_was_committed_yet(tmp_path: Path) -> None:
     from ftfile.commit.log.log import CommitLog
     from ftfile.testing.context import open_filesystem
@@ -202,3 +210,13 @@ def test_nothing_was_committed_yet(tmp_path: Path) -> None:
     CommitLog(open_filesystem(str(tmp_path))).prepare_directory()
     assert "nothing was committed yet" in run("status", tmp_path).stdout
     assert lines("ls", tmp_path) == lines("history", tmp_path) == []
+
+
+def test_report_to_stdout_is_the_page_alone(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {*tmp_path.iterdir()}
+    page = run("report", out, "-o", "-", "--no-verify").stdout
+    assert page.startswith("<!doctype html>")
+    assert page.rstrip().endswith("</html>")
+    assert {*tmp_path.iterdir()} == before
+    assert "take one of them" in run("report", out, "-o", "-", "--json", code=2).stderr

@@ -37,6 +37,9 @@ def test_migrate(out: str) -> None:
     (report,) = documents("migrate", out, *arguments, "--yes")
     assert (report["version"], report["rows"], report["left_out"][0]["moved"]) == (0, 2, False)
     assert run("cat", out, "--format", "csv").stdout.splitlines()[1:] == ["1,1,1", "2,1,1"]
+    assert documents("history", out)[0]["operation"] == "migrate"
+    assert "\noperation\tmigrate\n" in run("show", out, 0).stdout
+    assert documents("show", out, "day=1/a.csv")[0]["operation"] == "migrate"
     assert run("migrate", out, "--undo", "--dry-run").stdout == "The migration can be undone\n"
     assert "--yes" in run("migrate", out, "--undo", code=2).stderr
     assert run("migrate", out, "--undo", "--yes").stdout == "Undone; 0 files moved back\n"

@@ -6,10 +6,12 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ftfile
-from ftfile.core.errors import NotPublished, PermissionDenied
+from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied
 from ftfile.exporting.run import ExportReport
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -22,6 +24,8 @@ from tests.crash.share import THOROUGH
 from tests.unit.exporting.formats import COLUMNS, MOUNTED, check_newest, count_commits, export, rows
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ftfile.fs.api import FileInfo, FileSystem
 
 FORMATS = ("delta", "iceberg", "hive")
@@ -64,6 +68,20 @@ class TestTrouble:
             fs.is_stuck = False
             assert export(url, to) == ExportReport(version=2, versions=1 if to == "hive" else 2)
             check_newest(url, to)
+
+    @pytest.mark.parametrize("to", FORMATS)
+    @pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\x7fb"])
+    def test_a_name_that_no_reader_opens_is_refused(self, name: str, to: str, tmp_path: Path) -> None:
+        """ftfile writes none, and a migration leaves files where they are; an overwrite makes other files."""
+        pq.write_table(pa.Table.from_pylist(rows(0)), tmp_path / f"{name}.parquet")
+        url = str(tmp_path)
+        ftfile.migrate(url, dry_run=False, context=current())
+        for dry_run in (True, False):
+            with pytest.raises(ConfigError, match=re.escape(f"{name}.parquet"[1:].encode("unicode_escape").decode())):
+                export(url, to, dry_run=dry_run)
+        assert not (tmp_path / DIRECTORIES[to]).exists()
+        MicroBatch(url, COLUMNS, overwrite=True).run_job("job", [rows(2)])
+        assert export(url, to) == ExportReport(version=1, versions=1)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(

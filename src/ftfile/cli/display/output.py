@@ -60,6 +60,16 @@ def print_json_lines(items: Iterable[object]) -> None:
         print(json.dumps(item, default=_plain, ensure_ascii=False))
 
 
+def write_utf8(data: bytes) -> None:
+    """Write UTF-8 to stdout, through the text stream where that has no bytes below it."""
+    below = getattr(sys.stdout, "buffer", None)
+    if below is None:
+        sys.stdout.write(bytes(data).decode())
+        return
+    sys.stdout.flush()
+    below.write(data)
+
+
 def agree(question: str, *, yes: bool) -> None:
     """Return if a person agrees that data may be lost, or has said so by `--yes`; else end the command."""
     if yes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftfile.cli.display.output import write_utf8
 from ftfile.cli.display.tables import Column, Kind, is_terminal, print_table
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ class RowPrinter:
         lines: Any = format_from_options(self._format.value, options)
         encode = lines.rows(schema)
         if not self._begun:
-            _write(lines.head(schema))
+            write_utf8(lines.head(schema))
         for batch in batches:
             if batch.num_rows:
-                _write(encode(_flattened(batch, schema)).data)
+                write_utf8(encode(_flattened(batch, schema)).data)
 
     def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
         from pyarrow import types
@@ -92,16 +93,6 @@ def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["
         left -= min(left, batch.num_rows)
         if not left:
             return
-
-
-def _write(data: bytes) -> None:
-    """Write UTF-8, through the text stream where that has no bytes below it."""
-    below = getattr(sys.stdout, "buffer", None)
-    if below is None:
-        sys.stdout.write(bytes(data).decode())
-        return
-    sys.stdout.flush()
-    below.write(data)
 
 
 def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
 
-__all__ = ("LastCommit", "Version", "VersionMetrics", "last_commit_of", "read_history", "version_of")
+__all__ = ("LastCommit", "Version", "VersionMetrics", "last_commit_of", "operation_of", "read_history", "version_of")
+
+_MIGRATION = "migration"  # as `attempt.kind_of_directory` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Version:
     """One commit.
 
     Attributes:
-        operation: `stream`, `batch`, or a maintenance operation.
+        operation: `stream`, `batch`, `migrate`, or a maintenance operation.
         query_id: of a streaming write, else None.
         batch_id: of a streaming write, else None.
         job_id: of a batch write or a maintenance operation, else None.
@@ -134,11 +136,10 @@ def version_of(record: Record, time_ms: int | None) -> Version:
     """Return a record in a few numbers, given its time by the store's clock, or None where that is not known."""
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
-    operation = author.operation if isinstance(author, MaintenanceAuthor) else "batch"
     transaction = author.transaction if isinstance(author, JobAuthor) else None
     return Version(
         version=record.version,
-        operation="stream" if stream else operation,
+        operation=operation_of(record),
         query_id=stream.query_id if stream else None,
         batch_id=stream.batch_id if stream else None,
         job_id=None if isinstance(author, StreamAuthor) else author.job_id,
@@ -158,6 +159,15 @@ def version_of(record: Record, time_ms: int | None) -> Version:
         offsets=stream.offsets if stream else None,
         metrics=_metrics_of(record.metrics),
     )
+
+
+def operation_of(record: Record) -> str:
+    """Return the operation of a record: `stream`, `batch`, `migrate`, or a maintenance operation."""
+    if _MIGRATION in record.tables:  # its author is the query that goes on, or a batch write
+        return "migrate"
+    if isinstance(record.author, StreamAuthor):
+        return "stream"
+    return record.author.operation if isinstance(record.author, MaintenanceAuthor) else "batch"
 
 
 def last_commit_of(record: Record) -> LastCommit | None:
