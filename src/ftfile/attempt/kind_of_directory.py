@@ -36,9 +36,10 @@ _TABLES = {
     "deletes files that its metadata does not name",
 }
 _STORE_ADVICE = "write and read it with the format `ftkv`, or open it with ftfile.kv.open"
-EXPORTS = (_DELTA, "_iceberg")  # the directories of our own ones; nobody else has the second
-# What the files of tables that may be ours contain, by the ending of their names.
-_EXPORTS = {_DELTA: (".json", b'"ftfile":'), _ICEBERG: (".metadata.json", b'"ftfile.export":')}
+# The endings of the files that make a directory of this name the metadata of a table.
+_ENDINGS = {_DELTA: ".json", _ICEBERG: ".metadata.json"}
+_OWN_COMMIT = b'"ftfile":'  # is in each commit of our own exports to Delta
+_OWN_ICEBERG = "_iceberg"  # has our own exports to Iceberg, and nobody else's
 _AGAIN = (
     "path={path!r} was migrated, and has {name!r} (again), which hides ftfile's rows from plain readers. If the "
     "migration was interrupted, call ftfile.migrate(path, dry_run=False) again; if another program was started again, "
@@ -123,26 +124,27 @@ def refuse_new_tables(log: CommitLog, head: LogState, path: str) -> None:
 
 def is_foreign(fs: FileSystem, name: str) -> bool:
     """Return True if the directory `name`, of `_TABLES`, has a table of another program; our own exports are none."""
-    if name not in _EXPORTS:
+    if name not in _ENDINGS:
         return fs.exists(name)  # an empty one, too: Spark's readers obey it
-    content = _first_metadata(fs, name)
-    return content is not None and _EXPORTS[name][1] not in content
+    return bool(_metadata_of(fs, name)) and not (name == _DELTA and _is_own_delta(fs))
 
 
-def is_export(fs: FileSystem, name: str) -> bool:
-    """Return True if the directory `name` has an export of ftfile."""
-    if name == EXPORTS[1]:
-        return fs.exists(name)
-    return name in _EXPORTS and _EXPORTS[name][1] in (_first_metadata(fs, name) or b"")
+def own_export(fs: FileSystem) -> str | None:
+    """Return the directory of an export of ftfile to Delta or Iceberg; None if there is none."""
+    if _is_own_delta(fs):
+        return _DELTA
+    return _OWN_ICEBERG if fs.exists(_OWN_ICEBERG) else None
 
 
-def _first_metadata(fs: FileSystem, name: str) -> bytes | None:
-    """Return the oldest metadata of a table that is still there: exports delete old ones; None if it has none."""
-    paths = sorted(info.path for info in list_or_empty(fs, name) if info.path.endswith(_EXPORTS[name][0]))
-    for path in paths:
-        with contextlib.suppress(NotFound):
-            return fs.read(path)
-    return b"" if paths else None
+def _is_own_delta(fs: FileSystem) -> bool:
+    for path in _metadata_of(fs, _DELTA):
+        with contextlib.suppress(NotFound):  # exports delete old commits
+            return _OWN_COMMIT in fs.read(path)
+    return False
+
+
+def _metadata_of(fs: FileSystem, name: str) -> list[str]:
+    return sorted(info.path for info in list_or_empty(fs, name) if info.path.endswith(_ENDINGS[name]))
 
 
 def _refusal(name: str, path: str) -> ConfigError:

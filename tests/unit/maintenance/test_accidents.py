@@ -126,7 +126,7 @@ def test_in_other_directories(title: str, variant: str, tmp_path: Path) -> None:
 
 
 def check(scene: Scene) -> None:
-    """Check the invariants of what is there at the end, and that `verify` finds nothing worse than a remark."""
+    """Check the invariants of the mended directory; `verify` finds remarks at most."""
     directory = ftfile.open(str(scene.at("/data/out")))
     report = directory.verify(full=True)
     assert report.ok

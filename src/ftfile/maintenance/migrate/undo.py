@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.kind_of_directory import EXPORTS, is_export, migration_of
+from ftfile.attempt.kind_of_directory import migration_of, own_export
 from ftfile.commit.files import delete_file, list_or_empty, stat_or_none, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import UNDONE_RECORD
@@ -97,9 +97,8 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
         raise ConfigError(f"path={path!r} was not migrated: ftfile has written it from the start")
     if head.version > 0:
         raise ConfigError(_TOO_LATE.format(path=path, version=head.version))
-    for name in EXPORTS:
-        if is_export(fs, name):
-            raise ConfigError(f"{name!r} is an export of ftfile, which would outlive its log: delete it before")
+    if name := own_export(fs):
+        raise ConfigError(f"{name!r} is an export of ftfile, which would outlive its log: delete it before")
     if others := [*foreign_in_quarantine(fs), *(info.path for info in list_or_empty(fs, layout.RETIRED))]:
         raise ConfigError(f"{others[0]!r} is there, which the migration did not move: move it away, or keep the log")
 
