@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def suite(report: Path) -> Element:
-    """Return what a report tells of its run of pytest."""
+    """Return the only test suite of a report."""
     return ElementTree.parse(report).getroot()[0]
 
 
