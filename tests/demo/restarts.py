@@ -20,8 +20,8 @@ __all__ = ("END_POLL_S", "STALL_TIMEOUT_S", "DemoError", "Job", "Watch")
 PROGRESS_INTERVAL_S = 0.2
 END_POLL_S = 0.05
 # A driver, its executors and their Pythons start anew, on a machine that has all the servers, too.
-STALL_TIMEOUT_S = 300.0
-ATTEMPTS_PER_KILL = 3
+STALL_TIMEOUT_S = 600.0
+ATTEMPTS_PER_KILL = 10
 
 
 class DemoError(Exception):
