@@ -58,7 +58,9 @@ def environment(*jars: Path) -> dict[str, str]:
 def java_options() -> str:
     """Return options of the driver's JVM."""
     # An archive that another Java has made is passed over, and nothing said of it.
-    return f"{QUICK_START} {PATIENCE}" + (f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds*=off" if ARCHIVE.exists() else "")
+    return f"{QUICK_START} {PATIENCE}" + (
+        f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds*=off" if ARCHIVE.exists() else ""
+    )
 
 
 def prepare() -> None:

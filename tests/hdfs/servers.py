@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ("ANSWER_S", "COMMON", "DATA_NODE", "NAME_NODE", "SOON_DEAD", "Servers", "bean", "is_registered", "write_site")
+__all__ = (
+    "ANSWER_S",
+    "COMMON",
+    "DATA_NODE",
+    "NAME_NODE",
+    "SOON_DEAD",
+    "Servers",
+    "bean",
+    "is_registered",
+    "write_site",
+)
 
 NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"

@@ -53,11 +53,12 @@ class Ticks:
 def run_in_peace(test: Callable[[], object]) -> None:
     """Run a test, again and again as long as it fails and the machine stood still meanwhile."""
     for left in reversed(range(TRIES)):
-        with Ticks() as ticks:
-            try:
+        ticks = Ticks()
+        try:
+            with ticks:
                 test()
-            except (Exception, pytest.fail.Exception):
-                if not left or ticks.longest_s < STALL_S:
-                    raise
-            else:
-                return
+        except (Exception, pytest.fail.Exception):
+            if not left or ticks.longest_s < STALL_S:
+                raise
+        else:
+            return
