@@ -23,7 +23,7 @@ class Stalls(stalls.Ticks):
 def test_what_fails_is_repeated_after_a_stall_alone(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "Ticks", Stalls)
     Stalls.left = times
-    runs = []
+    runs: list[None] = []
 
     def fail() -> None:
         runs.append(None)
