@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ftfile
+from benchmarks.large_directory import link_files
 from benchmarks.large_table import write_delta_log_over
-from benchmarks.linked_files import link_files
 from benchmarks.spark_session import ROOT, open_session, transports
 from ftfile.spark import compact
 from tests.cluster.cluster import Cluster

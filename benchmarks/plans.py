@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import ftfile
 from benchmarks.compaction import ROOT
 from benchmarks.kv_stream import PYTHON, delta_settings
+from benchmarks.large_directory import link_files
 from benchmarks.large_table import write_delta_log_over
-from benchmarks.linked_files import link_files
 from benchmarks.report import Cell, Table
 from ftfile.testing.micro_batch import MicroBatch
 
