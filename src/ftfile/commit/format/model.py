@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+MIGRATION = "migration"  # table of the log of a directory whose first files another program wrote
+
 
 class Origin(NamedTuple):
     """The batches of a query, or of a batch-write job, that the rows of an add come from."""
