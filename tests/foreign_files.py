@@ -51,7 +51,7 @@ def check_lines_are_read_once(url: str, settings: Mapping[str, str]) -> None:
 
 
 def check_a_migration(url: str, settings: Mapping[str, str]) -> None:
-    """Migrate what Spark's sink has left beside hidden directories, read it, and undo that; twice.
+    """Migrate what Spark's sink has left beside hidden directories, read it, and undo that.
 
     Args:
         url: of a directory that is not there yet.
@@ -70,14 +70,12 @@ def check_a_migration(url: str, settings: Mapping[str, str]) -> None:
     plan = ftfile.migrate(url, partition_by={"day": "date"}, storage=settings)
     assert (plan.files, plan.rows, [each.path for each in plan.left_out]) == (2, 2, others[:1])
     assert content(fs) == before, "a dry run changes nothing"
-    for _ in range(2):
-        ftfile.migrate(url, partition_by={"day": "date"}, dry_run=False, storage=settings)
-        found = ftfile.open(url, storage=settings).to_arrow().sort_by("id")
-        assert found.to_pylist() == [{"id": day, "day": datetime.date(2024, 7, day)} for day in (1, 2)]
-        assert ftfile.migrate(url, dry_run=False, storage=settings).already_migrated
-        assert ftfile.open(url, storage=settings).verify(full=True).ok
-        assert ftfile.undo_migration(url, storage=settings).put_back == ("_spark_metadata/0", *others[:1])
-        assert content(fs) == before
+    ftfile.migrate(url, partition_by={"day": "date"}, dry_run=False, storage=settings)
+    found = ftfile.open(url, storage=settings).to_arrow().sort_by("id")
+    assert found.to_pylist() == [{"id": day, "day": datetime.date(2024, 7, day)} for day in (1, 2)]
+    assert ftfile.migrate(url, dry_run=False, storage=settings).already_migrated
+    assert ftfile.undo_migration(url, storage=settings).put_back == ("_spark_metadata/0", *others[:1])
+    assert content(fs) == before
 
 
 def put(fs: FileSystem, path: str, written: bytes) -> None:
