@@ -75,8 +75,8 @@ class Version:
         size_bytes: of the files added, or of the runs.
         files: number of files added; none in a store.
         overwrite: True if it replaced everything that was there.
-        replaces: the condition on the partitions that it replaced, or `partitions of the rows`; None if it is no
-            overwrite of partitions.
+        replaces: the condition on the partitions that it replaced or dropped, or `partitions of the rows`; None if it
+            is no overwrite of partitions, nor a drop by a text.
         restored_version: of a restore, the version whose rows came back, else None.
         bad_records: number that could not be written.
         durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
