@@ -210,7 +210,7 @@ def _batches(log: CommitLog, add: Add, version: int) -> Batches:
 
 
 def _ranges_of(first: int, before: list[Any] | None, after: list[Any] | None) -> tuple[OffsetRange, ...] | None:
-    """Return what batches read, the first of which has this id; None where the offsets of an end are not known."""
+    """Return the ranges of batches from this one on; None where the offsets of an end are not known."""
     if after is None or (before is None and first > 0):
         return None
     return ranges_between(before or [], after)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
 
 ALL = "all"
 
@@ -49,6 +50,7 @@ def drop(  # noqa: PLR0913 - all by name
     *,
     dry_run: bool = False,
     bucket_pattern: str | None = None,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -63,8 +65,9 @@ def drop(  # noqa: PLR0913 - all by name
     `pc.field("day") < datetime.date.today() - datetime.timedelta(days=30)`. Or it is the word "all" for every row in
     the directory. With `bucket_pattern`, the value of the option `bucketPattern` by which directories were made, a
     condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks. Directories of no such
-    time stay. With `dry_run`, it writes nothing, and returns how many it would remove now. For the other arguments see
-    `ftfile.open`.
+    time stay. With `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is called in this
+    thread with a `Progress` after each file that is hidden, once the record is there; what it raises leaves the rest to
+    the next commit. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
@@ -85,7 +88,7 @@ def drop(  # noqa: PLR0913 - all by name
             snapshot = take_snapshot(log)
             prepare(log.read_on(), lambda: snapshot)
             return _report(None, dropped, dry_run=True)
-        done = commit(log, author, prepare)
+        done = commit(log, author, prepare, progress=progress)
         if done.record is None:
             return DropReport()
         report = _report(done.version, dropped)
