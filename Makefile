@@ -19,11 +19,15 @@ NEWER_PYTHONS := 3.12 3.13
 unexport PYTHONDONTWRITEBYTECODE
 
 python := .venv/bin/python
+# Of JUnit; `make test` has a folder in it for each target. With AGAIN, what failed there before runs once more.
+REPORTS := .reports
+AGAIN :=
 # $(call pytest,environment,name): the name is that of the report, which the end of `make test` adds up.
-pytest = $(1)/bin/python -m pytest --junitxml=.reports/$(2).xml --hypothesis-profile=$(PROFILE) $(SEED:%=--seed=%)
+pytest = $(if $(AGAIN),.ci/passed $(dir $(REPORTS))$(2).xml || )$(1)/bin/python -m pytest --junitxml=$(REPORTS)/$(2).xml \
+	-o cache_dir=.reports/cache/$(2) $(if $(AGAIN),--last-failed) --hypothesis-profile=$(PROFILE) $(SEED:%=--seed=%)
 # $(call both,command,other): both at once; what the other prints follows. Workers of xdist would each collect all tests.
-both = mkdir -p .reports; set -x; $(2) >.reports/$@.other.log 2>&1 & other=$$!; trap "kill $$other" EXIT; \
-	$(1); first=$$?; wait $$other; second=$$?; trap - EXIT; cat .reports/$@.other.log; exit $$((first | second))
+both = mkdir -p $(REPORTS); set -x; { $(2); } >$(REPORTS)/$@.other.log 2>&1 & other=$$!; trap "kill $$other" EXIT; \
+	$(1); first=$$?; wait $$other; second=$$?; trap - EXIT; cat $(REPORTS)/$@.other.log; exit $$((first | second))
 # `ci` repeats the same examples in every run; PROFILE=default looks for new ones.
 PROFILE := ci
 # Likewise, what tests draw by the seed; `SEED=` draws another one, as `make long` does.
@@ -87,7 +91,7 @@ crash: prometheus browser environment ## every crash and every fault, enumerated
 
 .PHONY: histories
 histories: environment ## random histories of a directory, 500 of 200 steps
-	FTFILE_HISTORIES=500 $(call pytest,.venv,histories) -n 2 tests/histories
+	export FTFILE_HISTORIES=500; $(call pytest,.venv,histories) -n 2 tests/histories
 
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 # A log of plans has neither hints nor ranges. Of a store, tests of runs, folds and plans in memory read no log.
@@ -150,9 +154,9 @@ FULLY := 40
 
 .PHONY: smoke-spark
 smoke-spark: java table-jars ## the main path in each older Spark, all at once; in the oldest what may befall a query that follows or reads files
-	@mkdir -p .reports; runs=(); \
-	for spark in $(OLDER_SPARKS); do $(MAKE) --no-print-directory smoke-$$spark >.reports/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
-	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat .reports/smoke-4*.log; exit "$${failed:-0}"
+	@mkdir -p $(REPORTS); runs=(); \
+	for spark in $(OLDER_SPARKS); do $(MAKE) --no-print-directory smoke-$$spark >$(REPORTS)/smoke-$$spark.log 2>&1 & runs+=($$!); done; \
+	for run in "$${runs[@]}"; do wait "$$run" || failed=1; done; cat $(REPORTS)/smoke-4*.log; exit "$${failed:-0}"
 
 smoke-%: FORCE
 	@.ci/venv .venv-spark$* "$(MAIN_PYTHONS)" --editable '.[unit]' pyspark==$(SPARK_$*)

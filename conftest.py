@@ -76,6 +76,18 @@ def pytest_configure_node(node: WorkerController) -> None:
     node.workerinput["seed"] = node.config.option.seed
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Repeat tests of `short_limits` that failed while the machine stood still."""
+    if pyfuncitem.get_closest_marker("short_limits") is None:
+        return None
+    from tests.kit.stalls import run_in_peace
+
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}  # noqa: SLF001
+    run_in_peace(lambda: pyfuncitem.obj(**arguments))
+    return True
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     return f"repeat with: --seed={config.option.seed}"
 

@@ -1,9 +1,10 @@
 """Makes the targets of `make test`: several lanes at once, in each lane one target after the other.
 
 Usage: stages.py LANE..., each of them targets with blanks between. A lane that has made its targets goes on with the
-last one of the lane that has most left, until none is left. A target that fails stops no other. What a target
-prints comes in one piece when it has ended, and stays in .reports; the last lines sum up all reports. Interrupted, it
-ends the processes of all targets.
+last one of the lane that has most left, until none is left. A target that fails stops no other. In the end, tests that
+failed run once more with nothing beside them: a target whose failed tests all pass then has passed, and the last lines
+name it. What a target prints comes in one piece when it has ended, and stays in .reports; the last lines sum up all
+reports. Interrupted, it ends the processes of all targets.
 """
 
 from __future__ import annotations
@@ -32,20 +33,27 @@ ASKED: list[int] = []
 class Stage:
     """A target that is being made, in a process group of its own.
 
+    Args:
+        target: of make.
+        again: runs only the tests that failed before.
+
     Attributes:
         exit_code: of make; None until it has ended.
     """
 
-    def __init__(self, target: str) -> None:
-        print(f"-- {target} begins", flush=True)
+    def __init__(self, target: str, *, again: bool = False) -> None:
         self.target = target
         self.exit_code: int | None = None
+        self._title = f"{target}, again," if again else target
         self._began_s = time.monotonic()
-        self._log = REPORTS / f"{target}.log"
-        command = [os.environ.get("MAKE", "make"), "--no-print-directory", "--keep-going", target]
+        folder = REPORTS / target / "again" if again else REPORTS / target
+        folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / "make.log"
+        command = [os.environ.get("MAKE", "make"), "--no-print-directory", "--keep-going", target, f"REPORTS={folder}"]
+        print(f"-- {self._title} begins", flush=True)
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                command,
+                [*command, "AGAIN=yes"] if again else command,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -61,7 +69,7 @@ class Stage:
         self._process.returncode = self.exit_code = os.waitstatus_to_exitcode(status)
         took_s, processor_s = time.monotonic() - self._began_s, used.ru_utime + used.ru_stime
         outcome = "failed" if self.exit_code else "passed"
-        print(f"== {self.target} {outcome} after {took_s:.0f} s, {processor_s:.0f} s of processor", flush=True)
+        print(f"== {self._title} {outcome} after {took_s:.0f} s, {processor_s:.0f} s of processor", flush=True)
         sys.stdout.buffer.write(self._log.read_bytes())
         sys.stdout.flush()
         return True
@@ -80,7 +88,7 @@ class Stage:
 def make(lanes: Sequence[list[str]]) -> list[str]:
     """Make all targets, or as many as are done before a signal comes; return those that failed or were interrupted."""
     running: dict[int, Stage] = {}
-    failed = []
+    failed: list[str] = []
     while not ASKED and (running or any(lanes)):
         for number, lane in enumerate(lanes):
             if number in running and running[number].has_ended():
@@ -91,6 +99,22 @@ def make(lanes: Sequence[list[str]]) -> list[str]:
         time.sleep(POLL_S)
     end(running.values())
     return [*failed, *(stage.target for stage in running.values())]
+
+
+def make_again(targets: Sequence[str]) -> list[str]:
+    """Run what failed of targets once more, one target after the other, and return those that failed again."""
+    failed: list[str] = []
+    for number, target in enumerate(targets):
+        if ASKED:
+            return [*failed, *targets[number:]]
+        stage = Stage(target, again=True)
+        while not stage.has_ended():
+            if ASKED:
+                end([stage])
+                return [*failed, *targets[number:]]
+            time.sleep(POLL_S)
+        failed += [target] if stage.exit_code else []
+    return failed
 
 
 def end(stages: Collection[Stage]) -> None:
@@ -109,7 +133,7 @@ def main(lanes: Sequence[str]) -> int:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, lambda number, _: ASKED.append(number))
     REPORTS.mkdir(exist_ok=True)
-    failed = make([lane.split() for lane in lanes])
+    failed = make_again(make([lane.split() for lane in lanes]))
     summed_up = subprocess.run([sys.executable, ROOT / ".ci/tally.py", REPORTS, *failed], check=False)
     return 128 + ASKED[0] if ASKED else summed_up.returncode
 

@@ -121,7 +121,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, help="of kvstore: 1,000,000 by default; of load: 20,000,000")
     parser.add_argument("--batches", type=int, help="of each query of kvstream: 100 by default; of command: 100,000")
-    parser.add_argument("--files", type=int, help="of plans: 100,000 by default; of compaction: 400")
+    parser.add_argument("--files", type=int, help="of plans and of export: 100,000 by default; of compaction: 400")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it works, measures nothing")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(BENCHMARKS))

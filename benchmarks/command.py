@@ -7,13 +7,14 @@ import logging
 import subprocess
 import sys
 import time
+import uuid
 from typing import TYPE_CHECKING
 
 import ftfile
 from benchmarks.compaction import ROOT
 from benchmarks.kv_stream import PYTHON, delta_settings
 from benchmarks.large_directory import write_directory
-from benchmarks.large_table import write_delta_log
+from benchmarks.large_table import File, write_delta_log
 from benchmarks.report import Cell, Table
 
 if TYPE_CHECKING:
@@ -35,12 +36,18 @@ NOTE = (
     "a log of as many commits, a checkpoint ten commits before its end; the size is that of the JVM at the end."
 )
 SHOWN = "1000"
+SCHEMA = '{"type":"struct","fields":[{"name":"value","type":"string","nullable":true,"metadata":{}}]}'
+# The command ends either in Python's way or at once.
 PROGRAM = """
-import atexit, sys
+import atexit, os, sys
 @atexit.register
 def print_most_mb():
     with open("/proc/self/status") as file:
         print(next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM")), file=sys.stderr)
+def end_at_once(code, end=os._exit):
+    print_most_mb()
+    end(code)
+os._exit = end_at_once
 from ftfile.cli.entry import main
 main()
 """
@@ -92,7 +99,11 @@ def _delta_rows(settings: Settings, batches: int, files: int) -> list[tuple[Cell
     if session is None:
         return []
     table = settings.directory / "delta"
-    write_delta_log(table, batches, files)
+    commits = [
+        [File(f"part-{batch:010d}-{number}-{uuid.uuid4()}.parquet", 1_000_000) for number in range(files)]
+        for batch in range(batches)
+    ]
+    write_delta_log(table, commits, SCHEMA, ())
     figures = settings.directory / "figures.json"
     asked = {"directory": str(settings.directory), "table": str(table), "figures": str(figures), "session": session}
     command = [str(PYTHON), "-m", "benchmarks.command_run", json.dumps(asked)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ("run",)
 
+LOGGER = logging.getLogger(__name__)
 FORMATS = ("delta", "iceberg", "hive")
 FILES = 8
 BATCHES, SMOKE_BATCHES = 100, 3
 WARM_UP = 2
-MANY_BATCHES, SMOKE_MANY_BATCHES = 1000, 2
+MANY_FILES, SMOKE_MANY_FILES = 100_000, 200
 FILES_A_BATCH = 100
 COMMIT_COLUMNS = ("step", "times", "p50 ms", "p99 ms")
 MANY_COLUMNS = ("format", "files", "first export s", "export of no change s")
@@ -33,12 +35,12 @@ NOTE = "One warm process; each export opens the directory anew, as ftfile.export
 def run(settings: Settings) -> list[Table]:
     """Export after each of some commits, and then a directory of many files, which need not have rows."""
     batches = SMOKE_BATCHES if settings.smoke else BATCHES
-    many = SMOKE_MANY_BATCHES if settings.smoke else MANY_BATCHES
+    many = SMOKE_MANY_FILES if settings.smoke else settings.files or MANY_FILES
     ms = _each_commit(settings.directory / "commits", batches + WARM_UP)
     rows = tuple(_row(step, times[WARM_UP:]) for step, times in ms.items())
     return [
         Table(f"export of a commit of {FILES} files", COMMIT_COLUMNS, rows, NOTE),
-        Table("export of many files", MANY_COLUMNS, _many_files(settings.directory / "many", many)),
+        Table("export of many files", MANY_COLUMNS, _many_files(settings.directory / "many", many // FILES_A_BATCH)),
     ]
 
 
@@ -70,6 +72,7 @@ def _many_files(directory: Path, batches: int) -> tuple[tuple[Cell, ...], ...]:
             ftfile.export(str(directory), to, context=current())
             times.append(time.perf_counter() - began)
         rows.append((to, batches * FILES_A_BATCH, *times))
+        LOGGER.info("export: %s", rows[-1])
     return tuple(rows)
 
 

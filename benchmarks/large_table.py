@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import ftfile
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ("write_delta_log",)
+__all__ = ("File", "write_delta_log", "write_delta_log_over")
 
+FILES_A_COMMIT = 1_000
 CHECKPOINT_EVERY = 10  # commits, as Delta does by default
 TIME_MS = 1_767_225_600_000
-SCHEMA = '{"type":"struct","fields":[{"name":"value","type":"string","nullable":true,"metadata":{}}]}'
 PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 _TEXTS = pa.map_(pa.string(), pa.string())
 _TYPES = {
@@ -43,50 +46,73 @@ _TYPES = {
 }
 
 
-def write_delta_log(table: Path, commits: int, files: int) -> None:
-    """Write the log of this number of commits, of as many files each, which are not there; without syncs."""
+class File(NamedTuple):
+    """A file of a table: its path in it, its length, and the text of its value of each partition column."""
+
+    path: str
+    size_bytes: int
+    values: Mapping[str, str] = {}
+
+
+def write_delta_log(table: Path, commits: Sequence[Sequence[File]], schema: str, partition_by: Sequence[str]) -> None:
+    """Write the log of commits of files, which need not be there; without syncs, and without statistics of columns.
+
+    Args:
+        table: its directory.
+        commits: the files of each.
+        schema: of the rows, as Spark's JSON.
+        partition_by: names of columns.
+    """
     log = table / "_delta_log"
     log.mkdir(parents=True)
-    paths = [
-        [f"part-{commit:010d}-{number}-{uuid.uuid4()}.parquet" for number in range(files)] for commit in range(commits)
-    ]
     metadata: dict[str, Any] = {
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": SCHEMA,
-        "partitionColumns": [],
+        "schemaString": schema,
+        "partitionColumns": [*partition_by],
         "configuration": {},
         "createdTime": TIME_MS,
     }
-    for commit in range(commits):
+    for commit, files in enumerate(commits):
         info = {
             "timestamp": TIME_MS + commit,
             "operation": "STREAMING UPDATE",
             "operationParameters": {"outputMode": "Append", "queryId": "query", "epochId": str(commit)},
             "isolationLevel": "Serializable",
             "isBlindAppend": True,
-            "operationMetrics": {"numAddedFiles": str(files), "numOutputRows": "0", "numOutputBytes": "0"},
+            "operationMetrics": {"numAddedFiles": str(len(files)), "numOutputRows": "0", "numOutputBytes": "0"},
             "engineInfo": "Apache-Spark Delta-Lake",
             "txnId": str(uuid.uuid4()),
         }
         actions: list[dict[str, Any]] = [{"commitInfo": info}]
         actions += [{"protocol": PROTOCOL}, {"metaData": metadata}] if commit == 0 else []
-        actions += [{"add": _add(path) | {"partitionValues": {}}} for path in paths[commit]]
+        actions += [{"add": _add(file) | {"partitionValues": file.values}} for file in files]
         (log / f"{commit:020}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
-    checkpoint = (commits - 1) // CHECKPOINT_EVERY * CHECKPOINT_EVERY
+    checkpoint = (len(commits) - 1) // CHECKPOINT_EVERY * CHECKPOINT_EVERY
     if checkpoint:
-        written = [path for own in paths[: checkpoint + 1] for path in own]
+        written = [file for files in commits[: checkpoint + 1] for file in files]
         _write_checkpoint(log, checkpoint, metadata, written)
 
 
-def _add(path: str) -> dict[str, Any]:
-    return {"path": path, "size": 1_000_000, "modificationTime": TIME_MS, "dataChange": True}
+def write_delta_log_over(directory: Path) -> None:
+    """Write the log of a Delta table over the files of a directory of ftfile, in commits of 1,000 of them."""
+    opened = ftfile.open(directory)
+    files = [
+        File(file.path, file.size_bytes, {name: str(value) for name, value in file.partition.items()})
+        for file in opened.files()
+    ]
+    commits = [files[first : first + FILES_A_COMMIT] for first in range(0, len(files), FILES_A_COMMIT)]
+    write_delta_log(directory, commits, opened.spark_schema(), [*files[0].values])
 
 
-def _write_checkpoint(log: Path, commit: int, metadata: dict[str, Any], paths: list[str]) -> None:
+def _add(file: File) -> dict[str, Any]:
+    return {"path": file.path, "size": file.size_bytes, "modificationTime": TIME_MS, "dataChange": True}
+
+
+def _write_checkpoint(log: Path, commit: int, metadata: dict[str, Any], files: list[File]) -> None:
     described = metadata | {"configuration": [], "format": {"provider": "parquet", "options": []}}
     rows: list[dict[str, Any]] = [{"protocol": PROTOCOL}, {"metaData": described}]
-    rows += [{"add": _add(path) | {"partitionValues": [], "dataChange": False}} for path in paths]
+    rows += [{"add": _add(file) | {"partitionValues": [*file.values.items()], "dataChange": False}} for file in files]
     columns = {name: pa.array([row.get(name) for row in rows], kind) for name, kind in _TYPES.items()}
     pq.write_table(pa.table(columns), log / f"{commit:020}.checkpoint.parquet")
     (log / "_last_checkpoint").write_text(json.dumps({"version": commit, "size": len(rows)}))

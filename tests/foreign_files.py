@@ -1,13 +1,20 @@
-"""Foreign files on any store: lines of a log that grows, is renamed, packed and deleted are read once."""
+"""Foreign files on any store: lines of a log are read once, and the directory of Spark's sink is migrated."""
 
 from __future__ import annotations
 
+import datetime
 import gzip
+import io
+import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ftfile
+from ftfile.commit.files import walk
+from ftfile.commit.format import layout
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.source_run import Killed
 from tests.kit.files_run import FilesRun
@@ -17,7 +24,9 @@ from tests.spark.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ("check_lines_are_read_once",)
+    from ftfile.fs.api import FileSystem
+
+__all__ = ("check_a_migration", "check_lines_are_read_once")
 
 OPTIONS = {
     "fileFormat": "text",
@@ -39,6 +48,43 @@ def check_lines_are_read_once(url: str, settings: Mapping[str, str]) -> None:
     grows(logs)
     is_rotated(logs)
     logs.check_state()
+
+
+def check_a_migration(url: str, settings: Mapping[str, str]) -> None:
+    """Migrate what Spark's sink has left beside hidden directories, read it, and undo that.
+
+    Args:
+        url: of a directory that is not there yet.
+        settings: of the file system.
+    """
+    fs = open_filesystem(url, settings=settings)
+    count = [f"day=2024-07-0{day}/part-{day}.parquet" for day in (1, 2)]
+    others = ["day=2024-07-02/part-8.parquet", "_temporary/0/part-9.parquet", "day=2024-07-02/.staging/part-9.parquet"]
+    for path in (*count, *others):
+        with io.BytesIO() as file:
+            pq.write_table(pa.table({"id": [int(path[-len("1.parquet")])]}), file)
+            put(fs, path, file.getvalue())
+    entries = [{"path": f"{url}/{path}", "size": fs.stat(path).size_bytes, "action": "add"} for path in count]
+    put(fs, "_spark_metadata/0", "\n".join(["v1", *map(json.dumps, entries)]).encode())
+    before = content(fs)
+    plan = ftfile.migrate(url, partition_by={"day": "date"}, storage=settings)
+    assert (plan.files, plan.rows, [each.path for each in plan.left_out]) == (2, 2, others[:1])
+    assert content(fs) == before, "a dry run changes nothing"
+    ftfile.migrate(url, partition_by={"day": "date"}, dry_run=False, storage=settings)
+    found = ftfile.open(url, storage=settings).to_arrow().sort_by("id")
+    assert found.to_pylist() == [{"id": day, "day": datetime.date(2024, 7, day)} for day in (1, 2)]
+    assert ftfile.migrate(url, dry_run=False, storage=settings).already_migrated
+    assert ftfile.undo_migration(url, storage=settings).put_back == ("_spark_metadata/0", *others[:1])
+    assert content(fs) == before
+
+
+def put(fs: FileSystem, path: str, written: bytes) -> None:
+    fs.make_directories(layout.parent(path))
+    fs.create_exclusive(path, written)
+
+
+def content(fs: FileSystem) -> dict[str, bytes]:
+    return {path: fs.read(path) for path in walk(fs, "")}
 
 
 def lines(first: int, last: int) -> list[str]:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ("JVM", "CannotStart", "Guarded", "free_ports", "java")
 
-START_TIMEOUT_S = 90.0
+# Others may have the machine for minutes.
+START_TIMEOUT_S = 600.0
 POLL_S = 0.1
 FIRST_PORT = 10_000
 USUAL_FIRST_OF_CLIENTS = 32_768
@@ -62,6 +63,7 @@ class Guarded:
         self._system = system
         self.directory = Path(tempfile.mkdtemp(prefix=f"ftfile-{system.lower()}-"))
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
+        self._frozen: set[str] = set()
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", GUARD, str(self.directory), namespace], stdin=subprocess.PIPE, start_new_session=True
         )
@@ -78,6 +80,7 @@ class Guarded:
 
     def freeze(self, name: str) -> None:
         """Stop a server where it stands: it takes connections, and answers nothing."""
+        self._frozen.add(name)
         self._servers[name].send_signal(signal.SIGSTOP)
         # Until the signal has arrived it goes on answering.
         number = self._servers[name].pid
@@ -86,10 +89,16 @@ class Guarded:
     def thaw(self, name: str) -> None:
         """Let a frozen server go on."""
         self._servers[name].send_signal(signal.SIGCONT)
+        self._frozen.discard(name)
+
+    def is_up(self, name: str) -> bool:
+        """Return True if a server runs and is not frozen, however slow it is."""
+        return name in self._servers and name not in self._frozen
 
     def kill(self, name: str) -> None:
         """SIGKILL a server; nothing where it does not run."""
         server = self._servers.pop(name, None)
+        self._frozen.discard(name)
         if server is not None:
             server.kill()
             server.wait()
@@ -135,7 +144,7 @@ class Guarded:
         self._tell_guard()
         return self._servers[name]
 
-    def _complete(self, name: str, command: Sequence[str], timeout_s: float = 60.0) -> str:
+    def _complete(self, name: str, command: Sequence[str], timeout_s: float = START_TIMEOUT_S) -> str:
         """Run a command of the system to its end, and return what it printed."""
         done = subprocess.run(
             command, capture_output=True, text=True, cwd=self.directory, timeout=timeout_s, check=False

@@ -42,6 +42,8 @@ CORE_SITE = """\
 LINKED = ("bin", "jars", "sbin")
 # C1 alone: applications of tests live for seconds, and their queries are small.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Others may have the machine for minutes: no executor is lost for that, and no Python that is late in taking rows.
+PATIENCE = "-Dspark.network.timeout=900s -Dspark.python.authenticate.socketTimeout=900s"
 WRITING_TIMEOUT_S = 120.0
 
 
@@ -56,7 +58,9 @@ def environment(*jars: Path) -> dict[str, str]:
 def java_options() -> str:
     """Return options of the driver's JVM."""
     # An archive that another Java has made is passed over, and nothing said of it.
-    return QUICK_START + (f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds*=off" if ARCHIVE.exists() else "")
+    return f"{QUICK_START} {PATIENCE}" + (
+        f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds*=off" if ARCHIVE.exists() else ""
+    )
 
 
 def prepare() -> None:

@@ -73,6 +73,8 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/maintenance/test_compaction.py": ("TestDamage::test_in_one_bucket_leaves_the_others",),
         # What is listed is counted, and deleting lists.
         "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
+        # All files are compared, also derived ones.
+        "unit/maintenance/test_migrate.py": ("test_spark_an_interrupted_migration_asks_again",),
         # A dry run publishes nothing, and without a hint it does not know what is published.
         "unit/exporting/test_trouble.py": ("TestTrouble::test_a_name_that_no_reader_opens_is_refused",),
         # Hints alone tell of what is lost, or are what is damaged.
@@ -139,6 +141,13 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestUnpublished::test_a_part_that_takes_the_name_of_one_that_was_hidden_late",
             "TestTwoAtOnce::test_the_later_looks_again",
             "TestLimits::test_more_ranges_than_are_kept_apart",
+        ),
+        "unit/maintenance/test_accidents.py": (
+            "test_accident[All bases",
+            *(
+                f"test_in_other_directories[{variant}-All bases"
+                for variant in ("no hints", "several queries", "open", "encrypted")
+            ),
         ),
         # A range of the second key stands for the record of the first, and so a part is the first that needs that.
         "unit/sink/test_encryption.py": ("TestKeys::test_that_are_missing_are_so_for_a_file",),

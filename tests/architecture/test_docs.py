@@ -5,6 +5,7 @@ import re
 import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -43,6 +44,19 @@ def test_links_lead_somewhere(page: str) -> None:
         if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
             broken.append(f"{target}#{anchor}" if anchor else target)
     assert not broken
+
+
+@pytest.mark.parametrize("picture", [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.svg"))])
+def test_a_picture_is_small_and_says_what_it_shows(picture: str) -> None:
+    """In light and in dark, and by text for who cannot see it."""
+    content = (ROOT / picture).read_text()
+    drawing = ElementTree.fromstring(content)
+    assert len(content.encode()) <= 10_000
+    assert all(drawing.findtext(f"{{http://www.w3.org/2000/svg}}{name}") for name in ("title", "desc"))
+    assert "@media (prefers-color-scheme:dark)" in content
+    assert not re.search(r"<(script|image|foreignObject)\b|url\((?!#)", content)
+    linked = [page for page in PAGES if re.search(rf"!\[[^\]]+\]\([^)]*{Path(picture).name}\)", page.read_text())]
+    assert linked
 
 
 def test_the_indexes_link_every_page() -> None:

@@ -1,4 +1,4 @@
-"""`make test` continues after targets that fail, names them in its last lines, and ends whole."""
+"""`make test` continues after targets that fail, runs their failed tests again, names them at last, and ends whole."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from tests.demo.process import list_processes
 from tests.spark.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-REPORT = '<testsuites><testsuite tests="{}" failures="{}" errors="0" skipped="0" time="1.5"></testsuite></testsuites>'
+REPORT = """<testsuites><testsuite tests="{}" errors="0" failures="{}" skipped="0" time="1.5">
+<testcase classname="tests.test_red" name="test_first"><failure/></testcase></testsuite></testsuites>"""
 # What `make` does for a target; each leaves its name in `made`, and in `child` the process that does not end.
 MAKE = """#!/usr/bin/env bash
 echo "$*" >>made
 for word; do
   case "$word" in
     unlinted | red) exit 2 ;;
+    once) [ "${*: -1}" = AGAIN=yes ] || exit 2 ;;
     patient) echo "patient, line 1"; until [ -e there ]; do sleep 0.01; done; echo "patient, line 2" ;;
     quick) echo "quick"; touch there ;;
     stubborn) trap "" INT TERM HUP ;;&
@@ -47,8 +49,12 @@ def run(checkout: Path, *lanes: str) -> subprocess.CompletedProcess[str]:
 
 
 def report(checkout: Path, name: str, tests: int, failures: int = 0) -> None:
-    (checkout / ".reports").mkdir(exist_ok=True)
-    (checkout / f".reports/{name}.xml").write_text(REPORT.format(tests, failures))
+    (checkout / f".reports/{name}").mkdir(parents=True)
+    (checkout / f".reports/{name}/{name}.xml").write_text(REPORT.format(tests, failures))
+
+
+def made_by(checkout: Path) -> list[str]:
+    return [line.split()[2] for line in (checkout / "made").read_text().splitlines()]
 
 
 def test_all_that_passed_is_one_line(tmp_path: Path) -> None:
@@ -64,9 +70,53 @@ def test_targets_after_a_failed_one_are_made_and_the_end_names_it(tmp_path: Path
     report(tmp_path, "unit", 3)
     done = run(tmp_path, "lint red unit")
     assert done.returncode == 1
-    made = (tmp_path / "made").read_text().splitlines()
-    assert [line.split()[2] for line in made] == ["lint", "red", "unit"]
+    assert made_by(tmp_path) == ["lint", "red", "unit", "red"]
     assert done.stdout.splitlines()[-2:] == ["failed: red", " 2 failed, 6 passed in 3.00s ".center(80, "=")]
+
+
+def test_what_passes_when_it_runs_again_has_passed_and_is_named(tmp_path: Path) -> None:
+    report(tmp_path, "once", 5, 1)
+    report(tmp_path, "unit", 3)
+    done = run(tmp_path, "once unit")
+    assert done.returncode == 0
+    assert made_by(tmp_path) == ["once", "unit", "once"]
+    assert "  passed when it ran again: tests.test_red::test_first" in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-1] == " 8 passed in 3.00s ".center(80, "=")
+
+
+# Of three runs of pytest in one target: what its first test does, and its second.
+FIRST_RUN = {"green": ("pass", "pass"), "red": ("pass", "assert again"), "killed": ("again or os._exit(9)", "pass")}
+
+
+def test_failed_tests_run_again_and_all_of_a_run_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/passed", tmp_path / ".ci")
+    for name, (steady, other) in FIRST_RUN.items():
+        noted = f"open('ran', 'a').write('{name} {{}}\\n')"
+        (tmp_path / f"test_{name}.py").write_text(
+            f"import os\nagain = os.path.exists('again')\n"
+            f"def test_steady(): {noted.format('steady')}; {steady}\n"
+            f"def test_other(): {noted.format('other')}; {other}\n"
+        )
+    rule = "".join(f"\t$(call pytest,{sys.prefix},{name}) test_{name}.py\n" for name in FIRST_RUN)
+    make = [
+        "make",
+        "-f",
+        str(ROOT / "Makefile"),
+        "-k",
+        "-i",
+        f"--eval=probe:\n{rule}",
+        "probe",
+        "PROFILE=default",
+        "SEED=",
+    ]
+    subprocess.run([*make, "REPORTS=.reports/probe"], cwd=tmp_path, check=False)
+    (tmp_path / "again").touch()
+    (tmp_path / "ran").unlink()
+    make.remove("-i")
+    done = subprocess.run([*make, "REPORTS=.reports/probe/again", "AGAIN=yes"], cwd=tmp_path, check=False)
+    assert (tmp_path / "ran").read_text().splitlines() == ["red other", "killed steady", "killed other"]
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize("tests", [0, 3])

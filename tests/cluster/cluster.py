@@ -28,8 +28,9 @@ __all__ = ("SPARK_HOME", "Cluster", "command_of", "end_session", "executor_of", 
 
 SPARK_HOME = Path(pyspark.__file__).parent
 # For what comes by itself, however slow the machine is: it ends a test that waits in vain, and no other.
-PATIENCE_S = 300.0
-JAVA = ["java", "-Xmx192m", "-Dspark.master.rest.enabled=false"]
+PATIENCE_S = 600.0
+# A worker that others keep from the processor is not lost.
+JAVA = ["java", "-Xmx192m", "-Dspark.master.rest.enabled=false", "-Dspark.worker.timeout=600"]
 # A shell that kills its process group when our end of its standard input is closed, however we end.
 ENDS_WITH_US = ["sh", "-c", '"$@" & cat; kill -KILL 0', "sh"]
 # What marks the processes of Spark.

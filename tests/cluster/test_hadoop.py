@@ -48,7 +48,7 @@ def configuration(hdfs: MiniCluster, tmp_path_factory: pytest.TempPathFactory) -
 def token_file(hdfs: MiniCluster, path: Path) -> Path:
     """Write a token of the user's as Hadoop does."""
     asking = {"op": "GETDELEGATIONTOKEN", "user.name": USER, "renewer": USER}
-    text = requests.get(f"{hdfs.pages}webhdfs/v1/", asking, timeout=60).json()["Token"]["urlString"]
+    text = requests.get(f"{hdfs.pages}webhdfs/v1/", asking, timeout=600).json()["Token"]["urlString"]
     token = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     path.write_bytes(b"HDTS\x00\x01\x01a" + token + b"\x00")  # and no keys
     return path
@@ -56,7 +56,7 @@ def token_file(hdfs: MiniCluster, path: Path) -> Path:
 
 def owners(hdfs: MiniCluster, directory: str) -> set[str]:
     """Return whose the finished parts are, which executors write."""
-    found: dict[str, Any] = requests.get(f"{hdfs.pages}webhdfs/v1{directory}?op=LISTSTATUS", timeout=60).json()
+    found: dict[str, Any] = requests.get(f"{hdfs.pages}webhdfs/v1{directory}?op=LISTSTATUS", timeout=600).json()
     children = found["FileStatuses"]["FileStatus"]
     return {child["owner"] for child in children if child["pathSuffix"].startswith("part-")}
 

@@ -45,6 +45,8 @@ def build_session(
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} {quick_spark.java_options()}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": memory,
+        # Hadoop's client waits for a busy DataNode.
+        "spark.hadoop.dfs.client.block.write.locateFollowingBlock.retries": "12",
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.ui.enabled": "false",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ("HdfsPath",)
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ __all__ = ("ProcessEntry", "SparkApp", "list_processes", "own_environment", "ses
 
 ROOT = Path(__file__).parents[2]
 LAST_WORDS_LINES = 25
-END_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 600.0
 
 
 class ProcessEntry(NamedTuple):

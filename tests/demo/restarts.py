@@ -20,8 +20,9 @@ __all__ = ("END_POLL_S", "STALL_TIMEOUT_S", "DemoError", "Job", "Watch")
 PROGRESS_INTERVAL_S = 0.2
 END_POLL_S = 0.05
 # A driver, its executors and their Pythons start anew, on a machine that has all the servers, too.
-STALL_TIMEOUT_S = 300.0
-ATTEMPTS_PER_KILL = 3
+STALL_TIMEOUT_S = 600.0
+# On a machine with much beside it, most moments are over before they are seen.
+ATTEMPTS_PER_KILL = 12
 
 
 class DemoError(Exception):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ("StruckJob",)
 
-GIVEN_UP_MAX = 3
+GIVEN_UP_MAX = 10
 
 
 class StruckJob(Job, ABC):

@@ -74,7 +74,9 @@ class HaCluster(Servers):
         return next((name for name in NAMES if self.state(name) == "active"), "")
 
     def state(self, name: str) -> str:
-        """Return a NameNode's state, such as `active`; empty as long as it does not answer."""
+        """Return a NameNode's state, such as `active`; empty if it does not run, is frozen, or is not ready."""
+        if not self.is_up(name):
+            return ""
         return str(bean(self.web[name], "NameNode", "NameNodeStatus").get("State", ""))
 
     def other(self, name: str) -> str:

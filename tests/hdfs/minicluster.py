@@ -8,7 +8,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from tests.guarded import free_ports
-from tests.hdfs.servers import COMMON, DATA_NODE, NAME_NODE, Servers, bean, is_registered
+from tests.hdfs.servers import ANSWER_S, COMMON, DATA_NODE, NAME_NODE, SOON_DEAD, Servers, bean, is_registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,7 +133,7 @@ class MiniCluster(Servers):
     def _change(self, path: str, operation: str, **parameters: str | int) -> None:
         query = urllib.parse.urlencode({"op": operation, "user.name": getpass.getuser(), **parameters})
         request = urllib.request.Request(f"{self.pages}webhdfs/v1{path}?{query}", method="PUT")
-        urllib.request.urlopen(request, timeout=100).close()
+        urllib.request.urlopen(request, timeout=ANSWER_S).close()
 
     def _is_ready(self) -> bool:
         state = self.bean("FSNamesystemState")
@@ -148,6 +148,7 @@ class MiniCluster(Servers):
             "dfs.namenode.http-address": f"127.0.0.1:{self._http_port}",
             "dfs.namenode.name.dir": (self.directory / "name").as_uri(),
             **COMMON,
+            **(SOON_DEAD if len(self._data_ports) > 1 else {}),
             "dfs.replication": str(len(self._data_ports)),
             # Tokens also without Kerberos.
             "dfs.namenode.delegation.token.always-use": "true",

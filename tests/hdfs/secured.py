@@ -14,7 +14,7 @@ from tests.certificates import make_certificate
 from tests.guarded import CannotStart, free_ports
 from tests.hdfs.kdc import REALM, why_no_kdc
 from tests.hdfs.minicluster import MiniCluster
-from tests.hdfs.servers import write_site
+from tests.hdfs.servers import ANSWER_S, write_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +101,7 @@ class SecuredCluster(MiniCluster):
                 patch.setenv(variable, text)
             url = f"http://localhost:{self._http_port}/jmx?qry=Hadoop:service=NameNode,name={name}"
             try:
-                reply = requests.get(url, auth=requests_kerberos.HTTPKerberosAuth(), timeout=5)
+                reply = requests.get(url, auth=requests_kerberos.HTTPKerberosAuth(), timeout=ANSWER_S)
             except requests.RequestException:
                 return {}
         beans: list[dict[str, Any]] = reply.json()["beans"] if reply.ok else []

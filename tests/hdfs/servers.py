@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ("COMMON", "DATA_NODE", "NAME_NODE", "Servers", "bean", "is_registered", "write_site")
+__all__ = (
+    "ANSWER_S",
+    "COMMON",
+    "DATA_NODE",
+    "NAME_NODE",
+    "SOON_DEAD",
+    "Servers",
+    "bean",
+    "is_registered",
+    "write_site",
+)
 
 NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
@@ -37,13 +47,24 @@ COMMON = {
     "dfs.namenode.safemode.extension": "0",
     "dfs.namenode.fs-limits.min-block-size": "1024",
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-    # A DataNode that is gone counts as dead after 12 s, not 10 min.
     "dfs.heartbeat.interval": "1",
-    "dfs.namenode.heartbeat.recheck-interval": "1000",
+    # Others may have the machine for minutes, in which a DataNode is silent, and nobody is to give up.
+    "dfs.namenode.heartbeat.recheck-interval": "300000",
+    "dfs.client.socket-timeout": "600000",
+    "dfs.qjournal.write-txns.timeout.ms": "600000",
+    "dfs.qjournal.start-segment.timeout.ms": "600000",
+    "dfs.qjournal.select-input-streams.timeout.ms": "600000",
     "dfs.namenode.redundancy.interval.seconds": "1",
     # As delivered, half of all closes wait 400 ms.
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
+    # A tenth of a second each, which is five minutes.
+    "dfs.client.block.write.locateFollowingBlock.max.delay.ms": "100",
+    "dfs.client.block.write.locateFollowingBlock.retries": "3000",
 }
+# Of hdfs-site.xml, where there are other DataNodes: one that is gone counts as dead after 12 s, not 10 min.
+SOON_DEAD = {"dfs.namenode.heartbeat.recheck-interval": "1000"}
+# A server that others have kept from the processor answers in the end; one that is killed refuses at once.
+ANSWER_S = 120
 
 
 class Servers(Guarded):
@@ -81,7 +102,7 @@ def bean(address: str, service: str, name: str) -> dict[str, Any]:
     """Return a bean of a server, such as `FSNamesystemState`; empty as long as it does not answer."""
     url = f"http://{address}/jmx?qry=Hadoop:service={service},name={name}"
     try:
-        with urllib.request.urlopen(url, timeout=5) as reply:
+        with urllib.request.urlopen(url, timeout=ANSWER_S) as reply:
             beans: list[dict[str, Any]] = json.load(reply)["beans"]
     except (OSError, http.client.HTTPException):
         return {}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _directories = (f"/contract-{number}" for number in itertools.count())
 
 BLOCK_BYTES = 16_384
+# No call is given up because others have the machine.
+PATIENT = {"timeout": "600", "patience": "600"}
 
 
 class HdfsContract(FileSystemContract, ABC):
@@ -41,13 +43,13 @@ class HdfsContract(FileSystemContract, ABC):
     def filesystem(self, cluster: MiniCluster) -> FileSystem:
         self.cluster = cluster
         self.directory = next(_directories)
-        fs = open_filesystem(self.root_url() + self.directory)
+        fs = open_filesystem(self.root_url() + self.directory, settings=PATIENT)
         fs.make_directories("")
         return fs
 
     def reader(self, filesystem: FileSystem) -> FileSystem:  # noqa: ARG002
         # The DataNodes read as every Java client does.
-        return open_filesystem(self.cluster.web_url + self.directory)
+        return open_filesystem(self.cluster.web_url + self.directory, settings=PATIENT)
 
     @contextlib.contextmanager
     def full(self, filesystem: FileSystem) -> Iterator[FileSystem]:
@@ -62,7 +64,7 @@ class HdfsContract(FileSystemContract, ABC):
             yield filesystem
 
     def with_blocks(self, filesystem: FileSystem) -> tuple[FileSystem, int]:  # noqa: ARG002
-        settings = {"blockSize": str(BLOCK_BYTES)}
+        settings = PATIENT | {"blockSize": str(BLOCK_BYTES)}
         return open_filesystem(self.root_url() + self.directory, settings=settings), BLOCK_BYTES
 
     def device_syncs(self, filesystem: FileSystem) -> int:  # noqa: ARG002

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileSystem, OutputStream
     from tests.hdfs.minicluster import MiniCluster
 
 _directories = (f"/drivers-{number}" for number in itertools.count())
@@ -72,9 +72,9 @@ def fs(url: str) -> FileSystem:
 
 
 def opened(url: str, **settings: str) -> FileSystem:
-    fs = open_filesystem(url, settings=settings, policy=RetryPolicy(attempts=1))
-    fs.make_directories("")
-    return fs
+    # The directory is made with patience: it is not what is tested.
+    open_filesystem(url).make_directories("")
+    return open_filesystem(url, settings=settings, policy=RetryPolicy(attempts=1))
 
 
 # ------------------------------------------------------------------------------- settings
@@ -217,7 +217,7 @@ def test_a_token_file_that_cannot_be_read_is_named(
 def test_every_call_ends_although_the_namenode_is_silent(cluster: MiniCluster, url: str) -> None:
     write(opened(url), "file", b"data")
     fs = opened(url, timeout="3", patience="0")
-    stream = fs.create("open")
+    stream = begun(fs)
     stream.write(b"data")
     calls: list[Callable[[], object]] = [
         lambda: fs.stat("file"),
@@ -247,6 +247,14 @@ def test_every_call_ends_although_the_namenode_is_silent(cluster: MiniCluster, u
         assert "look whether NameNode and DataNodes run" in str(error)
     # In one look: the rename may take effect only now.
     assert len({info.path for info in open_filesystem(url).list("")} & {"file", "other"}) == 1
+
+
+def begun(fs: FileSystem) -> OutputStream:
+    """Return a new file, by a driver that gives up before a slow machine has made it."""
+    for number in itertools.count():
+        with contextlib.suppress(OutcomeUnknown, Unavailable):
+            return fs.create(f"open-{number}")
+    raise AssertionError
 
 
 def error_of(call: Callable[[], object]) -> Exception | None:
@@ -369,15 +377,22 @@ def test_a_file_is_closed_before_the_library_notices(cluster: MiniCluster, monke
     monkeypatch.setattr(native_driver, "WAITS_S", (0.003,) * 100)
     fs = opened(cluster.url + next(_directories), blockSize="65536")
     before = cluster.bean("FSNamesystem")["NumFilesUnderConstruction"]
-    noticed = 0
-    for size_bytes in (1, 65_537, 200_000, 2 << 20):
-        fs.create_exclusive(f"{size_bytes}", b"x" * size_bytes)
-        noticed += not left_behind
+
+    def is_closed_early(size_bytes: int, number: int) -> bool:
+        fs.create_exclusive(f"{size_bytes}-{number}", b"x" * size_bytes)
+        found = bool(left_behind)
         left_behind.clear()
+        return found
+
+    # On a busy machine the library may be the first, now and then.
+    for size_bytes in (1, 65_537, 200_000):
+        assert any(is_closed_early(size_bytes, number) for number in range(100)), size_bytes
+    # Of this one the blocks are full: there nobody can tell.
+    assert not is_closed_early(2 << 20, 0)
     # What is left open would be recovered by the NameNode, at some time.
-    assert cluster.bean("FSNamesystem")["NumFilesUnderConstruction"] == before
-    # Of the last one the blocks are full: there nobody can tell.
-    assert 1 <= noticed < 4, "all were waited for, or none"
+    cluster.wait_for(
+        "have all files closed", lambda: cluster.bean("FSNamesystem")["NumFilesUnderConstruction"] <= before
+    )
 
 
 # ------------------------------------------------------------------------------- servers that die, writers that die
@@ -385,8 +400,8 @@ def test_a_file_is_closed_before_the_library_notices(cluster: MiniCluster, monke
 
 def test_safe_mode_is_named_and_waited_for(cluster: MiniCluster, urls: list[str]) -> None:
     impatient = [opened(url, patience="0") for url in urls]
-    patient = [opened(url, patience="60") for url in urls]
-    for fs in impatient:
+    patient = [opened(url, patience="600") for url in urls]
+    for fs in patient:
         write(fs, "file", b"data")
     cluster.admin("-safemode", "enter")
     try:
@@ -406,7 +421,7 @@ def test_safe_mode_is_named_and_waited_for(cluster: MiniCluster, urls: list[str]
 
 
 def test_a_namenode_that_is_killed_and_comes_back_is_waited_for(cluster: MiniCluster, urls: list[str]) -> None:
-    patient = [opened(url, patience="60") for url in urls]
+    patient = [opened(url, patience="600") for url in urls]
     impatient = [opened(url, patience="0") for url in urls]
     for fs in patient:
         write(fs, "file", b"data")
@@ -432,8 +447,8 @@ def test_a_namenode_that_is_killed_and_comes_back_is_waited_for(cluster: MiniClu
 
 def test_a_lost_datanode_is_named_and_waited_for(cluster: MiniCluster, urls: list[str]) -> None:
     impatient = [opened(url, patience="0") for url in urls]
-    patient = [opened(url, patience="60") for url in urls]
-    for fs in impatient:
+    patient = [opened(url, patience="600") for url in urls]
+    for fs in patient:
         write(fs, "file", b"data")
     cluster.kill_datanode()
     try:

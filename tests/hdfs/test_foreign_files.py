@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.foreign_files import check_lines_are_read_once
+from tests.foreign_files import check_a_migration, check_lines_are_read_once
 from tests.hdfs.support import new_directory
 
 if TYPE_CHECKING:
@@ -17,3 +17,9 @@ if TYPE_CHECKING:
 def test_lines_are_read_once(cluster: MiniCluster, scheme: str) -> None:
     root = cluster.web_url if scheme == "webhdfs" else cluster.url
     check_lines_are_read_once(root + new_directory(), {})
+
+
+@pytest.mark.parametrize("scheme", ["webhdfs", "hdfs"])
+def test_a_migration(cluster: MiniCluster, scheme: str) -> None:
+    root = cluster.web_url if scheme == "webhdfs" else cluster.url
+    check_a_migration(root + new_directory(), {})

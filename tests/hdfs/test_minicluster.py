@@ -107,7 +107,7 @@ class Started:
         assert ("HDFS has ended, and its files are removed" in said) == is_asked
         if is_asked:  # it says so when it is so
             assert self.left() == []
-        deadline_s = time.monotonic() + 60
+        deadline_s = time.monotonic() + 300
         while self.left() and time.monotonic() < deadline_s:
             time.sleep(0.05)
         assert self.left() == []

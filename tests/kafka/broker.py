@@ -26,7 +26,7 @@ BROKER = ROOT / ".jars/kafka"
 CONNECTOR = ROOT / ".jars/kafka-connector"
 TOOLS = "org.apache.kafka.tools"
 PRODUCER = "producer"
-TOOL_TIMEOUT_S = 180.0
+TOOL_TIMEOUT_S = 600.0
 
 # Read with all that is there: one broker has all replicas, and its registration ends soon after it was killed.
 SERVER = """\
@@ -40,6 +40,7 @@ log.dirs={directory}/data
 auto.create.topics.enable=false
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=3000
+initial.broker.registration.timeout.ms=600000
 group.initial.rebalance.delay.ms=0
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
@@ -54,9 +55,9 @@ enable.idempotence=true
 acks=all
 retries=2147483647
 max.in.flight.requests.per.connection=5
-delivery.timeout.ms=300000
+delivery.timeout.ms=900000
 request.timeout.ms=30000
-max.block.ms=300000
+max.block.ms=900000
 linger.ms=20
 """
 
@@ -129,7 +130,7 @@ class Broker(Guarded):
         """Return the columns partition, offset, key and value of all records there are, by Kafka's own consumer."""
         shown = [f"print.{what}=true" for what in ("partition", "offset", "key", "value")]
         properties = [word for each in shown for word in ("--formatter-property", each)]
-        bounds = ("--from-beginning", "--max-messages", str(records), "--timeout-ms", "60000")
+        bounds = ("--from-beginning", "--max-messages", str(records), "--timeout-ms", "300000")
         printed = self._run(f"{TOOLS}.consumer.ConsoleConsumer", *self._at(topic), *properties, *bounds)
         names = ["partition", "offset", "key", "value"]
         table = csv.read_csv(

@@ -20,6 +20,8 @@ STEP_S = 0.05
 # While the stream starts; and of the last rows while kills are due: a kill waits for a batch, and a batch for rows.
 TRICKLE_PER_S = 20
 RESERVE = 0.1
+# So long would those rows last that are left; there are always some, however late a kill is.
+LAST_S = 300.0
 
 
 def load_lines(scratch: Path, rows: int) -> list[bytes]:
@@ -72,7 +74,11 @@ class Feed:
                 time.sleep(STEP_S)
                 now_s = time.monotonic()
                 is_slow = not self._is_hurried or (self.sent >= self._held_back and not self._is_released)
-                due = min(due + (now_s - then_s) * (TRICKLE_PER_S if is_slow else self._per_s), len(self._lines))
+                left = len(self._lines) - due
+                # However long nothing was sent, the last rows are not sent at the full rate.
+                end = len(self._lines) if self._is_released or is_slow else self._held_back
+                per_s = min(TRICKLE_PER_S, left / LAST_S) if is_slow else self._per_s
+                due = min(due + (now_s - then_s) * per_s, end)
                 then_s = now_s
                 self._producer.stdin.write(b"".join(self._lines[self.sent : int(due)]))
                 self._producer.stdin.flush()

@@ -87,7 +87,7 @@ class GcsStore(Store):
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         url = f"{self.endpoint}/storage/v1/{what}"
-        return urllib.request.urlopen(urllib.request.Request(url, data, headers, method=verb), timeout=100)
+        return urllib.request.urlopen(urllib.request.Request(url, data, headers, method=verb), timeout=600)
 
 
 def what_is_missing() -> str:

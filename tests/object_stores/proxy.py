@@ -28,9 +28,9 @@ __all__ = ("FAULTS", "Proxy")
 FAULTS = ("refuse", "reset", "swallow", "silence", "cut", "drip", "delay")
 
 CHUNK_BYTES = 1 << 16
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 300.0
 # A side that takes nothing for so long has gone.
-STALLED_S = 30.0
+STALLED_S = 300.0
 DRIPPED_BYTES = 40
 DRIP_S = 0.005
 # How long a thread may need to see that the proxy has ended.

@@ -191,7 +191,7 @@ def client(endpoint: str) -> Any:
         region_name="us-east-1",
         aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        config=Config(s3={"addressing_style": "path"}),
+        config=Config(s3={"addressing_style": "path"}, read_timeout=START_TIMEOUT_S),
     )
 
 
@@ -242,7 +242,7 @@ def _wait_until_answers(server: subprocess.Popen[bytes], endpoint: str, log: Pat
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     while True:
         try:
-            urllib.request.urlopen(endpoint, timeout=5, context=context).close()
+            urllib.request.urlopen(endpoint, timeout=START_TIMEOUT_S, context=context).close()
         except urllib.error.HTTPError as error:
             error.close()  # an answer, too
             return

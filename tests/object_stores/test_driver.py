@@ -348,7 +348,7 @@ def test_what_answers_mean(code: str, status: int, writing: type[StorageError], 
 class TestSilence:
     def test_a_store_that_never_answers(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            fs = self.opened(server.getsockname()[1], timeout="0.2", patience="0.1")
+            fs = self.opened(server.getsockname()[1], timeout="2", patience="0.1")
             with pytest.raises(Unavailable, match="does not answer"):
                 fs.stat("file")
             with pytest.raises(OutcomeUnknown, match="lost"):

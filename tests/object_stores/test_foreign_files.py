@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.foreign_files import check_lines_are_read_once
+from tests.foreign_files import check_a_migration, check_lines_are_read_once
 from tests.object_stores import azure, gcs
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWar
 
 def test_on_s3(each_store: Store) -> None:
     check_lines_are_read_once(f"{each_store.url}/foreign", each_store.settings)
+
+
+def test_a_migration_on_s3(each_store: Store) -> None:
+    check_a_migration(f"{each_store.url}/migrated", each_store.settings)
 
 
 @pytest.mark.skipif(bool(azure.what_is_missing()), reason=azure.what_is_missing())

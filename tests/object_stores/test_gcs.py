@@ -149,7 +149,7 @@ def test_no_hint_is_ahead_whichever_reply_is_lost(store: GcsStore, directory: st
     """In the suite, of some of the exchanges of a batch."""
     url = f"{store.url}/{directory}"
     with SwallowingOne(store.port) as proxy:
-        told = store.settings_at(f"http://{proxy.address}") | {"callTimeout": "5"}
+        told = store.settings_at(f"http://{proxy.address}") | {"callTimeout": "60"}
         settings = {f"storage.{name}": text for name, text in told.items()}
         query = MicroBatch(
             url, {"value": "string"}, {"fileFormat": "text", **settings}, checkpoint=str(tmp_path), attempts=2

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tests.object_stores.servers import Store
 
 pytestmark = [
-    pytest.mark.timeout(1800 if THOROUGH else 300),
     # Of adlfs, of aiohttp and of what they leave to the garbage collector when a connection breaks.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -73,5 +73,5 @@ def test_calls_of_a_silent_server(store: Store) -> None:
             finally:
                 proxy.rate = 0.0
 
-        storage = store.settings_at(f"http://{proxy.address}") | {"timeout": "2", "patience": "2"}
-        try_calls_of_a_silent_server(f"{store.url}/{next(_directories)}", storage, silence, 120.0)
+        storage = store.settings_at(f"http://{proxy.address}") | {"timeout": "8", "patience": "8"}
+        try_calls_of_a_silent_server(f"{store.url}/{next(_directories)}", storage, silence)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.object_stores.gcs import GcsStore
     from tests.object_stores.servers import Store
 
-AT_ONCE_S = 100.0  # of the patience with what may pass
+AT_ONCE_S = 300.0  # of the patience with what may pass
 # A process keeps a client for as long as the settings are the same.
 _patience = itertools.count(600)
 

@@ -30,6 +30,8 @@ def main() -> None:
         "spark.sql.shuffle.partitions": "2",
         # As delivered, Hadoop's client waits 400 ms at half of all closes, those of checkpoints on HDFS.
         "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
+        "spark.hadoop.dfs.client.block.write.locateFollowingBlock.max.delay.ms": "100",
+        "spark.hadoop.dfs.client.block.write.locateFollowingBlock.retries": "3000",
     }
     spark = build_session(job["scratch"], settings, task_attempts=TASK_ATTEMPTS)
     starts = {"first": start_first, "second": start_second}

@@ -83,7 +83,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, azurite: AzureStore) -> Iter
         .config("spark.local.dir", str(home / "local"))
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {quick_spark.java_options()}")
         .config("spark.driver.memory", "1g")
-        .config("spark.sql.streaming.stopTimeout", "300s")
+        .config("spark.sql.streaming.stopTimeout", "600s")
+        # Hadoop's client waits for a busy DataNode.
+        .config("spark.hadoop.dfs.client.block.write.locateFollowingBlock.retries", "12")
     )
     for key, value in DELTA.items() if "delta" in tables else ():
         builder = builder.config(key, value)

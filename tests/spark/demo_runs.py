@@ -31,7 +31,7 @@ def run_demo(module: str, *options: str, directory: Path) -> str:
     """
     command = [sys.executable, "-m", module, "--quick", *options]
     environment = os.environ | {"TMPDIR": str(directory)}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800, check=False)
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1700, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert list(directory.iterdir()) == []
     return run.stdout

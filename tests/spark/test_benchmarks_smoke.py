@@ -121,8 +121,25 @@ def test_commit(tables: Tables) -> None:
 
 def test_compaction(tables: Tables) -> None:
     (rows,) = tables["compaction"]
-    assert [row["merged by"] for row in rows] == ["one thread", "a thread for each core", "tasks of Spark"]
-    assert all((row["files before"], row["files after"]) == (4, 1) and row["MB/s"] > 0 for row in rows)
+    threads, tasks = ["one thread", "a thread for each core"], ["tasks of Spark", "tasks of Spark, two executors"]
+    assert [row["merged by"] for row in rows] == [*threads, *tasks]
+    assert all((row["files before"], row["files after"]) == (10, 1) for row in rows)
+    assert all(row["MB/s"] > 0 and row["MB after"] > 0 for row in rows)
+
+
+def test_plans(tables: Tables) -> None:
+    (rows,) = tables["plans"]
+    ways = ("ftfile.spark.load", 'format("ftfile")', "spark.read.parquet")
+    asked = [(row["read by"], row["asked for"], row["files"]) for row in rows]
+    assert asked == [(way, query, 140) for way in ways for query in ("all", "one directory")]
+    assert all(row["first, s"] > 0 and row["later, median s"] > 0 and row["tasks"] > 0 for row in rows)
+
+
+def test_command(tables: Tables) -> None:
+    (rows,) = tables["command"]
+    called = ["--help", *("status", "history", "history", "ls", "ls", "show", "show", "verify")]
+    assert [row["call"].split()[1] for row in rows] == called
+    assert all(row["lines"] > 0 and row["s"] > 0 and row["MB"] > 0 for row in rows)
 
 
 def test_export(tables: Tables) -> None:

@@ -165,7 +165,7 @@ class SwiftApp:
 @pytest.mark.parametrize("moment", Moment)
 def test_a_stream_is_hit_however_soon_its_batches_are_over(moment: Moment, tmp_path: Path) -> None:
     target = target_in(tmp_path, "spark")
-    app: Any = SwiftApp(target, batches=1_000)
+    app: Any = SwiftApp(target, batches=4_000)
     hit = hunt(app, Kill("json", moment, not_before=1, delay_s=LONGEST_DELAY_S), [target], lambda: None)
     assert hit is not None
     assert hit.counts

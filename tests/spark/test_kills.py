@@ -30,7 +30,7 @@ QUERIES = ("a", "b")
 BATCHES_PER_KILL = 5
 ROWS_PER_FILE = 30
 FIRST_OF_B = 10**6
-STALL_S = 300.0
+STALL_S = 600.0
 OPTIONS = {
     "a": {"maxRecordsPerFile": "50", "maxBatchesPerFile": "4", "partPrefix": "a"},
     "b": {"maxBytesPerFile": "1500", "maxBatchesPerFile": "3", "fileNameColumn": "name"},
@@ -190,7 +190,7 @@ def plan(rng: random.Random, kills: int) -> list[Death]:
     return [drawn[0], *others]
 
 
-@pytest.mark.timeout(600 + 300 * KILLS)
+@pytest.mark.timeout(1800 + 300 * KILLS)
 def test_two_queries_with_open_files_are_exact_after_kills(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     world = World(tmp_path, KILLS, rng)

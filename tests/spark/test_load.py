@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import pickle
 import re
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
+from ftfile.source.shares import pack
 from ftfile.spark import load, load_plan
+from ftfile.spark.native import load as native
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.sink.encrypted import ring
 
@@ -234,6 +239,70 @@ def test_files_that_are_gone_are_an_error(spark: SparkSession, tmp_path: Path) -
             load(spark, out).collect()
     finally:
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json"])
+def test_a_file_that_another_program_replaces_is_an_error(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Of another length, or of another time, for each new query."""
+    columns = {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])}
+    out = written(str(tmp_path / "out"), columns, fileFormat=kind, partitionBy="p")
+    frame = load(spark, out, check_files=True)
+    alone = load(spark, out, where={"p": 1}, check_files=True)
+    file = next(Path(out, each.path) for each in ftfile.open(out).files() if "p=2" in each.path)
+    before, content = file.stat(), file.read_bytes()
+    assert (frame.count(), len(alone.inputFiles())) == (3, 1)
+    longer = content * 2
+    for replaced, times in ((longer, before.st_mtime), (content, before.st_mtime - 5)):
+        file.unlink()
+        file.write_bytes(replaced)
+        os.utime(file, (times, times))
+        for query in (frame.where("p = 1"), frame.select("_metadata.file_path").distinct()):
+            with pytest.raises(Exception, match=rf"{file.name}: it had {len(content)} bytes, and has {len(replaced)} "):
+                query.collect()
+        with pytest.raises(Exception, match="call it again"):
+            frame.count()
+        assert alone.count() == 2
+        if replaced is longer:
+            assert load_plan(spark, out).spark_files == {kind: 1}
+            with pytest.raises(Exception, match=rf"{file.name}.* bytes"):
+                load(spark, out).collect()
+    assert load(spark, out).count() == 3
+
+
+def test_files_that_where_excludes_are_not_part_of_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    days = [dt.date(2024, 7, day) for day in (1, 2, 3)]
+    columns = {"day": ("date", days), "id": ("long", [1, 2, 3])}
+    out = written(str(tmp_path / "out"), columns, partitionBy="day")
+    for where, files, ids in (
+        (None, 3, [1, 2, 3]),
+        ("day >= DATE '2024-07-02' AND id < 3", 2, [2]),
+        ("year(day) = 2024 AND day = DATE '2024-07-02'", 3, [2]),
+        ("day < current_date() - interval 30 days", 3, [1, 2, 3]),
+        ("day >= current_date() - interval 30 days", 0, []),
+        ({"day": days[2]}, 1, [3]),
+    ):
+        frame = load(spark, out, where=where)
+        assert len(frame.inputFiles()) == files
+        assert sorted(row.id for row in frame.collect()) == ids
+
+
+def test_each_task_of_the_rest_has_its_own_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = str(tmp_path / "out")
+    MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
+    rolling = {"rolling": "policy", "onNewQuery": "continue"}
+    MicroBatch(out, {"id": "long"}, rolling, query_id="other").run(0, [[{"id": number}] for number in (2, 3, 4)])
+    monkeypatch.setattr(native, "pack", lambda adds, definitions: pack(adds, definitions, task_bytes=1))
+    made = mock.Mock()
+    init = native._Task.__init__
+    monkeypatch.setattr(native._Task, "__init__", lambda task, *given: made(*given) and init(task, *given))
+    frame = load(spark, out)
+    assert sorted(row.id for row in frame.collect()) == [1, 2, 3, 4]
+    assert frame.rdd.getNumPartitions() == 4
+    adds = ftfile.open(out).snapshot().adds
+    (given,) = made.call_args_list
+    assert sum(add.encode() in pickle.dumps(given.args) for add in adds) == 1  # for all tasks: one, as an example
 
 
 def test_what_the_session_may_set(spark: SparkSession, tmp_path: Path) -> None:

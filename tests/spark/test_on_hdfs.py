@@ -126,7 +126,7 @@ def test_a_namenode_killed_under_a_stream_is_survived(
     # Spark's own client would end the query before the sink is asked.
     paths["checkpoint"] = str(tmp_path / "checkpoint")
     script = Script(paths["script"]).write(BATCHES, available=0)
-    query = start(spark, paths, **{"storage.patience": "240"})  # however long the servers take to start
+    query = start(spark, paths, **{"storage.patience": "600"})  # however long the servers take to start
     try:
         script.release(1)
         query.processAllAvailable()

@@ -35,7 +35,7 @@ class TestS3(StoreScenarios):
         if not servers.VERSITY.exists():
             pytest.skip("moto keeps nothing when it is killed")
         script = Script(paths["script"]).write(BATCHES, available=0)
-        query = start(spark, paths, **options(paths, **{"storage.patience": "240"}))  # however long it takes to start
+        query = start(spark, paths, **options(paths, **{"storage.patience": "600"}))  # however long it takes to start
         try:
             script.release(1)
             query.processAllAvailable()

@@ -17,8 +17,11 @@ SECTIONS = ("Quick start", "Compressed and encrypted")
 def test_what_it_shows_runs_as_it_stands(tmp_path: Path) -> None:
     sections = dict(section.split("\n", 1) for section in (ROOT / "README.md").read_text().split("\n## ")[1:])
     quick_start, more = (re.findall(r"```(python|sh)\n(.*?)```", sections[name], flags=re.DOTALL) for name in SECTIONS)
-    quick_start = [block for block in quick_start if block[0] == "python"][:1]
+    quick_start = [block for block in quick_start if block[0] == "python"]
+    assert len(quick_start) == 2
     assert [language for language, _ in more] == ["python", "sh", "python"]
+    blocks = re.findall(r"```(?:python|sh)\n.*?```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(blocks) == len(quick_start) + len(more)
     # The commands, too, in the process that has the session.
     script = "import subprocess\n" + "\n".join(
         block if language == "python" else f"subprocess.run({block!r}, shell=True, check=True)"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ("PATIENCE_S", "wait_until")
 
 # For what a test is sure of: it ends a test that waits in vain, and no other.
-PATIENCE_S = 300.0
+PATIENCE_S = 600.0
 
 
 def wait_until(holds: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:

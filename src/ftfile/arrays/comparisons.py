@@ -113,23 +113,24 @@ class Columns:
         if pa.types.is_nested(kind):
             raise ConfigError(f"where: column {field.name!r} is {kind}, which is compared with no value")
         try:
-            return _typed(value, kind, self.time_zones.get(field.name, self.time_zone))
+            return typed(value, kind, self.time_zones.get(field.name, self.time_zone))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             raise ConfigError(
                 f"where: {field.name}={value!r} is no value of the column's type {kind}: {error}"
             ) from error
 
 
-def _typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
+def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
+    """Return a value as one of this type; `ValueError`, `TypeError`, or an error of Arrow's if it is none."""
     value = _plain(value, kind)
     if isinstance(value, str) and not _holds_text(kind):
         return value_of(_time_text(value, kind), kind, time_zone)
     if isinstance(value, str) and pa.types.is_binary(kind):
         value = value.encode()
-    typed = pa.scalar(value, kind)
-    if typed.as_py() != value and not pa.types.is_floating(kind):
-        raise ValueError(f"it would be taken for {typed.as_py()!r}")  # Arrow makes 7 of 7.5
-    return typed
+    found = pa.scalar(value, kind)
+    if found.as_py() != value and not pa.types.is_floating(kind):
+        raise ValueError(f"it would be taken for {found.as_py()!r}")  # Arrow makes 7 of 7.5
+    return found
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as columns
@@ -140,7 +141,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many type
         value = value.item()
     if isinstance(value, TimeText):
         if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
-            raise ValueError("it is compared with a date or a timestamp only")
+            raise ValueError("it is compared with a date or a timestamp only; date_format(…, 'yyyyMMdd') makes a text")
         return value.text
     if type(value) is datetime.date and pa.types.is_timestamp(kind):
         return value.isoformat()

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +26,15 @@ import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.comparisons import Columns, TimeText
+from ftfile.arrays.tokens import TAKEN, expected, tokens_of, unquoted
 from ftfile.arrays.value_text import UTC
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_TAKEN = (
-    'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
-    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression"
-)
+    from ftfile.arrays.tokens import Token
+
 _DEPTH_MAX = 100  # of parentheses within each other
 _COMPARISONS_MAX = 1000  # Arrow walks them by recursion that has no guard: 20,000 end the process
 _CALLS_MAX = 4000  # of an expression: a comparison is one, and what joins two is another
@@ -45,11 +42,6 @@ _WALK_BYTES = 512 << 20  # of stack, of which only what is used takes memory: en
 # The end of a call in an expression that is serialized: a text of three letters.
 _CALL_END = b"\x03\x00\x00\x00end\x00"
 _COPIES = 2  # of the expression in a serialized one: at the start and at the end
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
-    r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""
-    r"""|(?P<word>[^\W\d]\w*)|(?P<sign><>|!=|==|<=|>=|[-=<>(),]))"""
-)
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SIGNS = {sign: sign for sign in _OPPOSITE} | {"==": "=", "<>": "!="}
@@ -86,7 +78,7 @@ def predicate(
     if isinstance(where, str):
         return _Parser(where, known).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
-        raise ConfigError(f"where={where!r} is no condition: {_TAKEN}")
+        raise ConfigError(f"where={where!r} is no condition: {TAKEN}")
     fields = known.fields(where)
     if not fields:
         return None
@@ -149,18 +141,6 @@ def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]
     return join(_joined(join, conditions[:middle]), _joined(join, conditions[middle:]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str  # of the groups of `_TOKEN`, or `end`
-    text: str
-    position: int  # of its end in the condition
-
-    @property
-    def word(self) -> str:
-        """Return a word in capitals, or a sign; nothing for others, such as columns in backticks."""
-        return self.text.upper() if self.kind in ("word", "sign") else ""
-
-
 class _Parser:
     """Reads a text once, and builds the condition, or with `negated` its opposite: only rows it is true for count."""
 
@@ -168,12 +148,12 @@ class _Parser:
         self._where = where
         self._columns = columns
         self._depth = self._comparisons = 0
-        self._tokens = self._tokenize()
+        self._tokens = tokens_of(where)
         self._next = 0
 
     def parsed(self) -> pc.Expression:
         if len(self._tokens) == 1:
-            raise ConfigError(f"where={self._where!r} says nothing: {_TAKEN}")
+            raise ConfigError(f"where={self._where!r} says nothing: {TAKEN}")
         condition = self._either(negated=False)
         if self._peek().kind != "end":
             raise self._error("AND, OR or the end")
@@ -263,7 +243,7 @@ class _Parser:
         if not self._is_column():
             raise self._error("a column")
         token = self._advance()
-        return self._columns.fields([_unquoted(token.text) if token.kind == "column" else token.text])[0]
+        return self._columns.fields([unquoted(token.text) if token.kind == "column" else token.text])[0]
 
     def _is_sign(self) -> bool:
         return self._peek().word in _SIGNS
@@ -275,23 +255,23 @@ class _Parser:
         """Return a value, None for null, or a `TimeText`."""
         if self._is_time():
             kind = self._advance().word
-            return TimeText(_unquoted(self._advance().text), kind)
+            return TimeText(unquoted(self._advance().text), kind)
         negative = self._take("-")
         token = self._peek()
         if token.kind != "number" and (negative or (token.kind != "text" and token.word not in _CONSTANTS)):
             raise self._error("a literal, such as 7, 'text' or DATE '2024-12-31'")
         self._next += 1
         if token.kind == "text":
-            return _unquoted(token.text)
+            return unquoted(token.text)
         if token.word:
             return _CONSTANTS[token.word]
         value = int(token.text) if token.text.isdigit() else Decimal(token.text)
         return -value if negative else value
 
-    def _peek(self) -> _Token:
+    def _peek(self) -> Token:
         return self._tokens[self._next]
 
-    def _advance(self) -> _Token:
+    def _advance(self) -> Token:
         self._next += 1
         return self._tokens[self._next - 1]
 
@@ -308,23 +288,5 @@ class _Parser:
         if not self._take(word):
             raise self._error(word)
 
-    def _error(self, expected: str) -> ConfigError:
-        before = self._where[: self._tokens[self._next - 1].position].strip() if self._next else ""
-        found = self._peek().text or "nothing"
-        place = f"after {before!r}" if before else "at the start"
-        return ConfigError(f"where={self._where!r}: {expected} is expected {place}, not {found!r}")
-
-    def _tokenize(self) -> list[_Token]:
-        tokens, position, end = list[_Token](), 0, len(self._where.rstrip())
-        while position < end:
-            match = _TOKEN.match(self._where, position)
-            if match is None:
-                rest = self._where[position:].strip()
-                raise ConfigError(f"where={self._where!r}: {rest[:20]!r} is not understood; {_TAKEN}")
-            position, kind = match.end(), str(match.lastgroup)
-            tokens.append(_Token(kind, match[kind], position))
-        return [*tokens, _Token("end", "", end)]
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1].replace(text[0] * 2, text[0])
+    def _error(self, what: str) -> ConfigError:
+        return expected(what, self._where, self._tokens, self._next)

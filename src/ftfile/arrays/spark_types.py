@@ -42,6 +42,7 @@ _ATOMIC: dict[str, pa.DataType] = {
 _SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name != "decimal"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRECISION_MAX = 38
+_SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _SCHEMAS_KEPT = 64
 _CHARACTERS = re.compile(r"(var)?char\(\s*\d+\s*\)")
 _COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
@@ -158,6 +159,23 @@ def _as_nullable(spark: Any) -> Any:  # noqa: ANN401 - JSON
         key: key in _NULLABLE_KEYS or (value if key == "metadata" else _as_nullable(value))
         for key, value in spark.items()
     }
+
+
+def sql_types(schema_json: str) -> dict[str, str]:
+    """Return the type of each column of a Spark `StructType.json()`, as SQL spells it."""
+    return {field["name"]: sql_type(field["type"]) for field in json.loads(schema_json)["fields"]}
+
+
+def sql_type(spark: Any) -> str:  # noqa: ANN401 - JSON
+    """Return a type of Spark's JSON as its SQL, and Hive's, spell it: `array<bigint>`."""
+    if isinstance(spark, str):
+        return _SQL_NAMES.get(spark, spark)
+    if spark["type"] == "array":
+        return f"array<{sql_type(spark['elementType'])}>"
+    if spark["type"] == "map":
+        return f"map<{sql_type(spark['keyType'])},{sql_type(spark['valueType'])}>"
+    fields = (f"`{field['name']}`:{sql_type(field['type'])}" for field in spark["fields"])
+    return f"struct<{','.join(fields)}>"
 
 
 def spark_schema_json(schema: pa.Schema) -> str:

@@ -123,7 +123,7 @@ def _timestamp_texts(values: pa.Array, time_zone: str) -> list[str]:
     offsets_us = values_of(clocks, np.int64) - instants_us
     for index, again in enumerate(pc.not_equal(instants, first_pass).to_pylist()):
         if again:
-            texts[index] += _offset_text(int(offsets_us[index]))
+            texts[index] += offset_text(int(offsets_us[index]))
     return texts
 
 
@@ -132,7 +132,8 @@ def _clock_texts(clocks: pa.Array) -> list[str]:
     return [_java_year(text).replace("T", " ").rstrip("0").rstrip(".") for text in texts]
 
 
-def _offset_text(offset_us: int) -> str:
+def offset_text(offset_us: int) -> str:
+    """Return an offset from UTC, such as `+01:00`."""
     minutes, seconds = divmod(abs(offset_us) // 1_000_000, 60)
     text = f"{'-' if offset_us < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
     return f"{text}:{seconds:02}" if seconds else text

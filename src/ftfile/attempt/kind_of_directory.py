@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.files import list_or_empty, list_own, stat_or_none
 from ftfile.commit.format import layout
+from ftfile.commit.format.model import MIGRATION
 from ftfile.core.errors import ConfigError, NotADirectory, NotFound
 from ftfile.fs.registry import normalise
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileInfo, FileSystem
 
-MIGRATION = "migration"  # table of the log that tells where its files come from
 _SPARK_LOG = "_spark_metadata"
 _DELTA = "_delta_log"
 _ICEBERG = "metadata"

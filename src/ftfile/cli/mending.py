@@ -100,7 +100,8 @@ def drop(
             "--where",
             "-w",
             metavar="CONDITION",
-            help='Of partition columns, such as "month < 7"; or the word all.',
+            help='Of partition columns, such as "month < 7" or "day < current_date() - interval 30 days"; '
+            "or the word all.",
             show_default=False,
         ),
     ],
@@ -123,16 +124,16 @@ def drop(
     Older versions can be read until a vacuum.
     """
     settings = settings_of(storage)
-    run = partial(ftfile.drop, path, where, bucket_pattern=bucket_pattern, key_provider=key_provider, storage=settings)
+    run = partial(ftfile.drop, path, bucket_pattern=bucket_pattern, key_provider=key_provider, storage=settings)
     with waiting("looking for rows"):
-        report = run(dry_run=True)
+        report = run(where, dry_run=True)
     what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"
     if not dry_run:
         if report.files:
-            say(f"This removes {what}")
+            say(f"This removes {what}{'' if report.where in (None, where) else f', where {report.where}'}")
             agree("Remove them?", yes=yes)
         with progress_bar("drop") as progress:
-            report = run(progress=progress)
+            report = run(report.where or where, progress=progress)
         what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')}"
     if json:
         print_json(report)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
+from ftfile.arrays.spark_types import sql_types
 from ftfile.cli.display.output import agree, print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.cli.display.tables import BYTES, Column, print_table
@@ -114,23 +115,39 @@ def migrate(
 
 def _confirm(report: "MigrateReport", *, yes: bool) -> bool:
     say(_told(report, "This records"))
+    in_files, in_paths = _columns(report)
+    say(f"Columns: {in_files}{in_paths and f'; in the paths: {in_paths}'}")
     if moved := sum(each.moved for each in report.left_out):
         say(f"{count_text(moved, 'file')} that do not count are moved out of the sight of readers")
-    agree("Migrate?", yes=yes)
+    agree("Finish the migration?" if report.already_migrated else "Migrate?", yes=yes)
     return True
 
 
 def _told(report: "MigrateReport", begins: str) -> str:
     files = f"{count_text(report.files, 'file')} of {report.file_format} with {count_text(report.rows, 'row')}"
-    return f"{begins} {files}, {bytes_text(report.size_bytes)}, as {report.source} left them"
+    written = "" if report.source == "files" else f", written by {report.source}"
+    told = f"{files}, {bytes_text(report.size_bytes)}{written}"
+    if report.already_migrated:
+        return f"Migrated already, as version {report.version}: {told}. Nothing is recorded again"
+    return f"{begins} {told}"
+
+
+def _columns(report: "MigrateReport") -> tuple[str, str]:
+    """Return the columns in files, and those in paths, each with its type."""
+    types = sql_types(report.schema)
+    texts = {name: f"{name}: {kind}" for name, kind in types.items()}
+    in_files = [text for name, text in texts.items() if name not in report.partition_by]
+    return ", ".join(in_files), ", ".join(texts[name] for name in report.partition_by)
 
 
 def _print_report(report: "MigrateReport") -> None:
     would = _told(report, "Would record")
-    print(would if report.version is None else f"{_told(report, 'Recorded')}, in version {report.version}")
+    is_told = report.dry_run or report.already_migrated
+    print(would if is_told else f"{_told(report, 'Recorded')}, as version {report.version}")
     query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
-    partitions = ", ".join(report.partition_by)
-    print_fields([("columns in the paths", partitions), ("log moved", report.moved_log), ("query goes on", query)])
+    in_files, in_paths = _columns(report)
+    fields = [("columns", in_files), ("columns in the paths", in_paths), ("log moved", report.moved_log)]
+    print_fields([*fields, ("query goes on", query)])
     if report.left_out:
         columns = [
             Column("left out", lambda each: each.path, folds=True),

@@ -85,6 +85,11 @@ def tail(
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    clock = SystemClock()
+    if where is not None:
+        from ftfile.arrays.moments import settled
+
+        where = settled(where, clock.now_ms(), directory.time_zone())
     chosen = version_of(directory, version, timestamp)
     newest = directory.version() if chosen is None else chosen
     found = directory.tail(rows, newest, columns=columns_of(columns), where=where)
@@ -93,7 +98,6 @@ def tail(
     if not follow:
         return
     offset = None
-    clock = SystemClock()
     while True:
         for read, batches in directory.follow(offset, startingVersion=newest + 1):
             offset = read

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _NO_DIRECTORY = "not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
 NO_STORE = "no store: nothing was ever committed there, or the path is wrong"
+NO_ROWS = "no store yet: nothing was committed there. If it has had rows, its log is lost: see `ftfile status`"
 _WRITE_FORMAT = "ftfile.repair(path, dry_run=False) writes it again"
 _RESTORE_FORMAT = "Restore it from a copy: the id of an encrypted directory is in no other file"
 

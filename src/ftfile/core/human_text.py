@@ -1,11 +1,13 @@
 """Numbers and times as people read them."""
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 _KIB = 1024
 _THREE_DIGITS = 999.5
 _TWO_DIGITS = 99.95
 _SMALLEST_WHOLE_S = 9.95
+_SHOWN_MAX = 3
 # A duration is told in the largest unit of which it has two.
 _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"))
 
@@ -26,6 +28,17 @@ def count_text(count: int, one: str = "", many: str = "") -> str:
     """Return a number with commas, and with a noun: `1 file`, `1,234 files`."""
     noun = one if count == 1 else many or f"{one}s"
     return f"{count:,} {noun}" if one else f"{count:,}"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return the first names, quoted, and the number of the others: `'a', 'b', 'c' and 2 more`."""
+    return first_text([repr(name) for name in names])
+
+
+def first_text(texts: Sequence[str]) -> str:
+    """Return the first texts, and the number of the others: `a, b, c and 2 more`."""
+    shown, more = ", ".join(texts[:_SHOWN_MAX]), len(texts) - _SHOWN_MAX
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def time_text(time_ms: int | None) -> str:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from ftfile.arrays.spark_types import sql_type
 from ftfile.commit.files import delete_file, list_or_empty, write_file
 from ftfile.commit.format import layout
 from ftfile.core.errors import AlreadyExists, CorruptData, StorageError
@@ -32,7 +33,6 @@ MANIFESTS = "_symlink_format_manifest"
 VERSIONS_KEPT = 10
 _STATE = re.compile(r"v(\d+)\.json")
 _DIGEST_BYTES = 16
-_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _STORED = (
     "ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe' "
     "STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat' "
@@ -195,18 +195,7 @@ class HiveManifests:
 
 
 def _columns(fields: dict[str, Any]) -> str:
-    return ", ".join(f"`{name}` {_hive_type(kind)}" for name, kind in fields.items())
-
-
-def _hive_type(kind: Any) -> str:  # noqa: ANN401 - JSON
-    if isinstance(kind, str):
-        return _TYPES.get(kind, kind)
-    if kind["type"] == "array":
-        return f"array<{_hive_type(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{_hive_type(kind['keyType'])},{_hive_type(kind['valueType'])}>"
-    fields = (f"`{field['name']}`:{_hive_type(field['type'])}" for field in kind["fields"])
-    return f"struct<{','.join(fields)}>"
+    return ", ".join(f"`{name}` {sql_type(kind)}" for name, kind in fields.items())
 
 
 def _values(partition: str) -> str:

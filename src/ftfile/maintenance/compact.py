@@ -19,7 +19,7 @@ from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.maintenance.merger import Merged, Merging, merges_of
-from ftfile.maintenance.partition_filter import select
+from ftfile.maintenance.partition_filter import select, settled_for
 from ftfile.maintenance.rounds import removing_unrecorded, rounds_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.commit.rewrites import Rewrite
+    from ftfile.core.clock import Clock
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
 
@@ -105,7 +106,7 @@ def compact(  # noqa: PLR0913 - all by name
         refuse_store(log.read_on(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         if dry_run:
             snapshot = take_snapshot(log)
-            return _planned(_plan(log.read_on(), snapshot, where, target_bytes))
+            return _planned(_plan(log.read_on(), snapshot, where, target_bytes, log.clock))
         workers = Threads.of(author.job_id, threads, context)
         return compact_files(
             log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress
@@ -126,7 +127,7 @@ def compact_files(  # noqa: PLR0913 - all by name
     head, problems = catch_up(log, author)
     snapshot = snapshot_at(log, head)
     stuck = {add.id for problem in problems for add in problem.adds}
-    plan = _plan(head, snapshot, where, target_bytes, stuck)
+    plan = _plan(head, snapshot, where, target_bytes, log.clock, stuck)
     merges = merges_of(snapshot.adds.values(), plan)
     encodings = {merge.inputs[0].encoding for merge in merges}
     work = Merging(snapshot.version, {key: snapshot.definitions[key] for key in encodings})
@@ -156,12 +157,15 @@ def _plan(
     snapshot: Snapshot,
     where: Mapping[str, object] | str | pc.Expression | None,
     target_bytes: int,
+    clock: Clock,
     stuck: Container[str] = (),
 ) -> list[list[Add]]:
     """Return the parts to be merged, without those that are stuck, by id."""
     if target_bytes < 1:
         raise ConfigError(f"target_bytes={target_bytes}: it takes a number of bytes of 1 or more")
-    chosen = list(snapshot.adds.values()) if where is None else select(head, snapshot, where)
+    chosen = list(snapshot.adds.values())
+    if where is not None:
+        chosen = select(head, snapshot, settled_for(head, where, clock))
     return plan_merges((add for add in chosen if add.id not in stuck), target_bytes)
 
 

@@ -15,7 +15,7 @@ from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.maintenance.partition_filter import select
+from ftfile.maintenance.partition_filter import select, settled_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +42,7 @@ class DropReport:
     rows: int = 0
     size_bytes: int = 0  # on storage
     dry_run: bool = False  # nothing was dropped
+    where: str | None = None  # a condition that is a text, with times by a clock written out; as it is recorded
 
 
 def drop(  # noqa: PLR0913 - all by name
@@ -57,17 +58,15 @@ def drop(  # noqa: PLR0913 - all by name
 ) -> DropReport:
     """Remove all rows of some buckets, finished or open, in one record, and return how many.
 
-    A version has all of these rows, the next has none. A second drop with nothing there creates no record. Safe beside
-    running queries: what they commit later stays. Older versions can be read until a vacuum.
-
+    A second drop with nothing there creates no record. Safe beside running queries: what they commit later stays.
     `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
-    `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as
-    `pc.field("day") < datetime.date.today() - datetime.timedelta(days=30)`. Or it is the word "all" for every row in
-    the directory. With `bucket_pattern`, the value of the option `bucketPattern` by which directories were made, a
-    condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks. Directories of no such
-    time stay. With `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is called in this
-    thread with a `Progress` after each file that is hidden, once the record is there; what it raises leaves the rest to
-    the next commit. For the other arguments see `ftfile.open`.
+    `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as `pc.field("month") < 7`. Or it
+    is the word "all" for every row in the directory. Older versions can be read until a vacuum.
+    A text may count from now, as in `"day < current_date() - interval 30 days"`, by the clock of this machine and the
+    `timeZone` of the newest writer; the record has the date. With `bucket_pattern`, as the option `bucketPattern`, a
+    condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks; others stay. With
+    `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is called in this thread after
+    each file that is hidden; what it raises leaves the rest to the next commit. For the others see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
@@ -80,18 +79,20 @@ def drop(  # noqa: PLR0913 - all by name
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         live = snapshot()
         dropped[:] = live.adds.values() if everything else select(head, live, where, bucket_pattern)
-        return Body(removes=tuple(map(Remove.of, dropped))) if dropped else None
+        return Body(removes=tuple(map(Remove.of, dropped)), replaces=text) if dropped else None
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path), "delete its rows with ftfile.kv.purge")
+        where = settled_for(log.read_on(), where, log.clock)
+        text = where if isinstance(where, str) and not everything else None
         if dry_run:
             snapshot = take_snapshot(log)
             prepare(log.read_on(), lambda: snapshot)
-            return _report(None, dropped, dry_run=True)
+            return _report(None, dropped, text, dry_run=True)
         done = commit(log, author, prepare, progress=progress)
         if done.record is None:
-            return DropReport()
-        report = _report(done.version, dropped)
+            return DropReport(where=text)
+        report = _report(done.version, dropped, text)
         _log.info("dropped: %s", report)
         return report
 
@@ -106,6 +107,6 @@ def _is_everything(where: object) -> bool:
     return isinstance(where, str) and where == ALL
 
 
-def _report(version: int | None, dropped: Sequence[Add], *, dry_run: bool = False) -> DropReport:
+def _report(version: int | None, dropped: Sequence[Add], where: str | None, *, dry_run: bool = False) -> DropReport:
     rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)
-    return DropReport(version, len(dropped), rows, size_bytes, dry_run)
+    return DropReport(version, len(dropped), rows, size_bytes, dry_run, where)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ftfile.arrays.moments import settled
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.value_text import UTC
 from ftfile.commit.format.layout import bucket_directory
@@ -21,8 +22,17 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.core.clock import Clock
 
 BUCKET_TIME = pa.field("bucketTime", pa.timestamp("us"))
+
+
+def settled_for(
+    head: LogState, where: Mapping[str, object] | str | pc.Expression, clock: Clock
+) -> Mapping[str, object] | str | pc.Expression:
+    """Return a condition with times by this clock as literals, by the time zone of the newest writer."""
+    time_zone = UTC if head.encoding is None else head.definitions[head.encoding]["timeZone"]
+    return settled(where, clock.now_ms(), time_zone)
 
 
 def select(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from ftfile.arrays.moments import settled
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.value_text import UTC
 from ftfile.attempt.kind_of_directory import refuse_store
@@ -311,6 +312,7 @@ class Directory:
         snapshot = take_snapshot(self._log, version)
         # Without a condition nothing is read by clocks, and the log need not be looked at once more.
         zone = UTC if where is None else self.time_zone()
+        where = settled(where, self._log.clock.now_ms(), zone)
         return Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, zone)
 
     def _schema_of(self, snapshot: Snapshot) -> str:

@@ -88,9 +88,12 @@ class RotatingLog:
 
     def _compress(self, rotated: Path) -> Path:
         packed = rotated.with_name(f"{rotated.name}.gz")
-        with rotated.open("rb") as source, gzip.open(packed, "wb") as target:
+        # Half of it, left alone for long on a busy machine, would be taken for all of it.
+        hidden = rotated.with_name(f".{packed.name}")
+        with rotated.open("rb") as source, gzip.open(hidden, "wb") as target:
             shutil.copyfileobj(source, target)
-        shutil.copystat(rotated, packed)
+        shutil.copystat(rotated, hidden)
+        hidden.rename(packed)
         rotated.unlink()
         return packed
 

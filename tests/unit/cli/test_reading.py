@@ -90,6 +90,9 @@ class _Clock:
     def __init__(self, steps: Sequence[Callable[[], object]]) -> None:
         self._steps = iter(steps)
 
+    def now_ms(self) -> int:
+        return 0
+
     def sleep(self, seconds: float) -> None:
         assert seconds == 2.5
         step = next(self._steps, None)

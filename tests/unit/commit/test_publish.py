@@ -48,7 +48,7 @@ class Store(WrapperFileSystem):
         super().__init__(inner)
         self.threads: set[int] = set()
         self._concurrency = concurrency
-        self._together = threading.Barrier(together, timeout=100)
+        self._together = threading.Barrier(together, timeout=300)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from tests.unit.fs.broken_lines import Step
 
-pytestmark = [pytest.mark.slow, pytest.mark.packages]
+pytestmark = [pytest.mark.slow, pytest.mark.packages, pytest.mark.short_limits]
 
 KIB, MIB = 1 << 10, 1 << 20
 CONTENT = bytes(range(256)) * 8

@@ -267,6 +267,7 @@ class Silent(Objects):
         super().make(path, content, is_new=is_new)
 
 
+@pytest.mark.short_limits
 def test_every_call_ends() -> None:
     known_as("silent", Silent)
     filesystem = open_filesystem(f"silent://{next(names)}", settings={"calltimeout": "0.1"})
@@ -298,6 +299,7 @@ class SilentAtFirst(Objects):
         super().__init__(**arguments)
 
 
+@pytest.mark.short_limits
 def test_opening_ends_and_is_tried_anew() -> None:
     known_as("silentatfirst", SilentAtFirst)
     where, settings = f"silentatfirst://{next(names)}", {"calltimeout": "0.1"}

@@ -353,6 +353,35 @@ def test_settings_that_mean_nothing_are_refused_at_start(url: str, name: str, te
 BLOCK_REFUSED = "Specified block size is less than configured minimum value (dfs.namenode.fs-limits.min-block-size)"
 
 
+UNREPORTED = type("IOException", (Exception,), {})(
+    "Unable to close file because the last block BP-1:blk_1 does not have enough number of replicas."
+)
+
+
+class TestWebStreams:
+    """No DataNode has reported the last block for so long that HDFS's own client has given up."""
+
+    def test_a_small_file_is_sent_again(self, web: FileSystem, names: Names) -> None:
+        stream = web.create("file")
+        stream.write(b"data")
+        names.errors["CONTENT"] = [UNREPORTED] * 3
+        stream.close()
+        assert names.files == {"/out/file": b"data"}
+        web.create_exclusive("log", b"content")
+        names.errors["CONTENT"] = [UNREPORTED] * 3
+        web.put("log", b"new")
+        assert names.files["/out/log"] == b"new"
+
+    def test_a_large_one_is_not_as_it_is_not_at_hand_any_more(self, web: FileSystem, names: Names) -> None:
+        stream = web.create("file")
+        stream.write(b"x" * MIB)
+        names.errors["CONTENT"] = [UNREPORTED]
+        with pytest.raises(Unavailable, match=r"locateFollowingBlock\.retries"):
+            stream.close()
+        assert stream.abort()
+        assert names.files == {}
+
+
 class TestTryingSettings:
     @pytest.fixture(params=["hdfs", "webhdfs"])
     def url(
@@ -535,6 +564,7 @@ def test_paths_are_as_long_as_the_namenode_takes_them_with_the_root(fs: FileSyst
             "File /x could only be written to 0 of the 1 minReplication nodes",
             Unavailable,
         ),
+        ("close", "java.io.IOException", str(UNREPORTED), Unavailable),
         ("create", "AlreadyBeingCreatedException", "", AlreadyExists),
         ("write", "LeaseExpiredException", "", NotFound),
         ("rename", "java.io.IOException", "what nobody knows", OutcomeUnknown),

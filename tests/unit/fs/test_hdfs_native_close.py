@@ -42,7 +42,7 @@ def noticed(names: Names) -> Iterator[None]:
 
     def close() -> None:
         with names.changed:
-            assert names.changed.wait_for(lambda: names.open_files, 10)
+            assert names.changed.wait_for(lambda: names.open_files, 300)
         time.sleep(0.05)
         with names.changed:
             names.open_files.clear()

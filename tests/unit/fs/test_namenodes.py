@@ -59,7 +59,7 @@ class Client:
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers]:
     monkeypatch.setattr(hdfs_native_nodes, "_why_unreachable", lambda _: "")
     monkeypatch.setattr(hdfs_native_nodes, "PULSE_S", 0.05)
-    monkeypatch.setattr(hdfs_native_nodes, "CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(hdfs_native_nodes, "CONNECT_TIMEOUT_S", LIMIT_S)
     monkeypatch.setattr(hdfs_native_nodes, "BELIEVED_S", 0.0)
     monkeypatch.setattr(deadline, "LOOK_S", 0.02)
     found = Servers()
@@ -76,6 +76,7 @@ def nodes(servers: Servers) -> NameNodes:
     return NameNodes(ADDRESSES, servers.connect)
 
 
+@pytest.mark.short_limits
 class TestNative:
     def test_the_active_one_is_asked_first(self, servers: Servers) -> None:
         servers.active = "nn2"
@@ -101,8 +102,8 @@ class TestNative:
         found = nodes(servers)
         client = found.client()
         servers.active, servers.silent = "nobody", {"nn1"}
-        with pytest.raises(TimeoutError, match=r"no answer within 2 s; .*nn1 \(one:8020\) is silent.*in standby"):
-            found.run(2.0, lambda: client.get_file_info("/"), client)
+        with pytest.raises(TimeoutError, match=r"no answer within 5 s; .*nn1 \(one:8020\) is silent.*in standby"):
+            found.run(5.0, lambda: client.get_file_info("/"), client)
         assert found.client() is client
 
     def test_a_long_call_of_one_that_answers_is_left_alone(

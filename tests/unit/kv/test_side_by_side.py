@@ -42,7 +42,7 @@ class Distant(WrapperFileSystem):
         return replace(self.inner.capabilities, concurrency=2 * RUNS)
 
     def open(self, path: str) -> InputFile:
-        self.together.wait(timeout=120)
+        self.together.wait(timeout=300)
         return self.inner.open(path)
 
 

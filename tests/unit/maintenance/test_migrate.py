@@ -92,7 +92,7 @@ def test_a_plain_directory_is_read_written_and_merged(out: Path) -> None:
     assert sorted(ftfile.open(str(out)).to_arrow(version=0)["id"].to_pylist()) == [1, 2, 3, 4]
     with pytest.raises(ConfigError, match="version 2 was committed since"):
         ftfile.undo_migration(str(out))
-    with pytest.raises(ConfigError, match="has a log of ftfile already"):
+    with pytest.raises(ConfigError, match="was migrated already, as version 0, and the newest version is 2"):
         ftfile.migrate(str(out), dry_run=False)
 
 
@@ -121,7 +121,13 @@ def test_undoing_leaves_nothing(out: Path) -> None:
 def test_a_migration_is_finished_by_calling_it_again(out: Path) -> None:
     days(out)
     first = migrated(out, partition_by=DAYS)
-    again = ftfile.migrate(str(out), dry_run=False)
+
+    def decline(_: MigrateReport) -> bool:
+        raise AssertionError("nothing is left to do")
+
+    again = ftfile.migrate(str(out), dry_run=False, confirm=decline)
+    assert again.already_migrated
+    assert not first.already_migrated
     assert (again.version, again.rows, again.files, again.schema) == (0, first.rows, first.files, first.schema)
 
 
@@ -237,7 +243,7 @@ def lose(out: Path, name: str) -> None:
     ("harm", "more", "match"),
     [
         (lambda out: lose(out, "_spark_metadata/1.compact"), {}, "lacks batch 1"),
-        (lambda out: lose(out, f"part-2-{UUID}-c000.snappy.parquet"), {}, "names .* which is not here"),
+        (lambda out: lose(out, f"part-2-{UUID}-c000.snappy.parquet"), {}, "not here: .file:.*part-2-"),
         (
             lambda out: parquet(out / f"part-2-{UUID}-c000.snappy.parquet", range(9)),
             {},
@@ -246,11 +252,11 @@ def lose(out: Path, name: str) -> None:
         (lambda out: (out / "_spark_metadata/2").write_text("v2\n"), {}, "a Spark that ftfile does not know"),
         (lambda out: (out / "_spark_metadata/2").write_text("v1\n{"), {}, "is damaged"),
         (lambda out: (out / "_delta_log").mkdir(), {}, "_spark_metadata and _delta_log"),
-        (None, {"from_": "files"}, "give from_='spark'"),
-        (None, {"from_": "mine"}, "it takes auto, files, spark"),
+        (None, {"from_": "files"}, "--from spark, in Python from_='spark'"),
+        (None, {"from_": "mine"}, "takes auto, files, spark"),
         (None, {"checkpoint": "/nowhere"}, "no file `metadata`"),
-        (None, {"partition_by": DAYS}, "paths have no columns"),
-        (None, {"schema": "id string"}, "column `id` is int64"),
+        (None, {"partition_by": DAYS}, "no path has columns, see 'part-0.*leave out"),
+        (None, {"schema": "id string"}, "column `id` is bigint in 'part-0.*', and string in the schema"),
         (None, {"schema": "no long"}, "a column `id` that the schema does not have"),
         (None, {"schema": "id what"}, "type what cannot be stored"),
         (None, {"schema": "id struct<a: long>"}, "nested ones take a StructType"),
@@ -403,27 +409,29 @@ def put(path: Path, text: str = "") -> None:
     [
         ({}, {}, "no files that count"),
         ({"_hidden.json": "{}"}, {}, "no files that count"),
-        ({"a.json": "{}\n"}, {}, "do not tell their columns: give schema="),
-        ({"a.json": "{}\n", "b.csv": "1\n"}, {}, "formats csv, json"),
-        ({"a.json": "{}\n", "readme": ""}, {}, "'readme' does not tell its format: give file_format="),
+        ({"a.json": "{}\n"}, {}, "do not say what their columns are: give --schema"),
+        ({"a.json": "{}\n", "b.csv": "1\n"}, {}, r"different formats: csv \('b.csv'\), json \('a.json'\)"),
+        ({"a.json": "{}\n", "readme": ""}, {}, "do not tell a format: 'readme'. .* --format"),
         ({"a.json": "{}"}, {"schema": "id long"}, r"'a.json' cannot be migrated: .* a line separator at the end"),
         ({"a.json": '{"id": "x"}\n'}, {"schema": "id long"}, r"'a.json' cannot be migrated"),
         ({"a.parquet": "no"}, {}, r"'a.parquet' cannot be migrated"),
         ({"a.json.gz": "no"}, {"schema": "id long"}, r"'a.json.gz' cannot be migrated"),
         ({"a.json.enc": ""}, {"schema": "id long"}, r"it is encrypted"),
-        ({"k=1/a.json": "{}\n", "b.json": "{}\n"}, {"schema": "id long"}, "name different columns"),
-        ({"k=1/a.json": "{}\n"}, {"schema": "id long"}, r"give their types, as in partition_by=\{'k': 'string'\}"),
+        ({"k=1/a.json": "{}\n", "b.json": "{}\n"}, {"schema": "id long"}, "'b.json' has none, 'k=1/a.json' has k"),
+        ({"k=1/a.json": "{}\n"}, {"schema": "id long"}, r"k=string, in Python partition_by=\{'k': 'string'\}"),
         ({"k=x/a.json": "{}\n"}, {"schema": "id long", "partition_by": {"k": "int"}}, "give another type"),
+        ({"k=1/a.json": "{}\n"}, {"schema": "id long", "partition_by": {"l": "int"}}, "see 'k=1/a.json'; l is not"),
+        (dict.fromkeys("abcde", ""), {}, "do not tell a format: 'a', 'b', 'c' and 2 more. "),
         ({"metadata/v1.metadata.json": "{}"}, {}, "an Iceberg table"),
         ({"t/metadata/v1.metadata.json": "{}"}, {}, "'t' is an Iceberg table"),
-        ({"a/b/_ftfile/log/0": ""}, {}, "'a/b' has a log, _ftfile, .* migrate that directory by itself"),
-        ({"a/b/_spark_metadata/0": ""}, {}, "'a/b' has a log, _spark_metadata"),
-        ({"a/_delta_log/0": ""}, {}, "'a' has a log, _delta_log"),
-        ({"a/.hoodie/0": ""}, {}, "'a' has a log, .hoodie"),
+        ({"a/b/_ftfile/log/0": ""}, {}, "'a/b/_ftfile'. Migrate each of these directories by itself"),
+        ({"a/b/_spark_metadata/0": ""}, {}, "logs of their own, .*'a/b/_spark_metadata'"),
+        ({"a/_delta_log/0": ""}, {}, "logs of their own, .*'a/_delta_log'"),
+        ({"a/.hoodie/0": ""}, {}, "logs of their own, .*'a/.hoodie'"),
         ({"c/metadata": "{}", "c/offsets/0": "v1\n"}, {"file_format": "text"}, "'c' is the checkpoint of a query"),
         ({"a.json": "{}\n"}, {"schema": "id long", "options": {"what": "1"}}, "what"),
-        ({"a.json": "{}\n"}, {"from_": "delta"}, "has no log of delta"),
-        ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "checkpoint is for files of Spark's own sink"),
+        ({"a.json": "{}\n"}, {"from_": "delta"}, "has no _delta_log, the log of delta"),
+        ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "belongs to a directory of Spark's own sink"),
     ],
 )
 def test_refused(out: Path, files: dict[str, str], more: dict[str, Any], match: str) -> None:
@@ -458,10 +466,10 @@ def test_hidden_tables_do_not_count(out: Path) -> None:
 def test_columns_that_differ(out: Path) -> None:
     parquet(out / "a.parquet", [1])
     pq.write_table(pa.table({"ID": [2]}), out / "b.parquet")
-    with pytest.raises(SchemaError, match="column `ID` is `id` in other files"):
+    with pytest.raises(SchemaError, match=r"column `ID` of 'b.parquet' is `id` in 'a.parquet'"):
         ftfile.migrate(str(out))
     pq.write_table(pa.table({"id": ["2"]}), out / "b.parquet")
-    with pytest.raises(SchemaError, match="column `id` is string in some files, and int64"):
+    with pytest.raises(SchemaError, match=r"column `id` is string in 'b.parquet', and bigint in 'a.parquet'"):
         ftfile.migrate(str(out))
     pq.write_table(pa.table({"id": pa.array([2], pa.int32()), "more": [1.5]}), out / "b.parquet")
     migrated(out)

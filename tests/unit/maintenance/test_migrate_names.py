@@ -52,7 +52,7 @@ def test_bucketing_sink(tmp_path: Path) -> None:
     length_file(tmp_path, "2024-07-01--10/_part-0-1.valid-length", len(LINES))
     put(tmp_path, "2024-07-01--11/_part-1-1.in-progress", "2024-07-01--11/_part-1-2.pending", "part-2-0.pending")
     before = tree(tmp_path)
-    with pytest.raises(ConfigError, match=r"3 files are not finished, .* the job's last checkpoint .*leave_unfinished"):
+    with pytest.raises(ConfigError, match=r"3 files are not finished: .* job's last checkpoint .*--leave-unfinished"):
         ftfile.migrate(str(tmp_path), file_format="text")
     report = migrated(tmp_path, 6, file_format="text", leave_unfinished=True)
     assert report.source == "flink"
@@ -60,7 +60,7 @@ def test_bucketing_sink(tmp_path: Path) -> None:
     assert len(report.left_out) == 4
     assert not (tmp_path / "part-2-0.pending").exists()
     put(tmp_path, "part-3-0.pending")
-    with pytest.raises(ConfigError, match=r"1 files are not finished, such as 'part-3-0.pending'"):
+    with pytest.raises(ConfigError, match=r"1 file is not finished: 'part-3-0.pending'. Flink has"):
         ftfile.migrate(str(tmp_path), dry_run=False)
     again = ftfile.migrate(str(tmp_path), dry_run=False, leave_unfinished=True)
     assert [each.path for each in again.left_out] == ["part-3-0.pending"]
@@ -78,7 +78,7 @@ def test_bucketing_sink(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("length", "match"),
     [
-        (2, r"of 'part-0-0', only the first 2 of 4 bytes count, .*hdfs dfs -truncate -w 2`"),
+        (2, "say: 2 of the 4 bytes of 'part-0-0'. .*`truncate -s 2 part-0-0`.*dfs -truncate -w 2 …/part-0-0`"),
         (5, r"'part-0-0' has 4 bytes, and '_part-0-0.valid-length' says that 5 count: rows are missing"),
     ],
 )
@@ -117,7 +117,7 @@ def test_file_sink_with_compaction(tmp_path: Path, hidden: str) -> None:
     put(tmp_path, f"hour=1/.compacted-part-{UUID}-1.json.crc")
     put(tmp_path, f"hour=1/.old/{hidden}")
     more: dict[str, Any] = {"schema": "id long", "partition_by": {"hour": "int"}}
-    with pytest.raises(ConfigError, match=r"1 files are not finished, .*: Flink has not compacted it"):
+    with pytest.raises(ConfigError, match=r"1 file is not finished: .*\. Flink has not compacted it"):
         ftfile.migrate(str(tmp_path), **more)
     report = migrated(tmp_path, 1, leave_unfinished=True, **more)
     assert (report.source, [each.path for each in report.left_out]) == ("flink", [f"hour=1/{hidden}"])
@@ -152,8 +152,8 @@ def test_kafka_connect(tmp_path: Path) -> None:
     ("name", "match"),
     [
         ("partition=0/logs+0+0000000005+0000000011.json", "both have offset 5"),
-        ("partition=0/clicks+0+0000000010+0000000011.json", "topics clicks, logs"),
-        ("partition=0/other.json", "is no file of Kafka Connect"),
+        ("partition=0/clicks+0+0000000010+0000000011.json", r"topics: clicks \('partition=0/clicks.*'\), logs"),
+        ("partition=0/other.json", "not named as files of Kafka Connect, .*: 'partition=0/other.json'. Move"),
         ("+tmp/logs/partition=0/x_tmp.json", "not finished"),
     ],
 )
@@ -170,7 +170,7 @@ def test_kafka_connect_on_s3(tmp_path: Path) -> None:
 
 def test_apex(tmp_path: Path) -> None:
     put(tmp_path, "words.0", "words.1", "words.1.1700000000000.tmp", "words.2.1700000000001.tmp")
-    with pytest.raises(ConfigError, match=r"1 files are not finished, such as 'words.2.1.*window state"):
+    with pytest.raises(ConfigError, match=r"1 file is not finished: 'words.2.1.*window state"):
         ftfile.migrate(str(tmp_path), file_format="text")
     before = tree(tmp_path)
     report = migrated(tmp_path, 4, file_format="text", leave_unfinished=True)
@@ -240,7 +240,7 @@ def test_delta_is_written_after_an_export(tmp_path: Path) -> None:
         ftfile.undo_migration(str(tmp_path))
     query = MicroBatch(str(tmp_path), {"id": "long", "day": "string"}, {"partitionBy": "day"})
     query.run(0, [[{"id": 5, "day": "b"}]])
-    with pytest.raises(ConfigError, match="nothing to migrate"):
+    with pytest.raises(ConfigError, match="was migrated already, as version 0, and the newest version is 1"):
         ftfile.migrate(str(tmp_path), dry_run=False)
     ftfile.export(str(tmp_path), to="delta")
     assert sorted(deltalake.DeltaTable(str(tmp_path)).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 5]
@@ -295,11 +295,11 @@ META = {"schemaString": "{}", "partitionColumns": ["day"]}
     ("actions", "match"),
     [
         ({"add": {"path": "day=a/x.parquet", "size": 1, "partitionValues": {"day": "a"}}}, "is not here"),
-        ({"add": {"path": "y.parquet", "partitionValues": {"day": "a"}}}, "does not tell its partition"),
-        ({"add": {"path": "day=b/y.parquet", "partitionValues": {"day": "a"}}}, "does not tell its partition"),
+        ({"add": {"path": "y.parquet", "partitionValues": {"day": "a"}}}, "y.parquet' in the partition day=a, and"),
+        ({"add": {"path": "day=b/y.parquet", "partitionValues": {"day": "a"}}}, "in the partition day=a, and its"),
         ({"add": {"path": "y.parquet", "deletionVector": {"storageType": "u"}}}, "by a deletion vector"),
         ({"protocol": {"minReaderVersion": 3, "readerFeatures": ["typeWidening"]}}, "readers that know typeWidening"),
-        ({"metaData": META | {"configuration": {"delta.columnMapping.mode": "name"}}}, r"maps columns \(name\)"),
+        ({"metaData": META | {"configuration": {"delta.columnMapping.mode": "name"}}}, "maps columns .*mode=name"),
         ({"add": 3}, "is damaged"),
     ],
 )

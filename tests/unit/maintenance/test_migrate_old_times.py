@@ -93,10 +93,34 @@ def test_orc_by_its_writer(tmp_path: Path) -> None:
     check(tmp_path, is_refused=True)
 
 
-@pytest.mark.parametrize("metadata", [{}, LEGACY])
-def test_avro_by_its_header(tmp_path: Path, metadata: dict[str, str]) -> None:
+@pytest.mark.parametrize(("metadata", "is_refused"), [({}, True), ({"writer.date.proleptic": "true"}, False)])
+def test_parquet_of_hive(tmp_path: Path, metadata: dict[str, str], is_refused: bool) -> None:
+    footer_of_parquet(tmp_path, pa.array([LAST_DAY]), metadata)
+    path = tmp_path / "a.parquet"
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    # As Thrift writes them, each behind its length.
+    footer = content[start:-8].replace(b"\x06schema", b"\x0bhive_schema", 1)
+    path.write_bytes(content[:start] + footer + len(footer).to_bytes(4, "little") + content[-4:])
+    assert "hive_schema" in str(pq.read_metadata(path).schema)
+    check(tmp_path, is_refused=is_refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "metadata", "is_refused"),
+    [
+        ("row", {}, False),
+        ("row", LEGACY, True),
+        ("topLevelRecord", {}, True),
+        ("topLevelRecord", {"org.apache.spark.version": "2.4.8"}, True),
+        ("topLevelRecord", {"org.apache.spark.version": "4.0.0"}, False),
+        ("row", {"writer.time.zone": "UTC"}, True),
+        ("row", {"writer.time.zone": "UTC", "writer.date.proleptic": "true"}, False),
+    ],
+)
+def test_avro_by_its_header(tmp_path: Path, name: str, metadata: dict[str, str], is_refused: bool) -> None:
     kind: dict[str, Any] = {"type": "int", "logicalType": "date"}
-    schema = {"type": "record", "name": "row", "fields": [{"name": "at", "type": ["null", kind]}]}
+    schema = {"type": "record", "name": name, "fields": [{"name": "at", "type": ["null", kind]}]}
     with (tmp_path / "a.avro").open("wb") as file:
         fastavro.writer(file, schema, [{"at": LAST_DAY}], metadata=dict(metadata))
-    check(tmp_path, is_refused=bool(metadata))
+    check(tmp_path, is_refused=is_refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,9 @@ import pyarrow as pa
 import pytest
 
 import ftfile
+from ftfile.core.errors import ConfigError
+from tests.unit.cli.running import run
+from tests.unit.maintenance.accidents import commands
 from tests.unit.maintenance.foreign import parquet
 
 if TYPE_CHECKING:
@@ -20,11 +24,18 @@ PAGES = Path(__file__).parents[3] / "docs/migrating"
 
 
 def put(path: Path, text: str = "1\n") -> None:
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
 ROW = '{"id": 1, "word": "a"}\n'
+# The command of Hadoop, for a directory of this machine.
+HDFS = """hdfs() { case "$2" in
+  -find) find "$3" -name "$5" ;;
+  -cat) cat "$3" ;;
+  -truncate) test "$3" = -w && test "$(wc -c < "$5")" -ge "$4" && truncate -s "$4" "$5" ;;
+esac; }
+"""
 DIRECTORIES: dict[str, Callable[[Path], object]] = {
     "README": lambda data: parquet(data / "out/day=2024-07-01/a.parquet", [1]),
     "flink": lambda data: put(data / "out/2024-07-01--10/part-0-0"),
@@ -43,6 +54,27 @@ def test_page(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     if name == "README":
         assert capsys.readouterr().out == "files 1 files, 1 rows; left out: []\n"
         assert not (tmp_path / "out/_ftfile").exists()
+        (command, shown) = next(commands(page))
+        found = run(*command.replace("/data/", f"{tmp_path}/").split()[1:]).stdout
+        assert re.sub(r"\d+ B", "355 B", found).split() == shown.split()
     else:
         path = tmp_path / ("topics/logs" if name == "kafka-connect" else "out")
         assert ftfile.open(str(path)).to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("language", ["python", "shell"])
+def test_files_of_flink_that_are_too_long(tmp_path: Path, language: str) -> None:
+    hour = tmp_path / "out/an hour"
+    for number in range(4):
+        put(hour / f"{number}/part-0-{number}", "1\n2\n")
+        (hour / f"{number}/_part-0-{number}.valid-length").write_bytes(b"\0\x01" + (b"2" if number else b"4"))
+    with pytest.raises(ConfigError, match=r"2 of the 4 bytes of 'an hour/1/part-0-1', .*`truncate -s 2 'an"):
+        ftfile.migrate(str(tmp_path / "out"), file_format="text")
+    page = (PAGES / "flink.md").read_text()
+    example = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[-1]
+    example = example.replace("/data/", f"{tmp_path}/")
+    if language == "python":
+        exec(compile(example, "flink", "exec"), {})
+    else:
+        subprocess.run(["bash", "-c", HDFS + example], check=True)
+    assert ftfile.migrate(str(tmp_path / "out"), file_format="text").rows == 5

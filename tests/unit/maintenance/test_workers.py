@@ -83,7 +83,7 @@ class TestThreads:
         together, honest = threading.Barrier(3), OpenPart.end
 
         def end(part: OpenPart) -> None:
-            together.wait(60)
+            together.wait(300)
             honest(part)
 
         monkeypatch.setattr(OpenPart, "end", end)
@@ -110,7 +110,7 @@ class TestThreads:
             if arguments[3].inputs[0].bucket == "bucket=a":
                 failed.set()
                 raise OutOfSpace("write", "path", "full")
-            assert failed.wait(60)
+            assert failed.wait(300)
             ended.append(honest(*arguments))
             return ended[-1]
 

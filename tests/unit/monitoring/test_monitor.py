@@ -297,13 +297,13 @@ def test_who_follows_another_directory_does_not_wait_for_storage(
     def slow(path: str, *rest: Any) -> Any:
         if path.endswith("slow"):
             looking.set()
-            waited.append(going_on.wait(100))
+            waited.append(going_on.wait(300))
         return open_log(path, *rest)
 
     monkeypatch.setattr(follower_module, "open_log", slow)
     watching = threading.Thread(target=monitor.watch, args=(tmp_path / "slow",))
     watching.start()
-    assert looking.wait(100)
+    assert looking.wait(300)
     monitor.watch(tmp_path / "out")
     monitor.leave(normalise(str(tmp_path / "out")), "watch")
     assert not waited

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
@@ -96,6 +97,36 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
     variables = {each["name"] for each in DASHBOARD["templating"]["list"]}
     used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(DASHBOARD)))
     assert used == variables == {"datasource", "directory", "query"}
+
+
+def unknown_fields(given: Any, known: Any, path: str = "") -> list[str]:
+    """Return the paths of what the second of two values of JSON lacks, or has otherwise."""
+    if isinstance(given, dict) and isinstance(known, dict):
+        return [each for key in given for each in unknown_fields(given[key], known.get(key), f"{path}/{key}")]
+    if isinstance(given, list) and isinstance(known, list) and len(given) == len(known):
+        return [
+            each
+            for i, pair in enumerate(zip(given, known, strict=True))
+            for each in unknown_fields(*pair, f"{path}/{i}")
+        ]
+    return [] if given == known else [path]
+
+
+def test_grafana_knows_every_field_of_the_dashboard() -> None:
+    """Grafana's own model of dashboards drops a field that it does not know; no Grafana itself is in a registry."""
+    pytest.importorskip("grafana_foundation_sdk")
+    plugins, encoder, models = (
+        importlib.import_module(f"grafana_foundation_sdk.{name}")
+        for name in ("cog.plugins", "cog.encoder", "models.dashboard")
+    )
+    plugins.register_default_plugins()
+
+    def understood(dashboard: dict[str, Any]) -> Any:
+        return json.loads(json.dumps(models.Dashboard.from_json(dashboard), cls=encoder.JSONEncoder))
+
+    assert unknown_fields(DASHBOARD, understood(DASHBOARD)) == []
+    misspelt = json.loads(json.dumps(DASHBOARD).replace("legendFormat", "legendFormats"))
+    assert len(unknown_fields(misspelt, understood(misspelt))) == len(TARGETS)
 
 
 def test_the_page_has_every_metric_and_every_alert() -> None:

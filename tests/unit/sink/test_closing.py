@@ -42,7 +42,7 @@ class SlowToClose(WrapperFileSystem, PickledByReference):
     def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
         result = call()
         if operation == "close":
-            self._all_there.wait(timeout=60)
+            self._all_there.wait(timeout=300)
             if self._failing in self.inner.read(path):
                 raise OutcomeUnknown("close", path, "no answer")
         return result
@@ -145,5 +145,5 @@ def test_files_of_a_failed_attempt_are_deleted_when_they_are_closed() -> None:
         query = one_file_each(url)
         with pytest.raises(ConnectionError):
             query.run_task(query.plan(), query.identity(0), 0, [{"value": "a"}], error=ConnectionError("executor lost"))
-        assert slow.is_closed.wait(60)
+        assert slow.is_closed.wait(300)
         assert not store.exists(layout.staged_directory(query.query_id, 0))

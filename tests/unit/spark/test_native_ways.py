@@ -18,7 +18,8 @@ from ftfile.testing.micro_batch import MicroBatch
 
 def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
     directory = Directory(out, None, None, SYSTEM)
-    return find_ways(directory.file_system, directory.snapshot(version), directory.snapshot().adds, **how)
+    snapshot = directory.snapshot(version)
+    return find_ways(directory.file_system, snapshot, snapshot.adds.values(), directory.snapshot().adds, **how)
 
 
 @pytest.mark.parametrize(

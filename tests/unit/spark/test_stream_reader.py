@@ -63,7 +63,7 @@ def first_batch(options: dict[str, str], schema: StructType | None = None) -> di
 
 def next_offset(reader: FtFileStreamReader, start: dict[str, Any]) -> dict[str, Any]:
     """Return the next offset, soon: a listing takes at most a fifth of the time."""
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 300
     while (end := reader.latestOffset(start)) == start:
         assert time.monotonic() < deadline_s, "nothing new is found"
         time.sleep(0.01)

@@ -69,7 +69,7 @@ def test_examples_pass_their_contracts(packages: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout[-5_000:]
     (passed,) = re.findall(r"(\d+) passed", done.stdout)

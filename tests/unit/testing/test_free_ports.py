@@ -47,8 +47,8 @@ def test_ports_in_use_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded, "RESERVING", [])
     with contextlib.ExitStack() as stack:
         [port] = free_ports(1)
-        guarded.RESERVING.pop().close()
         stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        guarded.RESERVING.pop().close()
         with pytest.raises(CannotStart, match=f"fewer than {few} ports from {guarded.FIRST_PORT} on are free"):
             free_ports(few)
         reserved = {each.getsockname()[1] for each in guarded.RESERVING}

@@ -25,7 +25,7 @@ def test_every_example_of_the_page_passes(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=1200,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+MIGRATION = "migration"  # table of the log of a directory whose first files another program wrote
+
 
 class Origin(NamedTuple):
     """The batches of a query, or of a batch-write job, that the rows of an add come from."""
@@ -127,7 +129,7 @@ class Body:
     adds: tuple[Add, ...] = ()
     removes: tuple[Remove, ...] = ()
     overwrite: bool = False  # removes everything that was live
-    replaces: str | None = None  # what an overwrite of some partitions is for; None for other records
+    replaces: str | None = None  # what an overwrite or a drop of some partitions is for; None for other records
     restored: int | None = None  # version whose rows this one has again; None for other records
     dead_letters: tuple[Add, ...] = ()  # records that could not be written; published like parts, in no snapshot
     assembly_jobs: tuple[AssemblyJob, ...] | None = None  # None for those jobs of the record before that are not done

@@ -30,6 +30,10 @@ _ADVICE = (
     "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, accept the loss with "
     "ftfile.repair(path, accept_lost_records=True, dry_run=False); without the last it only tells what it would do"
 )
+_NO_BASE_ADVICE = (
+    "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, begin a new log, as "
+    "docs/disaster-recovery.md shows"
+)
 
 _log = get_logger(__name__)
 
@@ -146,7 +150,10 @@ class Records:
             return True  # records before a base may be gone: reading starts over from it
         path = layout.record_path(version + 1)
         if listed > version or self.read_record(told) is not None:
-            raise CorruptData(path, "a record", f"none, although there is version {max(listed, told)}", _ADVICE)
+            found = f"none, although there is version {max(listed, told)}"
+            if version < 0:
+                raise CorruptData(path, "the first record, or a base that stands for it", found, _NO_BASE_ADVICE)
+            raise CorruptData(path, "a record", found, _ADVICE)
         if acts:
             found = f"none, although version {told} was published: the log has lost its newest records"
             raise CorruptData(path, "a record", found, _ADVICE)

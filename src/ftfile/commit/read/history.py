@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.commit.format.model import MIGRATION, JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.read.snapshot import read_records
 from ftfile.core.arguments import require_count
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
 
 __all__ = ("LastCommit", "Version", "VersionMetrics", "last_commit_of", "operation_of", "read_history", "version_of")
-
-_MIGRATION = "migration"  # as `attempt.kind_of_directory` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +75,8 @@ class Version:
         size_bytes: of the files added, or of the runs.
         files: number of files added; none in a store.
         overwrite: True if it replaced everything that was there.
-        replaces: the condition on the partitions that it replaced, or `partitions of the rows`; None if it is no
-            overwrite of partitions.
+        replaces: the condition on the partitions that it replaced or dropped, or `partitions of the rows`; None if it
+            is no overwrite of partitions, nor a drop by a text.
         restored_version: of a restore, the version whose rows came back, else None.
         bad_records: number that could not be written.
         durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
@@ -163,7 +161,7 @@ def version_of(record: Record, time_ms: int | None) -> Version:
 
 def operation_of(record: Record) -> str:
     """Return the operation of a record: `stream`, `batch`, `migrate`, or a maintenance operation."""
-    if _MIGRATION in record.tables:  # its author is the query that goes on, or a batch write
+    if MIGRATION in record.tables:  # its author is the query that goes on, or a batch write
         return "migrate"
     if isinstance(record.author, StreamAuthor):
         return "stream"

@@ -26,6 +26,10 @@ _NO_PERMISSION = "HDFS refuses it to this user; grant the permission, or run as 
 _NOT_BELIEVED = "HDFS does not believe who this is; get a ticket or a token"
 _BAD_NAME = "HDFS does not take this name; choose another"
 _DATANODES = "look whether they run and have space (hdfs dfsadmin -report)"
+_UNREPORTED = (
+    "no DataNode has reported the last block in time; it may be written again, or let HDFS's clients wait longer "
+    "(dfs.client.block.write.locateFollowingBlock.retries, with WebHDFS on the DataNodes)"
+)
 _FULL = "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items); use buckets"
 _NO_QUOTA = "a quota is used up; free space or raise it (hdfs dfsadmin -setSpaceQuota, -setQuota)"
 _NOT_NOW = "the NameNode takes no changes yet; it may be tried again"
@@ -60,6 +64,7 @@ _MEANINGS = {name: (kind, advice) for kind, advice, names in _CLASSES for name i
 _TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
     ("must both be directories", AlreadyExists, "a directory is there already; nothing is ever overwritten"),
     ("could only be written to", Unavailable, f"no DataNode took the block: {_DATANODES}"),
+    ("not have enough number of replicas", Unavailable, _UNREPORTED),
     ("Failed to find datanode", Unavailable, f"no DataNode takes data: {_DATANODES}"),
     ("Authentication failure", PermissionDenied, _NOT_BELIEVED),
     ("block size", Unsupported, "set another blockSize, or none for that of HDFS"),

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
+from ftfile.commit.opening import NO_ROWS
 from ftfile.commit.read.dead_letters import read_dead_letters
 from ftfile.commit.read.history import read_history
 from ftfile.commit.read.snapshot import take_snapshot
@@ -314,7 +315,7 @@ class Reader:
 
     def _definition_at(self, head: LogState) -> StoreDefinition:
         if head.encoding is None:
-            raise ConfigError(f"{self.path!r} is no store yet: nothing was committed there")
+            raise ConfigError(f"{self.path!r} is {NO_ROWS}")
         return StoreDefinition.from_json(head.definitions[head.encoding]["store"])
 
     @contextmanager

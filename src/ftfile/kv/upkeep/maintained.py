@@ -10,7 +10,7 @@ from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import refuse_files
 from ftfile.attempt.stage import Stage
 from ftfile.attempt.storage import Storage
-from ftfile.commit.opening import NO_STORE, open_as_written
+from ftfile.commit.opening import NO_ROWS, NO_STORE, open_as_written
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError
 from ftfile.filters.chain import Chain
@@ -88,5 +88,5 @@ def open_store_log(
     head = log.read_on()
     refuse_files(head, url)
     if head.encoding is None:
-        raise ConfigError(f"{url!r} is no store yet: no row was ever committed there")
+        raise ConfigError(f"{url!r} is {NO_ROWS}")
     return log

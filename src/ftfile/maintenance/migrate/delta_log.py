@@ -48,9 +48,14 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
         ConfigError: the log is damaged, a file is not here as it was, or readers must know more than which files count.
     """
     commits = _commits(fs)
-    if not commits or any(walk(fs, f"{DELTA_LOG}/{name}") for name in ("_staged_commits", "_commits")):
+    if not commits:
         raise ConfigError(
-            f"{DELTA_LOG!r} has no commits, or a catalog keeps some of them: export the table by its owner"
+            f"{DELTA_LOG!r} has no commits: restore it from a copy, or move it away if these files are no Delta table"
+        )
+    if any(walk(fs, f"{DELTA_LOG}/{name}") for name in ("_staged_commits", "_commits")):
+        raise ConfigError(
+            "a catalog keeps commits of this table, and only it knows which of them count: write the table anew, as by "
+            "spark.read.table(…).write.format('ftfile')"
         )
     adds, described = _replayed(fs, commits, max(commits))
     _check_protocol(described)
@@ -79,8 +84,8 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
     first = checkpoint + 1
     if missing := [version for version in range(first, newest + 1) if version not in commits]:
         raise ConfigError(
-            f"{DELTA_LOG!r} has no version {missing[0]}, nor a checkpoint that ftfile reads behind it: let the table's "
-            "owner write a classic checkpoint. Nothing was changed"
+            f"{DELTA_LOG!r} has no version {missing[0]}, nor a checkpoint that ftfile reads behind it: let the program "
+            "that writes the table write a classic checkpoint (delta.checkpointPolicy=classic). Nothing was changed"
         )
     try:
         for path in parts:
@@ -92,7 +97,9 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
                     _apply(json.loads(line), adds, described)
         described["metaData"]["schemaString"], described["protocol"]["minReaderVersion"]  # missing ones are damage
     except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise ConfigError(f"{DELTA_LOG!r} is damaged ({error!r}). Nothing was changed") from error
+        raise ConfigError(
+            f"{DELTA_LOG!r} is damaged ({error!r}): restore it from a copy. Nothing was changed"
+        ) from error
     return {path: add for (path, _), add in adds.items()}, described
 
 
@@ -110,7 +117,10 @@ def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
 def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
     table = pq.read_table(io.BytesIO(content))
     if "sidecar" in table.column_names and table["sidecar"].null_count < len(table):
-        raise ValueError("a checkpoint with sidecars")
+        raise ConfigError(
+            f"{DELTA_LOG!r} has a checkpoint with sidecars, which ftfile does not read: let the program that writes "
+            "the table write a classic one (delta.checkpointPolicy=classic). Nothing was changed"
+        )
     columns = [name for name in _COLUMNS if name in table.column_names]
     for row in table.select(columns).to_pylist():
         yield {name: action for name, action in row.items() if action is not None}
@@ -142,20 +152,28 @@ def _check_protocol(described: Mapping[str, Any]) -> None:
     mapping = settings.get("delta.columnMapping.mode", "none")
     if mapping != "none":
         raise ConfigError(
-            f"the table maps columns ({mapping}): its files have other names of columns. Write it anew, as by "
+            f"the table maps columns (delta.columnMapping.mode={mapping}): its files have other names of columns. "
+            "Write it anew, as by "
             "spark.read.format('delta').load(…).write.format('ftfile')"
         )
     if unknown := sorted(features - _KNOWN_FEATURES):
-        raise ConfigError(f"the table needs readers that know {', '.join(unknown)}: write it anew with ftfile")
+        raise ConfigError(
+            f"the table needs readers that know {', '.join(unknown)}, and ftfile does not: write it anew with ftfile"
+        )
 
 
 def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo], columns: tuple[str, ...]) -> None:
     if add.get("deletionVector"):
-        raise ConfigError(f"rows of {path!r} are deleted by a deletion vector: run REORG TABLE … APPLY (PURGE) before")
+        raise ConfigError(
+            f"rows of {path!r} are deleted by a deletion vector: let Delta write such files anew by REORG TABLE … "
+            "APPLY (PURGE), then migrate"
+        )
     info = files.get(path)
     if info is None or info.size_bytes != add["size"]:
-        found = "is not here" if info is None else f"has {info.size_bytes} bytes"
-        raise ConfigError(f"{path!r}, of {add['size']} bytes in {DELTA_LOG!r}, {found}. Nothing was changed")
+        found = "is not here" if info is None else f"has {info.size_bytes} bytes here"
+        raise ConfigError(
+            f"{path!r}, of {add['size']} bytes by {DELTA_LOG!r}, {found}: restore it from a copy. Nothing was changed"
+        )
     directory = layout.parent(path)
     values = dict(add.get("partitionValues") or {})
     try:
@@ -164,7 +182,8 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
         told = {}
     same = {column: told[column].as_py() if column in told else path for column in columns}
     if columns_of_directory(directory) != columns or {column: values[column] or None for column in columns} != same:
+        partition = ", ".join(f"{column}={values.get(column)}" for column in columns)
         raise ConfigError(
-            f"the directory of {path!r} does not tell its partition {values}, by which the table has it: write the "
-            "table anew with ftfile"
+            f"the table has {path!r} in the partition {partition or 'without columns'}, and its directory does not say "
+            "so: write the table anew with ftfile"
         )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.human_text import first_text, names_text
 from ftfile.maintenance.migrate.inventory import Inventory, LeftOut, is_hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.maintenance.migrate.inventory import Source
@@ -27,7 +29,8 @@ _KAFKA = re.compile(r"(?P<topic>[^/+]+)\+(?P<partition>\d+)\+(?P<start>\d+)(?:\+
 _KAFKA_TEMPORARY = re.compile(r"(?:.*/)?\+tmp/.*")
 _APEX = re.compile(r"(?P<name>.+)\.\d{13,}\.tmp")
 
-_BY_CHECKPOINT = "only the job's last checkpoint tells if its rows count"
+_BY_CHECKPOINT = "Flink has not finished it: only the job's last checkpoint tells if its rows count"
+_BY_WINDOW = "Apex has not published it: only its window state tells if its rows count"
 _NOT_COMPACTED = (
     "Flink has not compacted it, or has not deleted it afterwards: only its state tells. `flink stop --drain` compacts"
 )
@@ -57,6 +60,7 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
         ConfigError: a file is longer or shorter than its `.valid-length` says.
     """
     found = Inventory("flink", [])
+    too_long: list[tuple[FileInfo, int]] = []
     for path, info in files.items():
         match = _BUCKETING.fullmatch(path) or _FILE_SINK.fullmatch(path)
         if match is None:
@@ -67,12 +71,14 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             continue
         moved = not is_hidden(path)
         if match.groupdict().get("state") == "valid-length":
-            _check_length(fs, path, files.get(match["directory"] + match["name"]))
-            found.left_out.append(LeftOut(path, info.size_bytes, "it says how long a file is, and it is", moved))
+            part = files.get(match["directory"] + match["name"])
+            length = _valid_length(fs, path, part)
+            if part is not None and part.size_bytes > length:
+                too_long.append((part, length))
+            found.left_out.append(LeftOut(path, info.size_bytes, "it only says how long another file is", moved))
         else:
-            found.unfinished.append(
-                LeftOut(path, info.size_bytes, f"Flink has not finished it: {_BY_CHECKPOINT}", moved)
-            )
+            found.unfinished.append(LeftOut(path, info.size_bytes, _BY_CHECKPOINT, moved))
+    _require_cut(too_long)
     return found
 
 
@@ -81,8 +87,8 @@ def _may_be_uncompacted(path: str) -> bool:
     return name[0] == "." and not name.endswith(".crc") and not (directory and is_hidden(directory))
 
 
-def _check_length(fs: FileSystem, path: str, info: FileInfo | None) -> None:
-    """Compare a file with the length that counts: the decimal number that Java's `writeUTF` wrote."""
+def _valid_length(fs: FileSystem, path: str, info: FileInfo | None) -> int:
+    """Return the length of a file that counts: the decimal number that Java's `writeUTF` wrote to `path`."""
     content = fs.read(path)
     digits = content[2:] if content[:1] == b"\0" else content  # behind its own length
     if not digits.strip().isdigit():
@@ -90,17 +96,25 @@ def _check_length(fs: FileSystem, path: str, info: FileInfo | None) -> None:
     length = int(digits)
     if info is None:
         raise ConfigError(f"{path!r} says that a file of {length} bytes counts, and that file is gone")
-    if info.size_bytes == length:
-        return
     if info.size_bytes < length:
         raise ConfigError(
             f"{info.path!r} has {info.size_bytes} bytes, and {path!r} says that {length} count: rows are missing. "
             "Restore the file from a copy"
         )
+    return length
+
+
+def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
+    """Raise a ConfigError if files are longer than what counts of them: they are never changed here."""
+    if not too_long:
+        return
+    told = first_text([f"{length} of the {info.size_bytes} bytes of {info.path!r}" for info, length in too_long])
+    info, length = too_long[0]
     raise ConfigError(
-        f"of {info.path!r}, only the first {length} of {info.size_bytes} bytes count, as {path!r} says. Cut the file, "
-        f"as by `truncate -s {length}` or `hdfs dfs -truncate -w {length}`, or write the first {length} bytes anew "
-        "where the store cannot cut; then migrate again. Nothing was changed"
+        "Flink could not cut files after a failure, and only their first bytes count, as files .valid-length say: "
+        f"{told}. Cut each, such as by `truncate -s {length} {shlex.quote(info.path)}` in the directory, on "
+        f"HDFS by `hdfs dfs -truncate -w {length} …/{shlex.quote(info.path)}`, or write its first bytes anew where a "
+        "store cannot cut; docs/migrating/flink.md shows it for many. Then migrate again. Nothing was changed"
     )
 
 
@@ -114,7 +128,7 @@ def apex_files(files: Mapping[str, FileInfo]) -> Inventory:
                 found.files.append(info)
             continue
         is_published = match["name"] in files
-        why = f"an older copy of {match['name']!r}" if is_published else "only the window state tells if its rows count"
+        why = f"an older copy of {match['name']!r}" if is_published else _BY_WINDOW
         left_out = LeftOut(path, info.size_bytes, why, not is_hidden(path))
         (found.left_out if is_published else found.unfinished).append(left_out)
     return found
@@ -127,11 +141,12 @@ def kafka_files(files: Mapping[str, FileInfo]) -> Inventory:
         ConfigError: a file has another name, there are several topics, or offsets are in two files of a directory.
     """
     found = Inventory("kafka-connect", [])
-    topics: set[str] = set()
+    topics: dict[str, str] = {}  # with a file of each
+    strangers: list[str] = []
     ranges: defaultdict[tuple[str, int], list[tuple[int, int, str]]] = defaultdict(list)
     for path, info in files.items():
         if _KAFKA_TEMPORARY.fullmatch(path):
-            why = "the connector has not committed it: only its log tells if it will"
+            why = "The connector has not committed it: only its log tells if it will"
             found.unfinished.append(LeftOut(path, info.size_bytes, why, moved=not is_hidden(path)))
             continue
         if is_hidden(path):
@@ -139,16 +154,26 @@ def kafka_files(files: Mapping[str, FileInfo]) -> Inventory:
         directory, _, name = path.rpartition("/")
         match = _KAFKA.fullmatch(name)
         if match is None:
-            raise ConfigError(f"{path!r} is no file of Kafka Connect, such as topic+0+0000000000+0000000999.avro")
-        topics.add(match["topic"])
+            strangers.append(path)
+            continue
+        topics.setdefault(match["topic"], path)
         start = int(match["start"])
         ranges[directory, int(match["partition"])].append((start, int(match["end"] or start), path))
         found.files.append(info)
+    if strangers:
+        raise ConfigError(
+            "not named as files of Kafka Connect, such as topic+0+0000000000+0000000999.avro: "
+            f"{names_text(strangers)}. Move them away, or let their names begin with an underscore"
+        )
     if len(topics) > 1:
-        raise ConfigError(f"there are files of the topics {', '.join(sorted(topics))}: migrate each one's directory")
+        told = ", ".join(f"{topic} ({path!r})" for topic, path in sorted(topics.items()))
+        raise ConfigError(f"there are files of several topics: {told}. Migrate the directory of each topic by itself")
     for some in ranges.values():
         some.sort()
         for (_, end, path), (start, _, other) in itertools.pairwise(some):
             if start <= end:
-                raise ConfigError(f"{path!r} and {other!r} both have offset {start}: its rows would be there twice")
+                raise ConfigError(
+                    f"{path!r} and {other!r} both have offset {start}, whose row would be there twice: move away the "
+                    "one that does not count"
+                )
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ftfile.commit.files import list_own
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, NotADirectory
+from ftfile.core.human_text import names_text
 from ftfile.fs.calls.parallel import parallel
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def is_hidden(path: str) -> bool:
 
 
 def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
-    """Return all files, by path, but those of logs; a directory is listed once.
+    """Return all files, by path and in its order, but those of logs; a directory is listed once.
 
     Raises:
         ConfigError: there is no such directory, or another table or a checkpoint is below it.
@@ -62,7 +63,7 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
     try:
         entries = list_own(fs, "")
     except NotADirectory as error:
-        raise ConfigError(f"no directory: {error.detail}. Give the directory of the files") from error
+        raise ConfigError(f"this is no directory: {error.detail}. Give the directory of the files") from error
     found: dict[str, FileInfo] = {}
     while entries:
         found |= {info.path: info for info in entries if not info.is_directory}
@@ -71,7 +72,7 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
         listed: Sequence[list[FileInfo]] = parallel(fs, lambda path: list_own(fs, path), directories)
         entries = [info for infos in listed for info in infos]
     _refuse_others_below(found)
-    return found
+    return dict(sorted(found.items()))
 
 
 _OWN = frozenset({layout.META, *LOGS})
@@ -81,13 +82,13 @@ _OFFSETS = re.compile(r"(?P<checkpoint>.+)/offsets/\d+")
 
 
 def _refuse_logs_below(directories: Iterable[str]) -> None:
-    for path in directories:
-        above, _, name = path.rpartition("/")
-        if above and name in _LOGS_BELOW and not is_hidden(above):
-            raise ConfigError(
-                f"{above!r} has a log, {name}, which says which of its files count: migrate that directory by itself. "
-                "Nothing was changed"
-            )
+    parts = (path.rpartition("/") for path in directories)
+    below = [(above, name) for above, _, name in parts if above and not is_hidden(above)]
+    if logs := [f"{above}/{name}" for above, name in below if name in _LOGS_BELOW]:
+        raise ConfigError(
+            f"directories below have logs of their own, which say which of their files count: {names_text(logs)}. "
+            "Migrate each of these directories by itself, or move it out of this one. Nothing was changed"
+        )
 
 
 def _refuse_others_below(files: Mapping[str, FileInfo]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -21,6 +22,10 @@ SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
 _SPARK_VERSION = b"org.apache.spark.version"
 _SPARK_LEGACY = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 _FIRST_WITHOUT_LEGACY = b"3.1.0"  # 3.0 still writes INT96 by the Julian calendar
+_SPARK_RECORD = "topLevelRecord"  # root of its Avro files; so is ours, which have no version either
+_HIVE_SCHEMA = " hive_schema "  # root of its Parquet files
+_HIVE_TIME_ZONE = b"writer.time.zone"
+_HIVE_PROLEPTIC = b"writer.date.proleptic"
 _FIRST_DAY = pa.scalar(datetime.date(1582, 10, 15))
 # Spark's converted times differ until then: offsets of time zones are others in Java's older classes.
 _FIRST_TIME = pa.scalar(datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.utc), pa.timestamp("us", "UTC"))
@@ -31,17 +36,28 @@ def may_be_julian(name: str, schema: pa.Schema, file: BinaryIO) -> bool:
     if all(_first(leaf) is None for field in schema for leaf in leaf_types(field.type)):
         return False
     if name == "parquet":
-        return _is_legacy(pq.read_metadata(file).metadata or {})
+        footer = pq.read_metadata(file)
+        metadata = footer.metadata or {}
+        # The schema's only name in Arrow is in its text, in front of the columns.
+        is_hive = _HIVE_SCHEMA in str(footer.schema).partition("{")[0]
+        return _of_spark(metadata, is_spark=SPARK_ROWS in metadata) or _of_hive(metadata, is_hive=is_hive)
     if name == "avro":
-        return _is_legacy(read_metadata(file))
+        metadata = read_metadata(file)
+        root = json.loads(metadata[b"avro.schema"]).get("name")
+        return _of_spark(metadata, is_spark=root == _SPARK_RECORD) or _of_hive(metadata, is_hive=False)
     # Spark and Hive store them so; only the library in C++ never does.
     return name == "orc" and orc.ORCFile(file).writer != "ORC_CPP"
 
 
-def _is_legacy(metadata: Mapping[bytes, bytes]) -> bool:
+def _of_spark(metadata: Mapping[bytes, bytes], *, is_spark: bool) -> bool:
     # Spark 2 wrote no version.
-    version = metadata.get(_SPARK_VERSION, b"" if SPARK_ROWS in metadata else _FIRST_WITHOUT_LEGACY)
+    version = metadata.get(_SPARK_VERSION, b"" if is_spark else _FIRST_WITHOUT_LEGACY)
     return version < _FIRST_WITHOUT_LEGACY or not _SPARK_LEGACY.isdisjoint(metadata)
+
+
+def _of_hive(metadata: Mapping[bytes, bytes], *, is_hive: bool) -> bool:
+    # Only some of its versions say by which calendar they write.
+    return (is_hive or _HIVE_TIME_ZONE in metadata) and metadata.get(_HIVE_PROLEPTIC) != b"true"
 
 
 def refuse_old_times(batch: pa.RecordBatch) -> None:
@@ -52,7 +68,8 @@ def refuse_old_times(batch: pa.RecordBatch) -> None:
             if first is not None and pc.less(pc.min(leaf), first).as_py():
                 raise SchemaError(
                     f"column `{field.name}` has values before {first.as_py():%Y-%m-%d}, which the file may have by "
-                    "the Julian calendar: read it by Spark, and write it anew with ftfile"
+                    "the Julian calendar: read it by Spark, if it is of Hive or Spark 2 with its options "
+                    "datetimeRebaseMode=LEGACY and int96RebaseMode=LEGACY, and write it anew with ftfile"
                 )
 
 

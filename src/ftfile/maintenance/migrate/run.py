@@ -7,16 +7,17 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.kind_of_directory import MIGRATION, directory_url, is_foreign, migration_of
+from ftfile.attempt.kind_of_directory import directory_url, is_foreign, migration_of
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.spark_checkpoint import read_offsets, read_query_id
-from ftfile.commit.format.model import Body, JobAuthor, StreamAuthor
+from ftfile.commit.format.model import MIGRATION, Body, JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, NotFound
+from ftfile.core.human_text import names_text
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import normalise, open_filesystem
@@ -47,7 +48,7 @@ _POLICY = Policy.from_options(parse_options({"onGap": "accept"}, "write"))
 class MigrateReport:
     """The result of a migration, or of a dry run."""
 
-    version: int | None  # of its record; None in a dry run
+    version: int | None  # of its record; None if it is not recorded
     source: str  # the program that wrote the files
     file_format: str
     schema: str  # all columns, as the JSON of Spark
@@ -60,6 +61,7 @@ class MigrateReport:
     query_id: str | None  # that goes on with ftfile's sink and the same checkpoint
     last_batch: int | None  # of it that the files have
     dry_run: bool = False  # nothing was changed
+    already_migrated: bool = False  # an earlier call recorded it, and this one recorded nothing
 
 
 def migrate(  # noqa: PLR0913 - all by name
@@ -82,7 +84,7 @@ def migrate(  # noqa: PLR0913 - all by name
     """Make a directory that another program wrote a directory of ftfile, by one record, and return its content.
 
     No file is copied or changed; each is read once. Stop the other program before. After an interruption, call it
-    again. `ftfile.undo_migration` undoes it.
+    again: it ends what was begun, and records nothing twice. `ftfile.undo_migration` undoes it.
 
     Args:
         path: of the directory.
@@ -94,7 +96,7 @@ def migrate(  # noqa: PLR0913 - all by name
         checkpoint: of the stopped query that wrote to Spark's sink; ftfile's goes on with it.
         leave_unfinished: leave out files that the program has not finished; else they are an error.
         dry_run: read and check all, and change nothing.
-        confirm: called with the report before anything is changed; False ends it there.
+        confirm: called with the report before anything is changed, unless nothing is left to do; False ends it there.
         threads: see `ftfile.compact`.
         progress: likewise.
         storage: see `ftfile.open`.
@@ -144,8 +146,8 @@ def _require_unchanged(fs: FileSystem, path: str, found: Inventory, *, leave_unf
     if before != after or found.last_entry != now.last_entry:
         changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
         raise CommitError(
-            f"path={path!r} was written to while its files were read: its writer was not stopped, or was started "
-            f"again{f' ({changed[0]!r})' if changed else ''}. Stop it, and migrate again. Nothing was changed"
+            f"path={path!r} was written to while its files were read{f' ({names_text(changed)})' if changed else ''}: "
+            "its writer was not stopped, or was started again. Stop it, and migrate again. Nothing was changed"
         )
 
 
@@ -177,16 +179,22 @@ def _author(found: Inventory, checkpoint: str | os.PathLike[str] | None, context
     if checkpoint is None:
         return JobAuthor(job_id)
     if found.source != "spark" or found.last_entry is None:
-        raise ConfigError(f"checkpoint is for files of Spark's own sink, and these are of {found.source!r}")
+        raise ConfigError(
+            "a checkpoint (--checkpoint, in Python checkpoint=) belongs to a directory of Spark's own sink, which has "
+            f"{SPARK_LOG}, and this directory has none: leave it out"
+        )
     where = os.fspath(checkpoint)
     query_id = read_query_id(where, context)
     if query_id is None:
-        raise ConfigError(f"checkpoint={where!r} has no file `metadata` with the id of a query: give its directory")
+        raise ConfigError(
+            f"checkpoint={where!r} has no file `metadata` with the id of a query: give the directory that the query "
+            "had as its checkpointLocation"
+        )
     offsets = read_offsets(where, found.last_entry, context)
     if offsets is None:
         raise ConfigError(
             f"checkpoint={where!r} has no offsets of batch {found.last_entry}, the newest one in {SPARK_LOG}: it is of "
-            "another query, or an older copy, and would write rows again"
+            "another query, or an older copy, and going on with it would write rows again"
         )
     return StreamAuthor(query_id, job_id, found.last_entry, offsets.hash, offsets.offsets)
 
@@ -196,7 +204,7 @@ def _commit(log: CommitLog, author: Author, found: Inventory, table: Table) -> i
 
     def prepare(head: LogState, _: object) -> Body:
         if head.version >= 0:
-            raise ConfigError("another program was faster: the directory has a log of ftfile by now")
+            raise ConfigError("another program was faster: the directory has a log of ftfile by now. See its history")
         return Body(
             adds=table.adds,
             schema=table.schema_key,
@@ -208,7 +216,7 @@ def _commit(log: CommitLog, author: Author, found: Inventory, table: Table) -> i
 
     done = commit(log, author, prepare, _POLICY)
     if done.record is None:
-        raise ConfigError("another migration was faster: the directory has a log of ftfile by now")
+        raise ConfigError("another migration was faster: the directory has a log of ftfile by now. See its history")
     return done.version
 
 
@@ -221,12 +229,17 @@ def _finish(
     *,
     dry_run: bool,
 ) -> MigrateReport:
-    """Move aside what an interrupted migration has left in place, and return what it has recorded."""
+    """Move aside what an interrupted migration has left in place, if anything, and return what it has recorded."""
     migration = migration_of(head)
     name = None if migration is None else migration["log"]
     is_in_place = name is not None and is_foreign(log.fs, name)
-    if migration is None or (head.version > 0 and not is_in_place):
-        raise ConfigError(f"path={path!r} has a log of ftfile already: there is nothing to migrate")
+    if migration is None:
+        raise ConfigError(f"path={path!r} is a directory of ftfile from its first commit on: nothing is to be migrated")
+    if head.version > 0 and not is_in_place:
+        raise ConfigError(
+            f"path={path!r} was migrated already, as version 0, and the newest version is {head.version}: nothing is "
+            "to be migrated"
+        )
     if name is not None and is_in_place:
         require_stopped(log.fs, name, migration["lastEntry"], path)
     snapshot = take_snapshot(log)
@@ -235,12 +248,13 @@ def _finish(
     if is_in_place or name is None:
         others = still_there(log.fs, migration["from"], live, leave_unfinished=given.leave_unfinished)
     report = _recorded(head, snapshot, migration, others)
-    if dry_run or (confirm is not None and not confirm(report)):
+    is_done = not others and not is_in_place
+    if dry_run or (confirm is not None and not is_done and not confirm(report)):
         return report
     _move(log.fs, path, name if is_in_place else None, migration["lastEntry"], others)
     if name is not None:
         remove_empty(log.fs, name)
-    return replace(report, version=head.version, dry_run=False)
+    return replace(report, dry_run=False)
 
 
 def _recorded(
@@ -252,7 +266,7 @@ def _recorded(
     encoding = head.definitions[head.encoding or ""]
     query = next(iter(head.queries.items()), None)
     return MigrateReport(
-        version=None,
+        version=0,
         source=migration["from"],
         file_format=encoding["format"]["name"],
         schema=snapshot.definitions[snapshot.schema],
@@ -265,6 +279,7 @@ def _recorded(
         query_id=query[0] if query is not None else None,
         last_batch=query[1].last_batch if query is not None else None,
         dry_run=True,
+        already_migrated=True,
     )
 
 

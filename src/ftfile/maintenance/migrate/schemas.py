@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from ftfile.arrays.nested import leaf_types, map_leaf_types
-from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json, sql_types
 from ftfile.arrays.widening import is_wider
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError
 from ftfile.encoding.avro.container import read_header
@@ -36,6 +36,10 @@ _NAMES = {
     "numeric": "decimal",
     "dec": "decimal",
 }
+_EACH_KIND = (
+    "Write the files of one kind anew, or move them to a directory of their own, and migrate each by itself. Nothing "
+    "was changed"
+)
 _COLUMN = re.compile(r"\s*(`[^`]+`|[^\s`]+)\s+(.+?)\s*", re.DOTALL)
 _SIMPLE = re.compile(r"([a-z_]+)\s*(\(.*\))?", re.IGNORECASE)
 _WIDENED = {
@@ -74,7 +78,7 @@ def _parsed(text: str) -> str:
         kind = _SIMPLE.fullmatch(found[2]) if found is not None else None
         if found is None or kind is None:
             raise SchemaError(
-                f"schema: {column.strip()!r} is no name with a simple type; nested ones take a StructType"
+                f"schema: {column.strip()!r} is no name with a simple type; nested ones take a StructType, or its JSON"
             )
         name = kind[1].lower()
         spelled = _NAMES.get(name, name) + (kind[2] or "").replace(" ", "")
@@ -94,7 +98,7 @@ def schema_of_file(name: str, file: BinaryIO) -> str:
     except (pa.ArrowException, OSError) as error:
         raise CorruptData(str(getattr(file, "name", "")), f"a file of format {name}", str(error)) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise SchemaError(f"its columns are not as Spark writes them: {error!r}") from error
+        raise SchemaError(f"its columns are described otherwise than Spark does it ({error!r})") from error
 
 
 def _of_parquet(file: BinaryIO) -> str:
@@ -158,28 +162,37 @@ def _leaf(kind: pa.DataType) -> pa.DataType:
     return _WIDENED.get(kind, kind)
 
 
-def merged_schema(schemas: Iterable[str], given: str | None = None) -> str:
+def merged_schema(files: Mapping[str, str], given: str | None = None) -> str:
     """Return the columns of all files: those that are `given`, or all there are, numbers in the wider type.
+
+    `files` has the path of one file for each schema.
 
     Raises:
         SchemaError: types do not fit, names differ by case alone, or a file has columns that are not given.
     """
     merged: dict[str, pa.DataType] = {}
+    found: dict[str, tuple[str, str, str]] = {}  # by its name in lower case: name, type, and where it is so
     if given is not None:
         merged = {field.name: field.type for field in arrow_schema(given)}
-    spelling = {name.lower(): name for name in merged}
-    for schema in schemas:
+        found = {name.lower(): (name, kind, "the schema") for name, kind in sql_types(given).items()}
+    for schema, path in files.items():
+        texts = sql_types(schema)
         for name, kind in ((field.name, field.type) for field in arrow_schema(schema)):
-            if (spelled := spelling.setdefault(name.lower(), name)) != name:
-                raise SchemaError(f"column `{name}` is `{spelled}` in other files, or in the schema")
-            if name not in merged and given is not None:
-                raise SchemaError(f"files have a column `{name}` that the schema does not have: give all columns")
+            if given is not None and name.lower() not in found:
+                raise SchemaError(f"{path!r} has a column `{name}` that the schema does not have: give all columns")
+            spelled, text, where = found.setdefault(name.lower(), (name, texts[name], repr(path)))
+            if spelled != name:
+                raise SchemaError(f"column `{name}` of {path!r} is `{spelled}` in {where}. {_EACH_KIND}")
             known = merged.setdefault(name, kind)
             if known.equals(kind) or is_wider(kind, known):
                 continue
             if given is not None or not is_wider(known, kind):
-                raise SchemaError(f"column `{name}` is {kind} in some files, and {known} in others or in the schema")
+                raise SchemaError(
+                    f"column `{name}` is {texts[name]} in {path!r}, and {text} in {where}, which does not have all of "
+                    f"its values. {_EACH_KIND}"
+                )
             merged[name] = kind
+            found[name.lower()] = name, texts[name], repr(path)
     text = given if given is not None else spark_schema_json(pa.schema(list(merged.items())))
     return as_nullable(text)
 
@@ -199,4 +212,7 @@ def joined(in_files: str, in_paths: str | None) -> str:
 
 def require_given(name: str) -> ConfigError:
     """Return the error for files that do not say what their columns are."""
-    return ConfigError(f"files of format {name} do not tell their columns: give schema=, as in schema='id long'")
+    return ConfigError(
+        f"files of format {name} do not say what their columns are: give --schema, in Python schema=, such as "
+        "'id long, at timestamp'"
+    )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.attempt.kind_of_directory import entries_of_new
 from ftfile.core.errors import CommitError, ConfigError
+from ftfile.core.human_text import count_text, names_text
 from ftfile.maintenance.migrate.delta_log import delta_files, newest_version
 from ftfile.maintenance.migrate.file_names import apex_files, detect, flink_files, kafka_files, plain_files
 from ftfile.maintenance.migrate.inventory import LOGS, SPARK_LOG, LeftOut, is_hidden, list_foreign
@@ -27,23 +28,31 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
         ConfigError: see `migrate`.
     """
     if from_ not in SOURCES:
-        raise ConfigError(f"from_={from_!r}: it takes {', '.join(SOURCES)}")
+        raise ConfigError(f"{from_!r} is no program: --from, in Python from_=, takes {', '.join(SOURCES)}")
     logs = [name for name in LOGS if fs.exists(name)]
-    if len(logs) > 1 or logs != [name for name in logs if from_ in {"auto", LOGS[name]}]:
+    if len(logs) > 1:
         raise ConfigError(
-            f"path={url!r} has {' and '.join(logs)}, which say which files count: give from_={LOGS[logs[0]]!r}, or "
-            "delete what is not valid any more"
+            f"path={url!r} has {' and '.join(logs)}, and each says which files count: move the one away that is not "
+            "valid any more"
+        )
+    if logs and from_ not in {"auto", LOGS[logs[0]]}:
+        raise ConfigError(
+            f"path={url!r} has {logs[0]}, which says which files count: give --from {LOGS[logs[0]]}, in Python "
+            f"from_={LOGS[logs[0]]!r}; or move it away if it is not valid any more"
         )
     if not logs:
         entries_of_new(fs, url)  # which refuses other tables
     files = list_foreign(fs)
     source = LOGS[logs[0]] if logs else from_ if from_ != "auto" else detect(files)
     if source in LOGS.values() and not logs:
-        raise ConfigError(f"path={url!r} has no log of {source}: is it the right directory?")
+        name = next(name for name, program in LOGS.items() if program == source)
+        raise ConfigError(f"path={url!r} has no {name}, the log of {source}: is it the right directory?")
     found = _inventory(fs, files, source)
     found.files.sort()
     if not found.files:
-        raise ConfigError(f"path={url!r} has no files that count: there is nothing to migrate")
+        hidden = [path for path in files if is_hidden(path)]
+        but = f" ({names_text(hidden)}: names that begin with _ or . do not count)" if hidden else ""
+        raise ConfigError(f"path={url!r} has no files that count{but}: there is nothing to migrate")
     _settle_unfinished(found, leave=leave_unfinished)
     return found
 
@@ -60,10 +69,12 @@ def _inventory(fs: FileSystem, files: Mapping[str, FileInfo], source: str) -> In
 
 def _settle_unfinished(found: Inventory, *, leave: bool) -> None:
     if found.unfinished and not leave:
+        count = len(found.unfinished)
         raise ConfigError(
-            f"{len(found.unfinished)} files are not finished, such as {found.unfinished[0].path!r}: "
-            f"{found.unfinished[0].why}. Start the program again and stop it cleanly (with a savepoint, or so that it "
-            "commits), or leave out their rows with leave_unfinished=True. Nothing was changed"
+            f"{count_text(count, 'file')} {'is' if count == 1 else 'are'} not finished: "
+            f"{names_text([each.path for each in found.unfinished])}. {found.unfinished[0].why}. Start the program "
+            "again and stop it cleanly (with a savepoint, or so that it commits), or leave out their rows by "
+            "--leave-unfinished, in Python leave_unfinished=True. Nothing was changed"
         )
     found.left_out += found.unfinished
     found.unfinished = []
@@ -76,8 +87,8 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
     if newest is not None and last_entry is not None and newest > last_entry:
         raise CommitError(
             f"{name} of {url!r} has entry {newest}, and the files up to entry {last_entry} are migrated: its writer "
-            "was not stopped, or was started again. Stop it, undo the migration with ftfile.undo_migration(path), and "
-            "migrate again"
+            "was not stopped, or was started again. Stop it, undo the migration by `ftfile migrate PATH --undo`, in "
+            "Python ftfile.undo_migration(path), and migrate again"
         )
 
 

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from ftfile.commit.files import list_or_empty
 from ftfile.core.errors import ConfigError
+from ftfile.core.human_text import names_text
 from ftfile.fs.calls.parallel import parallel
 from ftfile.maintenance.migrate.inventory import SPARK_LOG, Inventory, LeftOut, is_hidden
 
@@ -46,7 +47,9 @@ def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """
     entries = _entries(fs)
     if not entries:
-        raise ConfigError(f"{SPARK_LOG!r} has no batch: there is nothing to migrate. Delete it to write here")
+        raise ConfigError(
+            f"{SPARK_LOG!r} names no files: there is nothing to migrate. Delete that directory to write here"
+        )
     newest = max(entries)
     first = max((batch for batch, (_, is_compact) in entries.items() if is_compact), default=0)
     if missing := [batch for batch in range(first, newest + 1) if batch not in entries]:
@@ -82,12 +85,15 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
     lines = content.decode("utf-8", "replace").splitlines()
     if not lines or lines[0] != "v1":
         raise ConfigError(
-            f"{path!r} begins with {lines[:1]!r} instead of 'v1': a Spark that ftfile does not know wrote it"
+            f"{path!r} begins with {''.join(lines[:1])[:40]!r} instead of 'v1': it is damaged, or a Spark that ftfile "
+            "does not know wrote it"
         )
     try:
         found = [(entry.get("action", "add"), entry["path"], entry["size"]) for entry in map(json.loads, lines[1:])]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path!r} is damaged ({error!r}): restore it from a copy. Nothing was changed") from error
+        raise ConfigError(
+            f"{path!r} is damaged, a line of it does not tell a file: restore it from a copy. Nothing was changed"
+        ) from error
     return found
 
 
@@ -100,9 +106,11 @@ def _relative(urls: Collection[str], known: Collection[str]) -> dict[str, str]:
     plain = {url: unquote(_AUTHORITY.sub("", url)) for url in urls}
     base = next((base for path in plain.values() if (base := _base_of(path, known)) is not None), "")
     paths = {url: path.removeprefix(base) for url, path in plain.items()}
-    for url, path in paths.items():
-        if path not in known:
-            raise ConfigError(f"{SPARK_LOG!r} names {url!r}, which is not here: restore it from a copy")
+    if missing := [url for url, path in paths.items() if path not in known]:
+        raise ConfigError(
+            f"{SPARK_LOG!r} names files that are not here: {names_text(missing)}. Restore them from a copy. Nothing "
+            "was changed"
+        )
     return paths
 
 

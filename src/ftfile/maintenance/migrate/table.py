@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin, StreamAuthor
 from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.human_text import names_text
 from ftfile.core.progress import Tracker
 from ftfile.encoding.partitions.paths import columns_of_directory, parse_bucket_path, partition_schema
 from ftfile.filters.chain import Chain
@@ -103,7 +103,10 @@ def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: 
     definition = {"name": name} if config is None else config.encoding()["format"]
     facts = _read_all(fs, found.files, Reading(definition, in_files), given)
     own = {each.schema: without_columns(each.schema, columns) for each in facts}
-    merged = merged_schema(dict.fromkeys(own.values()), in_files)
+    first: dict[str, str] = {}  # file of each schema
+    for info, each in zip(found.files, facts, strict=True):
+        first.setdefault(own[each.schema], info.path)
+    merged = merged_schema(first, in_files)
     config = SinkConfig.from_options(settings, joined(merged, in_paths))
     encoding, recorded = config.encoding(), config.recorded_schema_json
     definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
@@ -131,16 +134,22 @@ def _adds(
 
 
 def _format_of(files: Sequence[FileInfo]) -> str:
-    found = Counter(_FORMATS.get(_plain_ending(info.path), "") for info in files)
-    if len(found) == 1 and "" not in found:
-        return next(iter(found))
-    of_none = next((info.path for info in files if _plain_ending(info.path) not in _FORMATS), None)
-    if of_none is None:
-        raise ConfigError(f"files have the formats {', '.join(sorted(found))}: a directory of one format is migrated")
-    raise ConfigError(
-        f"the name of {of_none!r} does not tell its format: give file_format=, such as 'json', if all files that count "
-        "have it. A file that does not count has to be moved away, or begin with an underscore"
-    )
+    first: dict[str, str] = {}  # file of each format
+    for info in files:
+        first.setdefault(_FORMATS.get(_plain_ending(info.path), ""), info.path)
+    if of_none := [info.path for info in files if _plain_ending(info.path) not in _FORMATS]:
+        raise ConfigError(
+            f"these names do not tell a format: {names_text(of_none)}. If such files count, say what all files are by "
+            "--format, in Python file_format=, such as 'json'. If they do not, move them away, or let their names "
+            "begin with an underscore. Nothing was changed"
+        )
+    if len(first) > 1:
+        told = ", ".join(f"{name} ({path!r})" for name, path in sorted(first.items()))
+        raise ConfigError(
+            f"files have different formats: {told}. All files of a directory have one: move the others away. Nothing "
+            "was changed"
+        )
+    return next(iter(first))
 
 
 def _plain_ending(path: str) -> str:
@@ -161,8 +170,11 @@ def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
     for info in files:
         found.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
     if len(found) > 1:
-        one, other = list(found.values())[:2]
-        raise ConfigError(f"the paths of {one!r} and {other!r} name different columns: migrate each kind by itself")
+        told = ", ".join(f"{path!r} {_columns_text(columns)}" for columns, path in list(found.items())[:2])
+        raise ConfigError(
+            f"paths have different columns: {told}. Move the files of one kind to a directory of their own, and "
+            "migrate each by itself. Nothing was changed"
+        )
     return next(iter(found))
 
 
@@ -179,12 +191,29 @@ def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[st
     if found.source == "kafka-connect" and columns == ("partition",):
         types = {"partition": "int"} | types
     if list(types) != list(columns) and {*types} != {*columns}:
-        proposal = {column: types.get(column, "string") for column in columns}
-        has = f"the columns {', '.join(columns)}" if columns else "no columns"
-        raise ConfigError(
-            f"paths have {has}, and partition_by={given!r}: give their types, as in partition_by={proposal}"
-        )
+        raise _partition_by_error(columns, found.files[0].path, types)
     return given_schema({column: types[column] for column in columns}) if columns else None
+
+
+def _columns_text(columns: Sequence[str]) -> str:
+    return f"has {', '.join(columns)}" if columns else "has none"
+
+
+def _partition_by_error(columns: Sequence[str], path: str, given: Mapping[str, str]) -> ConfigError:
+    """Return the error for columns in paths, such as that of one file, whose types are not those that were given."""
+    if not columns:
+        return ConfigError(
+            f"no path has columns, see {path!r}: leave out the type of {', '.join(given)} (--partition-by, in Python "
+            "partition_by=)"
+        )
+    proposal = {column: given.get(column, "string") for column in columns}
+    of_command = " ".join(f"--partition-by {column}={kind}" for column, kind in proposal.items())
+    unknown = [name for name in given if name not in columns]
+    but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not in them" if unknown else ""
+    return ConfigError(
+        f"paths have columns, see {path!r}{but}: give the type of each, such as {of_command}, in Python "
+        f"partition_by={proposal}"
+    )
 
 
 def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
@@ -194,7 +223,7 @@ def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             raise ConfigError(
                 f"the paths have times of the column `{field.name}` by the clocks of their writer: give its time zone, "
-                "as in options={'timeZone': 'UTC'}"
+                "such as -o timeZone=UTC, in Python options={'timeZone': 'UTC'}"
             )
 
 
@@ -220,7 +249,8 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
             parse_bucket_path(directory, types)
         except CorruptData as error:
             raise ConfigError(
-                f"{directory!r} has {error.found} instead of {error.expected}: give another type"
+                f"the directory {directory!r} has {error.found} instead of {error.expected}: give another type by "
+                "--partition-by, in Python partition_by="
             ) from error
 
 

@@ -14,6 +14,7 @@ from ftfile.commit.format.record import UNDONE_RECORD
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, ConfigError, NotFound
+from ftfile.core.human_text import names_text
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise, open_filesystem
 from ftfile.maintenance.migrate.aside import foreign_in_quarantine, put_back
@@ -94,13 +95,16 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
     head = log.read_on(durable=True)
     migration = migration_of(head)
     if migration is None:
-        raise ConfigError(f"path={path!r} was not migrated: ftfile has written it from the start")
+        raise ConfigError(f"path={path!r} was not migrated: no other program wrote its first files")
     if head.version > 0:
         raise ConfigError(_TOO_LATE.format(path=path, version=head.version))
     if name := own_export(fs):
-        raise ConfigError(f"{name!r} is an export of ftfile, which would outlive its log: delete it before")
+        raise ConfigError(f"{name!r} is an export of ftfile, which would outlive its log: delete it, then undo again")
     if others := [*foreign_in_quarantine(fs), *(info.path for info in list_or_empty(fs, layout.RETIRED))]:
-        raise ConfigError(f"{others[0]!r} is there, which the migration did not move: move it away, or keep the log")
+        raise ConfigError(
+            f"the migration did not put them there, and undoing it deletes them: {names_text(others)}. Move them away, "
+            "then undo again"
+        )
 
 
 def _delete_log(fs: FileSystem) -> None:
@@ -128,6 +132,6 @@ def _remove_directories(fs: FileSystem, directory: str, keep: str | None = None)
 
 
 _TOO_LATE = (
-    "the migration of {path!r} cannot be undone: version {version} was committed since. ftfile.export(path, "
-    "to='delta') or a copy by Spark leads back"
+    "the migration of {path!r} cannot be undone: version {version} was committed since. Other programs read the "
+    "directory by an export, such as `ftfile export PATH --to delta`, or by a copy that Spark makes"
 )

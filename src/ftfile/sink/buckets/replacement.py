@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.commit.format.layout import bucket_directory
@@ -33,6 +33,12 @@ class Replacement:
     def recorded(self) -> str:
         """Return its text in the log."""
         return BY_ROWS if self.where is None else self.where
+
+    def settled(self, planned_ms: int) -> Replacement:
+        """Return it with times by the clock of a write that was planned then, in milliseconds since 1970 UTC."""
+        from ftfile.arrays.moments import settled  # noqa: PLC0415 - few writes have a condition
+
+        return replace(self, where=settled(self.where, planned_ms, self.time_zone))
 
     def replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
         """Return the live adds that go; `definitions` has their encodings.
@@ -82,7 +88,7 @@ def replacement_from_options(
     from ftfile.arrays.predicates import predicate  # noqa: PLC0415 - few writes have a condition
 
     replacement = Replacement(partition_schema(schema, columns), parsed["timeZone"], where)
-    predicate(where, replacement.schema, columns="partition columns")
+    predicate(replacement.settled(0).where, replacement.schema, columns="partition columns")
     return mode, replacement
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ftfile.commit.protocol import Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import Capabilities
+    from ftfile.sink.buckets.replacement import Replacement
     from ftfile.sink.config import SinkConfig
     from ftfile.sink.rolling.plan import RollingPlanner
 
@@ -60,19 +61,20 @@ def make_proposal(
     metrics = _metrics(config, messages, log.fs.capabilities)
     namer = Namer(config.publishing.naming, writer.name_stem, messages[0].planned_ms, writer.owner)
     success = config.publishing.success if is_stream else None
+    replacement = None if config.replacement is None else config.replacement.settled(messages[0].planned_ms)
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
         check_head(config, head, snapshot)
         named = namer.name(log, head, () if config.overwrite else rewrites, parts, definitions)
         accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
         adds = (*named.adds, *segments, *accepted.adds)
-        replaced = _replaced(config, (*named.adds, *segments), snapshot()) if config.overwrite else []
+        replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
-            overwrite=config.overwrite and config.replacement is None,
-            replaces=None if config.replacement is None else config.replacement.recorded,
+            overwrite=config.overwrite and replacement is None,
+            replaces=None if replacement is None else replacement.recorded,
             dead_letters=letters,
             tasks=len(messages),
             schema=schema,
@@ -141,11 +143,9 @@ def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapsh
             refuse(sorted({clause for key in live & found.keys() for clause in found[key]}), " in older rows")
 
 
-def _replaced(config: SinkConfig, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:
+def _replaced(replacement: Replacement | None, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:
     live = list(snapshot.adds.values())
-    if config.replacement is None:
-        return live
-    return config.replacement.replaced(written, live, snapshot.definitions)
+    return live if replacement is None else replacement.replaced(written, live, snapshot.definitions)
 
 
 def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:

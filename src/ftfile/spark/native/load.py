@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import pickle
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
 from collections import Counter
 from collections.abc import Mapping
@@ -16,9 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
+from ftfile.arrays.moments import settled
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.time_zones import is_zone
 from ftfile.attempt.directory_marker import DirectoryMarker, check_marker, read_marker
-from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
@@ -28,7 +31,9 @@ from ftfile.parts.reader import read_add
 from ftfile.source.directory import Directory
 from ftfile.source.shares import pack
 from ftfile.source.small_batches import small_batches
+from ftfile.spark.native.pruning import possible_adds
 from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
+from ftfile.spark.native.unchanged import unchanged
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
@@ -57,6 +62,7 @@ def load(  # noqa: PLR0913 - all by name
     version: int | None = None,
     timestamp: str | datetime | None = None,
     where: str | Mapping[str, object] | None = None,
+    check_files: bool = False,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> DataFrame:
@@ -74,6 +80,8 @@ def load(  # noqa: PLR0913 - all by name
         timestamp: instead of a version, the newest one at a time; see `Directory.version_at`.
         where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, a
             range of whole numbers, or None for null.
+        check_files: before each query, have Spark ask the store for the length and time of each file that it reads
+            itself; the query fails if another program has replaced one since this call.
         key_provider: see `ftfile.open`.
         storage: likewise.
 
@@ -82,7 +90,8 @@ def load(  # noqa: PLR0913 - all by name
             is neither text nor a mapping.
         AnalysisException: `where` names a column that there is not.
     """
-    plan = load_plan(spark, path, version=version, timestamp=timestamp, key_provider=key_provider, storage=storage)
+    where = _at_once(spark, where)
+    plan = _plan(spark, path, version, timestamp, key_provider, storage, where, check_files=check_files)
     return _filtered(plan.rows, where)
 
 
@@ -99,6 +108,20 @@ def load_plan(
 
     For the arguments and errors see `load`.
     """
+    return _plan(spark, path, version, timestamp, key_provider, storage)
+
+
+def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    version: int | None,
+    timestamp: str | datetime | None,
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    where: str | Mapping[str, object] | None = None,
+    *,
+    check_files: bool = False,
+) -> LoadPlan:
     if version is not None and timestamp is not None:
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     place = absolute_options({"path": os.fspath(path)})["path"]
@@ -107,7 +130,8 @@ def load_plan(
     directory.require_files()
     if timestamp is not None:
         version = directory.version_at(timestamp)
-    plan = _Loading(spark, directory, directory.snapshot(version), key_provider, storage or {}).plan()
+    snapshot = directory.snapshot(version)
+    plan = _Loading(spark, directory, snapshot, key_provider, storage or {}, where, check_files=check_files).plan()
     _log.info("%s", plan)
     return plan
 
@@ -138,15 +162,20 @@ class LoadPlan:
 class _Loading:
     """One load of a snapshot."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - those of `load`
         self,
         spark: SparkSession,
         directory: Directory,
         snapshot: Snapshot,
         key_provider: str | None,
         storage: Mapping[str, str],
+        where: str | Mapping[str, object] | None,
+        *,
+        check_files: bool,
     ) -> None:
         self._spark = spark
+        self._check_files = check_files
+        self._where = where
         self._directory = directory
         self._snapshot = snapshot
         self._key_provider = key_provider
@@ -169,7 +198,9 @@ class _Loading:
             frames.append(read)
             spark_files[group.format] += len(group.files)
         if ways.rest:
-            frames.append(self._by_ftfile(ways.rest) if frames else self._whole())
+            some = len(ways.rest) < len(self._snapshot.adds)
+            is_sealed = keys_of(self._directory.file_system) is not None
+            frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
         rows = functools.reduce(_union, frames) if frames else self._spark.createDataFrame([], self._schema)
         return LoadPlan(self._directory.path, self._snapshot.version, rows, spark_files, ways.reasons)
 
@@ -181,13 +212,14 @@ class _Loading:
         is_newest = head.version == self._snapshot.version
         live = self._snapshot.adds if is_newest else head.adds
         legacy = self._spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
-        return find_ways(self._directory.file_system, self._snapshot, live, legacy_times=legacy)
+        adds = possible_adds(self._snapshot, self._where)
+        return find_ways(self._directory.file_system, self._snapshot, adds, live, legacy_times=legacy)
 
     def _natively(self, group: NativeGroup) -> DataFrame | str:
         """Return the rows of parts, or why Spark does not read them."""
-        fault = self._reach_fault(group)
-        if fault is not None:
-            return fault
+        times = self._same_times(group)
+        if isinstance(times, str):
+            return times
         try:
             with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
                 write_sink_log(Path(folder), self._directory.path, (info for _, info in group.files))
@@ -195,25 +227,32 @@ class _Loading:
                     StructType.fromJson(json.loads(group.schema_json))
                 )
                 frame = reader.options(**group.options).load(f"file://{folder}")
+                same = unchanged(self._spark, f"file://{folder}", times=times) if self._check_files else None
         except PySparkException as error:
             return f"Spark refuses them: {str(error).splitlines()[0]}"
         if not _reads_exactly(frame, group):
             return "the session reads sink logs or formats in its own way"
+        frame = frame if same is None else frame.where(same)
         columns = self._columns(group)
         return frame if columns is None else frame.select(*columns)
 
-    def _reach_fault(self, group: NativeGroup) -> str | None:
-        """Return why Spark's file systems do not have the parts, by a look at one of them."""
+    def _same_times(self, group: NativeGroup) -> bool | str:
+        """Return True if Spark's file systems have the same times of parts, by a look at one; or why they have none.
+
+        Object stores list milliseconds, and tell seconds of one file.
+        """
         add, info = next((each for each in group.files if not each[1].path.isascii()), group.files[0])
         jvm: Any = self._spark._jvm  # noqa: SLF001 - what follows has no other way
         session: Any = self._spark._jsparkSession  # noqa: SLF001
         try:
             path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self._directory.path, info.path)))
             status = path.getFileSystem(session.sessionState().newHadoopConf()).getFileStatus(path)
-            found = status.getLen()
+            found, changed_ms = status.getLen(), status.getModificationTime()
         except Exception as error:
             return f"Spark's file systems do not find them: {_first_line(error)}"
-        return None if found == add.length else "Spark's file systems have other files"
+        if found != add.length:
+            return "Spark's file systems have other files"
+        return bool(changed_ms // 1000 == info.modified_ms // 1000)
 
     def _columns(self, group: NativeGroup) -> list[Column] | None:
         """Return the version's columns from those of a group; None if they are the same."""
@@ -243,12 +282,14 @@ class _Loading:
         shares = pack(adds, self._snapshot.definitions)
         storage = tuple(settings_for_others(self._directory.path, self._storage).items())
         marker = read_marker(self._directory.file_system)
-        task = _Task(self._directory.path, self._key_provider, storage, marker, self._schema_json, shares)
+        task = _Task(self._directory.path, self._key_provider, storage, marker, self._schema_json, shares[0])
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return small_batches(task.rows(batches))
 
-        return self._spark.range(0, len(shares), 1, len(shares)).mapInArrow(rows, self._schema)
+        # A partition for each: what tasks have in common goes to all of them, and a share to its own.
+        own = self._spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
+        return self._spark.createDataFrame(own, "share binary").mapInArrow(rows, self._schema)
 
 
 class _Task(Shipped):
@@ -261,22 +302,22 @@ class _Task(Shipped):
         storage: tuple[tuple[str, str], ...],
         marker: DirectoryMarker | None,
         schema_json: str,
-        shares: Sequence[Share],
+        like: Share,
     ) -> None:
         self._path = path
         self._key_provider = key_provider
         self._storage = storage
         self._marker = marker
         self._schema_json = schema_json
-        self._shares = shares
+        self._like = like  # the executor's ftfile must have the same fields as one of the pickled shares
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the shares that have these numbers."""
+        """Yield the rows of the pickled shares in batches."""
         fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage)
         check_marker(fs, self._path, self._marker)
         schema = arrow_schema(self._schema_json)
         for batch in batches:
-            for share in map(self._shares.__getitem__, batch.column(0).to_pylist()):
+            for share in map(pickle.loads, batch.column(0).to_pylist()):
                 for add, span in share.pieces:
                     encoding, wanted = share.encodings[add.encoding], Wanted(span=span)
                     yield from read_add(fs, add, encoding, schema, is_old=True, wanted=wanted)
@@ -296,6 +337,17 @@ def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
         return False
     found = [field["name"] for field in json.loads(index.partitionSchema().json())["fields"]]
     return found == list(group.partition_by)
+
+
+def _at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> str | Mapping[str, object] | None:
+    """Return a condition with times by a clock as literals, of now and of the session's zone, if ftfile reads it."""
+    zone = spark.conf.get("spark.sql.session.timeZone") if isinstance(where, str) else None
+    if zone is None or not is_zone(zone):
+        return where
+    try:
+        return settled(where, SYSTEM.clock.now_ms(), zone)
+    except ConfigError:  # Spark has more words
+        return where
 
 
 def _filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> DataFrame:

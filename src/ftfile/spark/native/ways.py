@@ -66,12 +66,15 @@ class Ways:
         self.reasons[reason] += 1
 
 
-def find_ways(fs: FileSystem, snapshot: Snapshot, live: Collection[str], *, legacy_times: bool = False) -> Ways:
-    """Return how each add of a snapshot is read; list each directory of parts once.
+def find_ways(
+    fs: FileSystem, snapshot: Snapshot, adds: Iterable[Add], live: Collection[str], *, legacy_times: bool = False
+) -> Ways:
+    """Return how each of these adds of a snapshot is read; list each directory of parts once.
 
     Args:
         fs: of the directory.
         snapshot: of the version to be read, which has a schema.
+        adds: those that are read.
         live: the ids of the newest version's adds: a part that is none of them has left its name.
         legacy_times: the session parses dates and times as Spark 2 did.
     """
@@ -81,7 +84,7 @@ def find_ways(fs: FileSystem, snapshot: Snapshot, live: Collection[str], *, lega
     recorded = arrow_schema(snapshot.definitions[snapshot.schema])
     readers: dict[str, _Reader | str] = {}
     native: list[tuple[Add, _Reader]] = []
-    for add in snapshot.adds.values():
+    for add in adds:
         encoding = snapshot.definitions[add.encoding]
         if add.encoding not in readers:
             made = _reader_of(encoding, recorded, legacy_times=legacy_times)

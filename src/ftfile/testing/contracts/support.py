@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ("EVENTUALLY_S", "ContractSupport", "make_directory", "write")
 
-EVENTUALLY_S = 60.0
+EVENTUALLY_S = 300.0
 # A counter that may be kept for a moment is asked again after so long: then it is of now.
 SETTLED_S = 0.12
 

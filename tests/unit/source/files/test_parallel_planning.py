@@ -49,7 +49,7 @@ class _Remote(WrapperFileSystem):
     def open(self, path: str) -> InputFile:
         self.opened.append(path)
         if self._barrier is not None:
-            self._barrier.wait(timeout=120)
+            self._barrier.wait(timeout=300)
         if path in self.failing:
             raise self.failing[path]("open", path, "as the test wants it")
         return super().open(path)

@@ -9,6 +9,8 @@ from ftfile.fs.hdfs.file_checksum import checksum_for
 from ftfile.fs.hdfs.webhdfs.client import web_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ftfile.fs.hdfs.file_checksum import HadoopChecksum
     from ftfile.fs.hdfs.webhdfs.upload import Upload
 
@@ -23,6 +25,8 @@ class _Driver(Protocol):
 
     def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload, str]: ...
 
+    def retry_until_ready(self, call: Callable[[], None]) -> None: ...
+
     def replace(self, operation: str, path: str, temporary: str, full: str) -> None: ...
 
     def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None: ...
@@ -33,7 +37,7 @@ class _Driver(Protocol):
 
 
 class WebStream(OutputStream):
-    """Keeps a chunk back; `close` sends a file of one chunk by one request."""
+    """Keeps a chunk back; `close` sends a file of one chunk by one request, again and again while HDFS is not ready."""
 
     def __init__(self, path: str, full: str, fs: _Driver) -> None:
         super().__init__(path, fs.stream_capabilities)
@@ -58,14 +62,29 @@ class WebStream(OutputStream):
     def _close(self) -> None:
         if self._upload is None and not self._chunk:
             return
-        upload = self._started("close")
-        with web_errors("close", self.path, self._fs.where):
-            self._send(upload, self._chunk)
-            upload.finish()
+        if self._upload is None:
+            self._fs.retry_until_ready(self._finish_anew)
+        else:
+            self._finish()
         if self._target != self._full:
             self._fs.replace("close", self.path, self._target, self._full)
         if self._checksum is not None:
             self._fs.verify("close", self.path, self._full, self._checksum)
+
+    def _finish_anew(self) -> None:
+        """Send the whole content; what an earlier try has left of it is replaced."""
+        if self._upload is not None:
+            self._upload.cut()
+            if self._target != self._full:
+                self._fs.discard(self._target)
+            self._upload = None
+        self._finish()
+
+    def _finish(self) -> None:
+        upload = self._started("close")
+        with web_errors("close", self.path, self._fs.where):
+            self._send(upload, self._chunk)
+            upload.finish()
 
     def _abort(self) -> bool:
         if self._upload is not None:

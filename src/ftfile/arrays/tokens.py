@@ -1,0 +1,62 @@
+"""The words, signs and values of a text that is a condition."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TAKEN = (
+    'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
+    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression"
+)
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
+    r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""
+    r"""|(?P<word>[^\W\d]\w*)|(?P<sign><>|!=|==|<=|>=|[-+=<>(),]))"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of a condition."""
+
+    kind: str  # of the groups of `_TOKEN`, or `end`
+    text: str
+    position: int  # of its end in the condition
+
+    @property
+    def word(self) -> str:
+        """Return a word in capitals, or a sign; nothing for others, such as columns in backticks."""
+        return self.text.upper() if self.kind in ("word", "sign") else ""
+
+
+def tokens_of(where: str) -> list[Token]:
+    """Return the pieces of a condition, and then its end; a ConfigError for what is none."""
+    tokens, position, end = list[Token](), 0, len(where.rstrip())
+    while position < end:
+        match = _TOKEN.match(where, position)
+        if match is None:
+            rest = where[position:].strip()
+            raise ConfigError(f"where={where!r}: {rest[:20]!r} is not understood; {TAKEN}")
+        position, kind = match.end(), str(match.lastgroup)
+        tokens.append(Token(kind, match[kind], position))
+    return [*tokens, Token("end", "", end)]
+
+
+def expected(what: str, where: str, tokens: Sequence[Token], place: int) -> ConfigError:
+    """Return the error that something else is expected at a place of a condition."""
+    before = where[: tokens[place - 1].position].strip() if place else ""
+    found = tokens[place].text or "nothing"
+    after = f"after {before!r}" if before else "at the start"
+    return ConfigError(f"where={where!r}: {what} is expected {after}, not {found!r}")
+
+
+def unquoted(text: str) -> str:
+    """Return a text, or the name of a column, without its quotes."""
+    return text[1:-1].replace(text[0] * 2, text[0])

@@ -1,0 +1,64 @@
+"""Tests with limits of fractions of a second: repeated if they failed while the machine stood still."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ("STALL_S", "TRIES", "Ticks", "run_in_peace")
+
+TICK_S = 0.02
+# The shortest limit of such a test is twice as long.
+STALL_S = 0.05
+TRIES = 20
+
+
+class Ticks:
+    """Counts time in a thread of its own, within a `with` block.
+
+    Attributes:
+        longest_s: the longest time for which that thread had no processor.
+    """
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Ticks:  # noqa: PYI034 - typing.Self comes with Python 3.11
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        then_s = time.monotonic()
+        while not self._ended.wait(TICK_S):
+            now_s = time.monotonic()
+            self.longest_s = max(self.longest_s, now_s - then_s - TICK_S)
+            then_s = now_s
+
+
+def run_in_peace(test: Callable[[], object]) -> None:
+    """Run a test, again and again as long as it fails and the machine stood still meanwhile."""
+    for left in reversed(range(TRIES)):
+        ticks = Ticks()
+        try:
+            with ticks:
+                test()
+        except (Exception, pytest.fail.Exception):
+            if not left or ticks.longest_s < STALL_S:
+                raise
+        else:
+            return

@@ -1,0 +1,81 @@
+"""Files that `ftfile.spark.load` leaves out before anything is listed."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.spark.native.pruning import possible_adds
+from ftfile.testing.micro_batch import MicroBatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS = {
+    "id": "long",
+    "name": "string",
+    "n": "integer",
+    "day": "date",
+    "city": "string",
+    "real": "float",
+    "at": "timestamp",
+}
+NOON = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.timezone.utc)
+DAYS = [datetime.date(2024, 7, day) for day in (1, 2)]
+
+
+def written(tmp_path: Path, partition_by: str) -> str:
+    out = str(tmp_path / "out")
+    query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": partition_by})
+    rows: list[dict[str, Any]] = [
+        {"id": number, "name": "x", "n": number % 3, "day": DAYS[number % 2], "city": "ab"[number // 3]}
+        for number in range(6)
+    ]
+    query.run(0, [[row | {"real": 0.5, "at": NOON} for row in rows]])
+    return out
+
+
+def left(out: str, where: Any) -> int:
+    return len(possible_adds(ftfile.open(out).snapshot(), where))
+
+
+@pytest.mark.parametrize(
+    ("where", "files"),
+    [
+        (None, 6),
+        ("n = 1", 2),
+        ("n >= 1 AND city = 'a'", 2),
+        ("N IN (0, 2) AND id > 3", 4),
+        ("day < DATE '2024-07-02'", 3),
+        ("day BETWEEN '2024-07-02' AND '2024-07-31' AND NOT city = 'a' AND name <> 'y'", 2),
+        ("n = 7", 0),
+        ("n = 1 OR id = 3", 6),
+        ({"n": 1}, 2),
+        ({"n": [0, None], "city": "b", "id": 3}, 1),
+        ({"day": DAYS[0]}, 3),
+        # What Spark may understand otherwise, or alone.
+        ("n % 2 = 1", 6),
+        ("n = 1.0", 6),
+        ('city = "a"', 6),
+        (r"city = 'a\x'", 6),
+        ("city = 'a''b'", 6),
+        ("city = 7", 6),
+        ("missing = 7", 6),
+        ("n = 1 AND lower(city) = 'a'", 6),
+        ("day < TIMESTAMP '2024-07-02 12:00:00'", 6),
+        ({"n": 1.0}, 6),
+        ({"n": range(1)}, 6),
+        (7, 6),
+    ],
+)
+def test_files_of_other_partitions_are_left_out(tmp_path: Path, where: Any, files: int) -> None:
+    assert left(written(tmp_path, "n,day,city"), where) == files
+
+
+def test_numbers_with_a_fraction_and_times_are_for_spark(tmp_path: Path) -> None:
+    assert left(written(tmp_path / "a", "n,real"), "n = 1") == 3
+    assert left(written(tmp_path / "b", "n,at"), "n = 1") == 3
+    assert left(written(tmp_path / "c", "n"), "n = 1") == 1
