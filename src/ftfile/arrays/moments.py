@@ -34,6 +34,7 @@ _Where = TypeVar("_Where")
 _FUNCTIONS = ("CURRENT_DATE", "CURRENT_TIMESTAMP", "NOW", "DATE_ADD", "DATE_SUB", "DATE_FORMAT")
 _LITERALS = ("DATE", "TIMESTAMP")
 _ANY = re.compile(rf"\b(?:{'|'.join(_FUNCTIONS)}|INTERVAL)\b|'\s*[-+]", re.IGNORECASE)
+_OFFSET = re.compile(r"(?:Z|[+-]\d\d:\d\d(?::\d\d)?)$")
 _DAY_US = 86_400_000_000
 _US = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": _DAY_US, "WEEK": 7 * _DAY_US}
 _MONTHS = {"MONTH": 1, "YEAR": 12}
@@ -133,11 +134,13 @@ class _Settling:
 
     def _literal(self, kind: str) -> _Moment:
         text = TimeText(self._quoted("a text, such as '2024-12-31'"), kind)
+        is_clock = kind == "TIMESTAMP" and not _OFFSET.search(text.text)
         try:
-            found = typed(text, pa.date32() if kind == "DATE" else _INSTANT, self._zone)
+            found = typed(text, pa.date32() if kind == "DATE" else _CLOCK if is_clock else _INSTANT, UTC)
         except (ValueError, pa.ArrowException) as error:
             raise ConfigError(f"where: {text!r}: {error}") from error
-        return self._checked(kind, found.value)
+        checked = self._checked(kind, found.value)
+        return _Moment(kind, self._shown(checked.value)) if is_clock else checked
 
     def _moved(self, moment: _Moment, sign: int) -> _Moment:
         """Return a moment with the interval that follows, as Spark has it: whole days and months are by clocks."""

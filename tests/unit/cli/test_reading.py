@@ -125,7 +125,8 @@ def test_tail_follows_by_the_clocks_of_the_directory(tmp_path: Path, monkeypatch
     query = MicroBatch(str(tmp_path / "out"), {"id": "long", "at": "timestamp"}, options)
     query.run(0, batch)
     monkeypatch.setattr(reading, "SystemClock", lambda: _Clock([lambda: query.run(1, batch)]))
-    options_of_tail = ("--interval", 2.5, "--where", "at = '2024-07-01 12:00:00'", "--columns", "id", "--json")
+    where = "at = '2024-07-01 12:00:00' AND at > now()"  # its clock begins in 1970
+    options_of_tail = ("--interval", 2.5, "--where", where, "--columns", "id", "--json")
     text = run("tail", "-f", query.path, *options_of_tail, code=130).stdout
     assert [json.loads(line)["id"] for line in text.splitlines()] == [3, 3]
 

@@ -35,7 +35,7 @@ MOMENTS = [
     ("UTC", "TIMESTAMP '2024-03-31 12:00:00' - interval 1 month", "TIMESTAMP '2024-02-29 12:00:00+00:00'"),
     ("UTC", "TIMESTAMP '2024-03-01 00:00:00.5' - interval 1 second", "TIMESTAMP '2024-02-29 23:59:59.5+00:00'"),
     ("UTC", "date_format(DATE '2024-03-01' - interval 1 day, 'yyyyMMdd')", "'20240229'"),
-    ("UTC", "date_format(TIMESTAMP '2024-03-01 05:06:07', 'yyyy''x''MM/HH:mm')", "'2024x03/05:06'"),
+    ("UTC", "date_format(TIMESTAMP '2024-03-01 05:06:07', 'yyyy-MM/HH:mm')", "'2024-03/05:06'"),
     # Spring: 02:00 to 03:00 is skipped on the 31st of March.
     ("Europe/Berlin", "DATE '2024-04-01' - interval 5 hours", "TIMESTAMP '2024-03-31 19:00:00+02:00'"),
     (
@@ -62,6 +62,16 @@ MOMENTS = [
         "Europe/Berlin",
         "TIMESTAMP '2024-02-29 02:30:00' + interval 31 days",
         "TIMESTAMP '2024-03-31 03:30:00+02:00'",
+    ),
+    (
+        "Europe/Berlin",
+        "TIMESTAMP '2024-03-31 02:30:00' - interval 1 hour",
+        "TIMESTAMP '2024-03-31 01:30:00+01:00'",
+    ),
+    (
+        "Europe/Berlin",
+        "TIMESTAMP '2024-03-31T02:30:00Z' + interval 1 month",
+        "TIMESTAMP '2024-04-30 04:30:00+02:00'",
     ),
     # Autumn: 02:00 to 03:00 comes twice on the 27th of October.
     (

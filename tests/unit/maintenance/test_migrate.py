@@ -259,7 +259,7 @@ def lose(out: Path, name: str) -> None:
         (None, {"schema": "id string"}, "column `id` is bigint in 'part-0.*', and string in the schema"),
         (None, {"schema": "no long"}, "a column `id` that the schema does not have"),
         (None, {"schema": "id what"}, "type what cannot be stored"),
-        (None, {"schema": "id struct<a: long>"}, "nested ones take a StructType"),
+        (None, {"schema": "id struct<a: long>"}, "For nested types, give a StructType"),
     ],
 )
 def test_spark_refused(out: Path, harm: Any, more: dict[str, Any], match: str) -> None:
@@ -420,7 +420,11 @@ def put(path: Path, text: str = "") -> None:
         ({"k=1/a.json": "{}\n", "b.json": "{}\n"}, {"schema": "id long"}, "'b.json' has none, 'k=1/a.json' has k"),
         ({"k=1/a.json": "{}\n"}, {"schema": "id long"}, r"k=string, in Python partition_by=\{'k': 'string'\}"),
         ({"k=x/a.json": "{}\n"}, {"schema": "id long", "partition_by": {"k": "int"}}, "give another type"),
-        ({"k=1/a.json": "{}\n"}, {"schema": "id long", "partition_by": {"l": "int"}}, "see 'k=1/a.json'; l is not"),
+        (
+            {"k=1/a.json": "{}\n"},
+            {"schema": "id long", "partition_by": {"l": "int"}},
+            "such as 'k=1/a.json' have columns; l is not among",
+        ),
         (dict.fromkeys("abcde", ""), {}, "do not tell a format: 'a', 'b', 'c' and 2 more. "),
         ({"metadata/v1.metadata.json": "{}"}, {}, "an Iceberg table"),
         ({"t/metadata/v1.metadata.json": "{}"}, {}, "'t' is an Iceberg table"),

@@ -37,8 +37,8 @@ _NAMES = {
     "dec": "decimal",
 }
 _EACH_KIND = (
-    "Write the files of one kind anew, or move them to a directory of their own, and migrate each by itself. Nothing "
-    "was changed"
+    "Write the files of one kind anew, or move them to a directory of their own, and migrate each by itself; if a "
+    "schema was given, give one that fits. Nothing was changed"
 )
 _COLUMN = re.compile(r"\s*(`[^`]+`|[^\s`]+)\s+(.+?)\s*", re.DOTALL)
 _SIMPLE = re.compile(r"([a-z_]+)\s*(\(.*\))?", re.IGNORECASE)
@@ -78,7 +78,8 @@ def _parsed(text: str) -> str:
         kind = _SIMPLE.fullmatch(found[2]) if found is not None else None
         if found is None or kind is None:
             raise SchemaError(
-                f"schema: {column.strip()!r} is no name with a simple type; nested ones take a StructType, or its JSON"
+                f"schema: {column.strip()!r} is not the name of a column and its simple type, as in 'id long'. For "
+                "nested types, give a StructType, on the command line its JSON"
             )
         name = kind[1].lower()
         spelled = _NAMES.get(name, name) + (kind[2] or "").replace(" ", "")
@@ -188,8 +189,8 @@ def merged_schema(files: Mapping[str, str], given: str | None = None) -> str:
                 continue
             if given is not None or not is_wider(known, kind):
                 raise SchemaError(
-                    f"column `{name}` is {texts[name]} in {path!r}, and {text} in {where}, which does not have all of "
-                    f"its values. {_EACH_KIND}"
+                    f"column `{name}` is {texts[name]} in {path!r}, and {text} in {where}: the second type does not "
+                    f"have all values of the first. {_EACH_KIND}"
                 )
             merged[name] = kind
             found[name.lower()] = name, texts[name], repr(path)

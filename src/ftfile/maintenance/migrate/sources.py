@@ -52,7 +52,7 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
     if not found.files:
         hidden = [path for path in files if is_hidden(path)]
         but = f" ({names_text(hidden)}: names that begin with _ or . do not count)" if hidden else ""
-        raise ConfigError(f"path={url!r} has no files that count{but}: there is nothing to migrate")
+        raise ConfigError(f"path={url!r} has no files that count{but}. Is it the right directory?")
     _settle_unfinished(found, leave=leave_unfinished)
     return found
 

@@ -209,9 +209,9 @@ def _partition_by_error(columns: Sequence[str], path: str, given: Mapping[str, s
     proposal = {column: given.get(column, "string") for column in columns}
     of_command = " ".join(f"--partition-by {column}={kind}" for column, kind in proposal.items())
     unknown = [name for name in given if name not in columns]
-    but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not in them" if unknown else ""
+    but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not among them" if unknown else ""
     return ConfigError(
-        f"paths have columns, see {path!r}{but}: give the type of each, such as {of_command}, in Python "
+        f"paths such as {path!r} have columns{but}: give the type of each, such as {of_command}, in Python "
         f"partition_by={proposal}"
     )
 
