@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/internals/testing.md"
 LAYERS = ("commit", "attempt", "sink", "maintenance", "kv")
 MODULES = [
+    ROOT / "src/ftfile/core/progress.py",
     ROOT / "src/ftfile/fs/calls/parallel.py",
     *(path for layer in LAYERS for path in (ROOT / "src/ftfile" / layer).rglob("*.py")),
 ]

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from ftfile.cli import caring, checking, looking, mending, migrating, reading, stores
+from ftfile.cli.display.output import WarningPrinter
 from ftfile.cli.examples import examples_of
 from ftfile.cli.exit_codes import Commands
 from ftfile.cli.reporting import report
 from ftfile.core.version import __version__
 
+_PRINT_FINDINGS = {"doctor", "repair", "report", "status", "verify"}
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -35,18 +37,22 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
 def _options(
     ctx: typer.Context,
     *,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print on stderr what is logged, too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print all that is logged, on stderr.")] = False,
     version: Annotated[  # noqa: ARG001 - its callback does it
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and exit.")
     ] = False,
 ) -> None:
     """Look into directories of ftfile, care for them, and mend them."""
     logger = logging.getLogger("ftfile")
-    # What a command finds, it prints; each look at a damaged log would warn of it again.
     ctx.call_on_close(functools.partial(logger.setLevel, logger.level))
-    logger.setLevel(logging.INFO if verbose else logging.ERROR)
     if verbose:
+        logger.setLevel(logging.INFO)
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+        return
+    # What these find, they print, with the remedy; each look at a damaged log would warn of it, too.
+    logger.setLevel(logging.ERROR if ctx.invoked_subcommand in _PRINT_FINDINGS else logging.WARNING)
+    logger.addHandler(printer := WarningPrinter())
+    ctx.call_on_close(functools.partial(logger.removeHandler, printer))
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {

@@ -16,6 +16,8 @@ from ftfile.core.human_text import bytes_text, count_text, time_text
 from ftfile.core.units import parse_size_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ftfile.commit.vacuum.run import VacuumReport
 
 CommitEvery = Annotated[
@@ -123,12 +125,7 @@ def vacuum(
     """
     settings = settings_of(storage)
     run = partial(ftfile.vacuum, path, retention=retention, force=force, key_provider=key_provider, storage=settings)
-    with waiting("looking for files that nothing needs"):
-        plan = run(dry_run=True)
-    if _goes_on(plan, dry_run=dry_run, yes=yes, json=json):
-        with waiting("deleting"):
-            done = run(dry_run=False)
-        _print_deleted(done, json=json)
+    _delete(run, dry_run=dry_run, yes=yes, json=json)
 
 
 def expire(
@@ -159,12 +156,7 @@ def expire(
         key_provider=key_provider,
         storage=settings_of(storage),
     )
-    with waiting("looking for files that nothing needs"):
-        plan = run(dry_run=True)
-    if _goes_on(plan, dry_run=dry_run, yes=yes, json=json):
-        with waiting("deleting"):
-            done = run(dry_run=False)
-        _print_deleted(done, json=json)
+    _delete(run, dry_run=dry_run, yes=yes, json=json)
 
 
 def export(
@@ -182,8 +174,9 @@ def export(
 
     Files must be Parquet without encryption. It changes no file, and begins where the last export ended.
     """
-    with waiting("export"):
-        report = ftfile.export(path, to, table=table, dry_run=dry_run, storage=settings_of(storage))
+    settings = settings_of(storage)
+    with progress_bar("export") as progress:
+        report = ftfile.export(path, to, table=table, dry_run=dry_run, progress=progress, storage=settings)
     if json:
         print_json(report)
         return
@@ -200,19 +193,23 @@ def export(
         print(f"{statement};")
 
 
-def _goes_on(plan: "VacuumReport", *, dry_run: bool, yes: bool, json: bool) -> bool:
-    """Return True once somebody agrees to what is planned; print it where nothing is to be done."""
-    if dry_run:
-        if json:
-            print_json(plan)
-        else:
-            print(f"Would delete {_files(plan)}")
-            _print_kinds(plan)
-        return False
-    if plan.files:
-        say(f"This deletes {_files(plan)}")
-        agree("Delete them?", yes=yes)
-    return True
+def _delete(run: "Callable[..., VacuumReport]", *, dry_run: bool, yes: bool, json: bool) -> None:
+    """Delete once somebody agrees to what is planned; print what was deleted, or would be."""
+    with waiting("looking for files that nothing needs"):
+        report = run(dry_run=True)
+    if not dry_run:
+        if report.files:
+            say(f"This deletes {_files(report)}")
+            agree("Delete them?", yes=yes)
+        with progress_bar("looking again") as progress:
+            report = run(dry_run=False, progress=progress)
+    if json:
+        print_json(report)
+        return
+    print(f"{'Would delete' if dry_run else 'Deleted'} {_files(report)}")
+    _print_kinds(report)
+    if report.failed:
+        say(f"{count_text(report.failed, 'file')} could not be deleted; the next vacuum tries again", "yellow")
 
 
 def _files(report: "VacuumReport") -> str:
@@ -220,16 +217,6 @@ def _files(report: "VacuumReport") -> str:
         return "nothing"
     files = f"{count_text(len(report.files), 'file')} of {bytes_text(report.size_bytes)}"
     return f"{files}. Versions before {time_text(report.horizon_ms)} UTC cannot be read without them"
-
-
-def _print_deleted(report: "VacuumReport", *, json: bool) -> None:
-    if json:
-        print_json(report)
-        return
-    print(f"Deleted {_files(report)}")
-    _print_kinds(report)
-    if report.failed:
-        say(f"{count_text(report.failed, 'file')} could not be deleted; the next vacuum tries again", "yellow")
 
 
 def _print_kinds(report: "VacuumReport") -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
     from ftfile.commit.read.history import VersionMetrics
     from ftfile.maintenance.details import FileDetails, VersionDetails
+    from ftfile.maintenance.offset_ranges import OffsetRange
     from ftfile.maintenance.status import DirectoryStatus, OpenFile
 
 # On a terminal; a pipe gets all.
@@ -116,7 +118,7 @@ def show(
     key_provider: KeyProvider = None,
     storage: Storage = None,
 ) -> None:
-    """Show all about one file or one version: batches, offsets of the sources, filters, what was added and removed."""
+    """Show all about one file or one version: batches, what they read of sources, filters, files added and removed."""
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
     if re.fullmatch(r"\d+", what):
         found = directory.version_details(int(what))
@@ -263,6 +265,7 @@ def _print_version(found: "VersionDetails") -> None:
             ("pieces ended", found.segments_removed or None),
         ]
     )
+    _print_ranges(found.offset_ranges)
     for title, kind in (("Files added", "part"), ("Pieces of open files added", "segment")):
         added = [each for each in found.added if each.kind == kind]
         if added:
@@ -307,6 +310,21 @@ def _print_file(file: "FileDetails") -> None:
             ("made of", count_text(file.pieces, "piece") if file.pieces else None),
         ]
     )
+    _print_ranges(batches.offset_ranges if batches else None)
+
+
+def _print_ranges(ranges: "Sequence[OffsetRange] | None") -> None:
+    """Print what was read of each source."""
+    if not ranges:
+        return
+    heading("Read from the sources")
+    columns = [
+        Column("source", lambda each: each.source, COUNT),
+        Column("partition", lambda each: each.partition, keep=8),
+        Column("from", lambda each: "its start" if each.start is None else _offset(each.start), folds=True),
+        Column("to", lambda each: _offset(each.end), folds=True),
+    ]
+    print_table(columns, ranges)
 
 
 def _range(first: int, last: int) -> str:
@@ -315,11 +333,11 @@ def _range(first: int, last: int) -> str:
 
 def _offsets(offsets: list[Any] | None) -> str | None:
     """Return offsets of Spark as JSON, one for each source."""
-    if offsets is None:
-        return None
-    from json import dumps
+    return None if offsets is None else " ".join(map(_offset, offsets))
 
-    return " ".join(dumps(offset, separators=(",", ":")) for offset in offsets)
+
+def _offset(offset: Any) -> str:  # noqa: ANN401 - any JSON
+    return json_text(offset, separators=(",", ":"))
 
 
 def _reasons(files_by_reason: Mapping[str, int]) -> str | None:

@@ -8,7 +8,7 @@ import typer
 import ftfile
 from ftfile.cli.checking import print_findings
 from ftfile.cli.display.output import agree, heading, print_json, say
-from ftfile.cli.display.progress_bar import waiting
+from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import Column, print_table
 from ftfile.cli.exit_codes import CONFLICT, FOUND
 from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Yes, settings_of
@@ -72,16 +72,16 @@ def repair(
         key_provider=key_provider,
         storage=settings_of(storage),
     )
-    with waiting("verify"):
-        report = run(dry_run=True)
+    with progress_bar("verify") as progress:
+        report = run(dry_run=True, progress=progress)
     if not dry_run and report.steps:
         say(f"This takes {count_text(len(report.steps), 'step')}")
         for step in report.steps:
             say(f"  {step.action}")
         if give_up or accept_lost_records:
             agree("Rows or records are given up for good. Go on?", yes=yes)
-        with waiting("repair"):
-            report = run(dry_run=False)
+        with progress_bar("repair") as progress:
+            report = run(dry_run=False, progress=progress)
     if json:
         print_json(report)
     else:
@@ -125,13 +125,15 @@ def drop(
     """
     settings = settings_of(storage)
     run = partial(ftfile.drop, path, bucket_pattern=bucket_pattern, key_provider=key_provider, storage=settings)
-    report = run(where, dry_run=True)
+    with waiting("looking for rows"):
+        report = run(where, dry_run=True)
     what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"
     if not dry_run:
         if report.files:
             say(f"This removes {what}{'' if report.where in (None, where) else f', where {report.where}'}")
             agree("Remove them?", yes=yes)
-        report = run(report.where or where)
+        with progress_bar("drop") as progress:
+            report = run(report.where or where, progress=progress)
         what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')}"
     if json:
         print_json(report)
@@ -163,7 +165,8 @@ def restore(
     """
     settings = settings_of(storage)
     run = partial(ftfile.restore, path, version, timestamp=timestamp, key_provider=key_provider, storage=settings)
-    report = run(dry_run=True)
+    with waiting("comparing versions"):
+        report = run(dry_run=True)
     what = f"{_of(report.restored)} come back, {_of(report.removed)} are removed"
     if report.missing and not dry_run:
         say(f"Version {report.restored_version} cannot be restored: files are vacuumed, or gone. Nothing was changed")
@@ -171,7 +174,8 @@ def restore(
         if report.restored or report.removed:
             say(f"To the rows of version {report.restored_version}: {what}")
             agree("Restore them?", yes=yes)
-        report = run()
+        with progress_bar("restore") as progress:
+            report = run(progress=progress)
     if json:
         print_json(report)
     elif not (report.restored or report.removed or report.missing):

@@ -7,7 +7,7 @@ import typer
 
 import ftfile
 from ftfile.cli.display.output import print_fields, print_json, say
-from ftfile.cli.display.progress_bar import progress_bar, waiting
+from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
 from ftfile.cli.display.tables import COUNT, Column, print_table
 from ftfile.cli.exit_codes import FOUND
@@ -172,8 +172,8 @@ def compact(
     if not dry_run:
         if report.runs_replaced:
             say(f"Merging at first {plan}")
-        with waiting("compact"):
-            report = run(threads=threads)
+        with progress_bar("compact") as progress:
+            report = run(threads=threads, progress=progress)
     if json:
         print_json(report)
     elif not report.runs_replaced:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, Remove
     from ftfile.commit.log.state import Unpublished
+    from ftfile.core.progress import Tracker
     from ftfile.fs.api import FileInfo, FileSystem
 
 # Of a file that is compared, in memory at once.
@@ -138,13 +139,13 @@ def _length(opened: bytes | FileInfo | InputFile) -> int:
 _Step = Literal["done", "nowhere", "foreign"]
 
 
-def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) -> None:
+def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = None, *, first: bool = False) -> None:
     """Move removed parts out of sight. Another file at the name of one stays; a warning names it.
 
     With `first`, nobody has done it before: a file of the recorded length is the part. Otherwise the content is
     compared, since the part may be gone for long, and the file another program's.
     """
-    steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes)
+    steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes, tracker)
     for step, told in (
         ("foreign", "are other files now, which stay: somebody wrote them at the names of"),
         ("nowhere", "were gone already: somebody deleted or moved them:"),
@@ -155,7 +156,9 @@ def retire(fs: FileSystem, removes: Sequence[Remove], *, first: bool = False) ->
             _log.warning("%d of %d removed parts %s %s", len(found), len(removes), told, names)
 
 
-def place(fs: FileSystem, adds: Sequence[Add]) -> list[tuple[Add, NameCollision | None]]:
+def place(
+    fs: FileSystem, adds: Sequence[Add], tracker: Tracker | None = None
+) -> list[tuple[Add, NameCollision | None]]:
     """Move staged parts to their final names; return those that are not there.
 
     Each comes with the error where another file has its name; without one it is at neither place.
@@ -167,7 +170,7 @@ def place(fs: FileSystem, adds: Sequence[Add]) -> list[tuple[Add, NameCollision 
         except NameCollision as error:
             return add, error
 
-    return [unplaced for unplaced in parallel(fs, attempt, adds) if unplaced is not None]
+    return [unplaced for unplaced in parallel(fs, attempt, adds, tracker) if unplaced is not None]
 
 
 def sync_names(fs: FileSystem, entry: Unpublished) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.policy import Policy
     from ftfile.commit.publish import Problem
+    from ftfile.core.progress import OnProgress
 
 # Returns the body of the record after this head; None if nothing is to be recorded. It is called for every head that is
 # tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
@@ -44,7 +45,7 @@ class Committed:
     record: Record | None = field(default=None, compare=False, repr=False)  # None if none was created
 
 
-def commit(
+def commit(  # noqa: PLR0913 - the last by name
     log: CommitLog,
     author: Author,
     prepare: Prepare,
@@ -52,10 +53,12 @@ def commit(
     *,
     fingerprint: Fingerprint | None = None,
     claims_replay: bool = False,
+    progress: OnProgress | None = None,
 ) -> Committed:
     """Make what an author prepares part of the directory exactly once, and publish it; repeatable for the same batch.
 
-    With `claims_replay`, a task found the batch in the log and wrote nothing: there must be a record.
+    With `claims_replay`, a task found the batch in the log and wrote nothing: there must be a record. `progress` is
+    called with a `Progress` after each file that is published; what it raises leaves the rest to the next commit.
 
     Raises:
         CommitError: see each class; whichever it is, nothing that could be committed was deleted.
@@ -86,7 +89,7 @@ def commit(
             break
     # Committed. If we die from here on, the next committer rolls forward.
     measured.created()
-    problems = roll_forward(log, after, policy, author, tried=problems, created=record.version)
+    problems = roll_forward(log, after, policy, author, tried=problems, created=record.version, progress=progress)
     measured.published(record.version)
     raise_own(problems, author, record.version)
     post_commit(log, after)

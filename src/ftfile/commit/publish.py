@@ -15,6 +15,7 @@ from ftfile.commit.places import clear_stage, place, retire, sync_names
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.core.retry import RetryPolicy, call_with_retries
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState, Unpublished
     from ftfile.commit.policy import Policy
     from ftfile.core.errors import NameCollision
+    from ftfile.core.progress import OnProgress
 
 FIRST_WAIT_S = 0.05
 
@@ -40,13 +42,15 @@ class Problem:
     error: FtfileError
 
 
-def roll_forward(
+def roll_forward(  # noqa: PLR0913 - the last by name
     log: CommitLog,
     head: LogState,
     policy: Policy,
     author: Author,
     tried: Sequence[Problem] = (),
     created: int | None = None,
+    *,
+    progress: OnProgress | None = None,
 ) -> list[Problem]:
     """Publish the records up to the head that are not known to be published, oldest first; return what failed.
 
@@ -63,7 +67,7 @@ def roll_forward(
         done.add(version)
         entry = head.unpublished[version]
         own = version == created or _is_own(entry, author)
-        problem = publish(log, entry, policy.publish_timeout_s if own else 0, first=version == created)
+        problem = publish(log, entry, policy.publish_timeout_s if own else 0, progress, first=version == created)
         if problem is not None and isinstance(problem.error, MissingPart) and policy.on_missing_part == "warn":
             _log.warning("%s", problem.error)
         elif problem is not None:
@@ -101,16 +105,21 @@ def require_removed_published(problems: Sequence[Problem], record: Record) -> No
             raise problem.error
 
 
-def publish(log: CommitLog, entry: Unpublished, timeout_s: float, *, first: bool = False) -> Problem | None:
+def publish(
+    log: CommitLog, entry: Unpublished, timeout_s: float, progress: OnProgress | None = None, *, first: bool = False
+) -> Problem | None:
     """Retire the parts a record removed, place those it added, make the names durable; repeat what may pass.
 
     Failures that may pass are repeated for `timeout_s`. With `first`, the caller has just created the record, and
     nobody has published it before.
     """
+    # Batches, which nobody watches, log no lines of it.
+    total = len(entry.removes) + len(entry.adds)
+    tracker = None if progress is None else Tracker("publish", log.clock, progress, total)
 
     def attempt() -> list[Add]:
-        retire(log.fs, entry.removes, first=first)
-        unplaced = place(log.fs, entry.adds)
+        retire(log.fs, entry.removes, tracker, first=first)
+        unplaced = place(log.fs, entry.adds, tracker)
         sync_names(log.fs, entry)
         return _missing_parts(log, unplaced, entry.version)
 

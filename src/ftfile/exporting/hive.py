@@ -21,9 +21,11 @@ from ftfile.commit.files import delete_file, list_or_empty, write_file
 from ftfile.commit.format import layout
 from ftfile.core.errors import AlreadyExists, CorruptData, StorageError
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.exporting.versions import last_published
 
 if TYPE_CHECKING:
+    from ftfile.core.progress import OnProgress
     from ftfile.exporting.versions import Versions
 
 MANIFESTS = "_symlink_format_manifest"
@@ -72,7 +74,7 @@ class HiveManifests:
         self._versions.files(self._versions.snapshot(last))
         return 1
 
-    def run(self) -> tuple[int, tuple[str, ...]]:
+    def run(self, progress: OnProgress | None = None) -> tuple[int, tuple[str, ...]]:
         """Return how many versions were exported, and the statements.
 
         Raises:
@@ -82,7 +84,7 @@ class HiveManifests:
         if last < 0:
             return 0, ()
         exported = before is None or before.version < last
-        state = self._write(last, before) if exported or before is None else before
+        state = self._write(last, before, progress) if exported or before is None else before
         return int(exported), () if self._table is None else tuple(self._statements(self._table, state))
 
     def _due(self) -> tuple[int, _State | None]:
@@ -91,7 +93,7 @@ class HiveManifests:
             self._versions.require_own(before.version, before.nonce, MANIFESTS)
         return last, before
 
-    def _write(self, version: int, before: _State | None) -> _State:
+    def _write(self, version: int, before: _State | None, progress: OnProgress | None) -> _State:
         versions = self._versions
         snapshot = versions.snapshot(version)
         partition_by = versions.partition_columns(snapshot)
@@ -104,20 +106,16 @@ class HiveManifests:
         known = before.lists if before is not None and before.partition_by == partition_by else {}
         lists: dict[str, tuple[int, str]] = {}
         directories = {""}
+        tracker = Tracker("export", self._fs.context.clock, progress, len(paths), unit="lists")
         for partition, lines in paths.items():
             content = "".join(sorted(lines)).encode()
             digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
             if partition in known and known[partition][1] == digest:
                 lists[partition] = known[partition]
-                continue
-            lists[partition] = version, digest
-            target = "/".join((MANIFESTS, f"v{version}", *filter(None, [partition]), "manifest"))
-            directory = target
-            while directory := layout.parent(directory):
-                directories.add(directory)
-            # Another export writes the same.
-            with contextlib.suppress(AlreadyExists):
-                write_file(self._fs, self._fs.create_exclusive, target, content)
+            else:
+                lists[partition] = version, digest
+                directories |= self._write_list(version, partition, content)
+            tracker.add()
         # A state must not outlive its lists.
         for directory in sorted(directories):
             self._fs.sync_directory(directory)
@@ -139,6 +137,14 @@ class HiveManifests:
         except StorageError as error:
             _log.warning("version %d is exported, and old lists stay: %s", version, error)
         return state
+
+    def _write_list(self, version: int, partition: str, content: bytes) -> set[str]:
+        """Write the list of a partition, and return the directories that it is in."""
+        target = "/".join((MANIFESTS, f"v{version}", *filter(None, [partition]), "manifest"))
+        # Another export writes the same.
+        with contextlib.suppress(AlreadyExists):
+            write_file(self._fs, self._fs.create_exclusive, target, content)
+        return {*layout.ancestors(layout.parent(target))}
 
     def _delete(self, numbers: list[int]) -> None:
         """Delete all of these versions but for the last one: what a later version does not name comes back in none."""

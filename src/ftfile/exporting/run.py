@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
 
 TRIES = 100
 _TABLE = re.compile(r"(?a:\w+|`[^`\x00-\x1f]+`)(\.(?a:\w+|`[^`\x00-\x1f]+`))?")
@@ -56,12 +57,13 @@ class ExportReport:
     dry_run: bool = False
 
 
-def export(
+def export(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     to: str = "delta",
     *,
     table: str | None = None,
     dry_run: bool = False,
+    progress: OnProgress | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> ExportReport:
@@ -74,6 +76,9 @@ def export(
     Incremental, idempotent, safe beside running queries and other exports, and at any crash: a commit is created whole,
     once. With `dry_run`, it writes nothing, and returns what it would export now, without statements.
 
+    `progress` is called in this thread with a `Progress` after each version, or for Hive, each list; what it raises
+    ends the export, and the next one goes on. A first export, which is one step, calls it for Hive alone.
+
     Raises:
         ConfigError: `to` is unknown, `table` is neither `name` nor `database.name`, the path is no ftfile directory, a
             package is missing, or rows are in it that the format cannot describe: the error names them. Or the metadata
@@ -81,16 +86,14 @@ def export(
         CorruptData: the log, or that of the export, is damaged.
         StorageError: the store failed.
     """
-    if to not in LIMITS:
-        raise ConfigError(f"to={to!r}: there are exports to {', '.join(map(repr, LIMITS))}")
-    _check_table(table, to)
+    _check_names(to, table)
     with maintaining("export", path, None, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
         for _ in range(TRIES):
             head = _newest(log) if dry_run else catch_up(log, author)[0]
             opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/", table)
             try:
-                versions, statements = (opened.plan(), ()) if dry_run else opened.run()
+                versions, statements = (opened.plan(), ()) if dry_run else opened.run(progress)
             except AlreadyExists:
                 continue  # another export is on its way
             last = last_published(head)
@@ -105,8 +108,10 @@ def export(
     raise CorruptData(to, "a commit that others do not create first", f"{TRIES} of them", "Export again later")
 
 
-def _check_table(table: str | None, to: str) -> None:
-    """Raise a ConfigError for what is no name in statements."""
+def _check_names(to: str, table: str | None) -> None:
+    """Raise a ConfigError for an unknown format, or for what is no name in statements."""
+    if to not in LIMITS:
+        raise ConfigError(f"to={to!r}: there are exports to {', '.join(map(repr, LIMITS))}")
     if table is None:
         return
     if to != "hive":

@@ -11,6 +11,7 @@ from ftfile.commit.log.times import created_ms
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.encoding.partitions.paths import bucket_values
 from ftfile.exporting.model import Change, Exported, File
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.exporting.limits import Limits
     from ftfile.exporting.model import Table
 
@@ -149,7 +151,7 @@ class Exporter:
         self._versions.files(self._versions.snapshot(last))
         return 1 if newest is None or first < self._versions.head.log_start else last + 1 - first
 
-    def run(self) -> tuple[int, tuple[str, ...]]:
+    def run(self, progress: OnProgress | None = None) -> tuple[int, tuple[str, ...]]:
         """Return how many versions were exported, and no statements; AlreadyExists if somebody else exports."""
         first, last, newest = self._due()
         if first > last:
@@ -160,9 +162,11 @@ class Exporter:
         if first < self._versions.head.log_start:
             self._append_difference(newest, last)
             return 1, ()
+        tracker = Tracker("export", self._context.clock, progress, last + 1 - first, unit="versions")
         for version in range(first, last + 1):
             try:
                 newest = self._append_version(newest, version)
+                tracker.add()
             except ConfigError as error:
                 if version == last:
                     raise

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.kind_of_directory import refuse_store
-from ftfile.attempt.pieces.progress import Tracker
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
@@ -18,6 +17,7 @@ from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.maintenance.merger import Merged, Merging, merges_of
 from ftfile.maintenance.partition_filter import select, settled_for
 from ftfile.maintenance.rounds import removing_unrecorded, rounds_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.clock import Clock
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
 
 TARGET_BYTES = 128 << 20
 # A part of this share of the target is left as it is: merging it again and again would only write.

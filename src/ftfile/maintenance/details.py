@@ -14,6 +14,7 @@ from ftfile.commit.read.history import operation_of, version_of
 from ftfile.commit.read.ranges import cover, list_ranges, read_range
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.maintenance.offset_ranges import ranges_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.read.history import Version
+    from ftfile.maintenance.offset_ranges import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Batches:
         offsets_before: where each source stood before the first batch, as Spark writes it; None for the start, and
             where it is not known: without `checkpointLocation` on the writer, or where the record is not kept.
         offsets: where each source stood after the last batch; None where it is not known.
+        offset_ranges: what they read of each source, and of each partition of Kafka; None where one end is not known.
     """
 
     query_id: str
@@ -38,6 +41,7 @@ class Batches:
     last_batch: int
     offsets_before: list[Any] | None
     offsets: list[Any] | None
+    offset_ranges: tuple[OffsetRange, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class VersionDetails:
         commit: as `Directory.history` has it.
         run_id: of the run of the query that wrote it; None for other writes.
         offsets_before: see `Batches`.
+        offset_ranges: likewise; None for other writes.
         added: what it adds.
         removed: finished files that it replaces or drops.
         segments_removed: number of pieces of open files that it ends.
@@ -77,6 +82,7 @@ class VersionDetails:
     commit: Version
     run_id: str | None
     offsets_before: list[Any] | None
+    offset_ranges: tuple[OffsetRange, ...] | None
     added: tuple[AddedFile, ...]
     removed: tuple[RemovedFile, ...]
     segments_removed: int
@@ -126,10 +132,12 @@ def version_details(log: CommitLog, version: int) -> VersionDetails:
         raise ConfigError(f"there is no version {version}: the oldest is {head.log_start}, the newest {head.version}")
     author = record.author
     stream = author if isinstance(author, StreamAuthor) else None
+    before = _offsets_of(log, stream.query_id, stream.batch_id - 1, version - 1) if stream else None
     return VersionDetails(
         commit=version_of(record, created_ms(log, version)),
         run_id=stream.run_id if stream else None,
-        offsets_before=_offsets_of(log, stream.query_id, stream.batch_id - 1, version - 1) if stream else None,
+        offsets_before=before,
+        offset_ranges=_ranges_of(stream.batch_id, before, stream.offsets) if stream else None,
         added=tuple(map(_added, record.adds)),
         removed=tuple(
             RemovedFile(remove.final_path or "", remove.length) for remove in record.removes if remove.kind == "part"
@@ -197,13 +205,15 @@ def _added(add: Add) -> AddedFile:
 
 def _batches(log: CommitLog, add: Add, version: int) -> Batches:
     query_id, first, last = add.origin
-    return Batches(
-        query_id,
-        first,
-        last,
-        _offsets_of(log, query_id, first - 1, version),
-        _offsets_of(log, query_id, last, version),
-    )
+    before, after = (_offsets_of(log, query_id, batch_id, version) for batch_id in (first - 1, last))
+    return Batches(query_id, first, last, before, after, _ranges_of(first, before, after))
+
+
+def _ranges_of(first: int, before: list[Any] | None, after: list[Any] | None) -> tuple[OffsetRange, ...] | None:
+    """Return the ranges of batches from this one on; None where the offsets of an end are not known."""
+    if after is None or (before is None and first > 0):
+        return None
+    return ranges_between(before or [], after)
 
 
 def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> list[Any] | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
 
 ALL = "all"
 
@@ -50,22 +51,22 @@ def drop(  # noqa: PLR0913 - all by name
     *,
     dry_run: bool = False,
     bucket_pattern: str | None = None,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> DropReport:
     """Remove all rows of some buckets, finished or open, in one record, and return how many.
 
-    A second drop with nothing there creates no record. Safe beside running queries: what they commit later stays. Older
-    versions can be read until a vacuum.
-
+    A second drop with nothing there creates no record. Safe beside running queries: what they commit later stays.
     `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
     `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as `pc.field("month") < 7`. Or it
-    is the word "all" for every row in the directory. A text may count from now, as in `"day < current_date() - interval
-    30 days"`, by the clock of this machine and the `timeZone` of the newest writer; the record has the date. With
-    `bucket_pattern`, the value of the option `bucketPattern` by which directories were made, a condition may name
-    `bucketTime`, too: when the time of a directory begins, by its own clocks. Directories of no such time stay. With
-    `dry_run`, it writes nothing, and returns how many it would remove now. For the other arguments see `ftfile.open`.
+    is the word "all" for every row in the directory. Older versions can be read until a vacuum.
+    A text may count from now, as in `"day < current_date() - interval 30 days"`, by the clock of this machine and the
+    `timeZone` of the newest writer; the record has the date. With `bucket_pattern`, as the option `bucketPattern`, a
+    condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks; others stay. With
+    `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is called in this thread after
+    each file that is hidden; what it raises leaves the rest to the next commit. For the others see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
@@ -88,7 +89,7 @@ def drop(  # noqa: PLR0913 - all by name
             snapshot = take_snapshot(log)
             prepare(log.read_on(), lambda: snapshot)
             return _report(None, dropped, text, dry_run=True)
-        done = commit(log, author, prepare)
+        done = commit(log, author, prepare, progress=progress)
         if done.record is None:
             return DropReport(where=text)
         report = _report(done.version, dropped, text)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.kind_of_directory import refuse_store
-from ftfile.attempt.pieces.progress import Tracker
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body
@@ -18,6 +17,7 @@ from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.fs.registry import normalise
 from ftfile.maintenance.assembling import Assembling, files_of, job_rounds
 from ftfile.maintenance.rounds import removing_unrecorded
@@ -32,13 +32,13 @@ from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Add, AssemblyJob, MaintenanceAuthor, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.fs.api import Durability
     from ftfile.maintenance.assembling import Assembled
 

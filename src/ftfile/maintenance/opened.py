@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.status import DirectoryStatus
     from ftfile.maintenance.verify.findings import VerifyReport

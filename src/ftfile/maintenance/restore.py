@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ftfile.commit.protocol import Committed
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
 
 # Of a restore that fails while others commit.
 TRIES = 5
@@ -64,6 +65,7 @@ def restore(  # noqa: PLR0913 - all by name
     *,
     timestamp: str | datetime | None = None,
     dry_run: bool = False,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -72,16 +74,15 @@ def restore(  # noqa: PLR0913 - all by name
 
     Rows that came since are removed, those that went since come back, and the columns are those of the older version.
     All versions stay as they were until a vacuum, so that a restore is undone by another one. No file is copied. If
-    the newest version has these rows already, nothing is recorded.
-
-    Only rows are restored: what queries and batch writes have written stays written, so that running queries go on
-    with their next batch, and the rows of their earlier ones do not come again.
+    the newest version has these rows already, nothing is recorded. Only rows are restored: what queries and batch
+    writes have written stays written, so that running queries go on with their next batch.
 
     Args:
         path: of the directory.
         version: the one whose rows come back.
         timestamp: or the newest one then; see `Directory.version_at`.
         dry_run: change nothing, and return what a restore would do, and the files that are missing for it.
+        progress: as of `ftfile.drop`, after each file that is moved.
         key_provider: see `ftfile.open`.
         storage: likewise.
         context: likewise.
@@ -97,16 +98,16 @@ def restore(  # noqa: PLR0913 - all by name
     with maintaining("restore", path, key_provider, storage, context) as (log, author):
         head = log.read_on()
         refuse_store(head, os.fspath(path))
-        wanted = parsed_version_at(log, timestamp) if timestamp is not None else version
-        wanted = take_snapshot(log, wanted).version  # which refuses one that is not there
+        named = version if timestamp is None else parsed_version_at(log, timestamp)
+        wanted = take_snapshot(log, named).version  # which refuses one that is not there
         plan = _Plan(log, wanted)
         if dry_run:
             plan.make(head, snapshot_at(log, head), require=False)
             return plan.report(None, dry_run=True)
-        done = plan.commit(author)
+        done = plan.commit(author, progress)
         report = plan.report(done.version if done.record is not None else None)
-        counts = len(report.restored), len(report.removed)
-        _log.info("restored version %d: %d files came back, %d were removed", wanted, *counts)
+        back, gone = len(report.restored), len(report.removed)
+        _log.info("restored version %d: %d files came back, %d were removed", wanted, back, gone)
         return report
 
 
@@ -121,15 +122,15 @@ class _Plan:
         self._missing: Sequence[str] = ()
         self._head_version = -1
 
-    def commit(self, author: MaintenanceAuthor) -> Committed:
+    def commit(self, author: MaintenanceAuthor, progress: OnProgress | None) -> Committed:
         """Create the record; what is missing, or taken, because another commit was faster is looked at again."""
         for _ in range(TRIES - 1):
             try:
-                return commit(self._log, author, self.prepare)
+                return commit(self._log, author, self.prepare, progress=progress)
             except FtfileError:
                 if not self._is_overtaken(author):
                     raise
-        return commit(self._log, author, self.prepare)
+        return commit(self._log, author, self.prepare, progress=progress)
 
     def _is_overtaken(self, author: MaintenanceAuthor) -> bool:
         """Return True if another author has created a record since the plan was made."""

@@ -164,13 +164,23 @@ def test_verbose_tells_what_is_logged(out: str) -> None:
     assert "compacted" in done.stderr
 
 
-def test_warnings_are_for_verbose(out: str) -> None:
-    """Findings say it, and a process that uses the package as well goes on to log as before."""
+def test_warnings_are_lines_on_stderr(out: str) -> None:
+    """The same one is printed once, and a process that uses the package as well goes on to log as before."""
     Path(out, layout.record_path(BATCHES - 1)).unlink()
     logger = logging.getLogger("ftfile")
-    before = logger.level
+    before = logger.level, [*logger.handlers]
+    lost = "the log ends at version 1, and version 2 was published: its newest records are lost"
+    for options in ((), ("--json",)):
+        result = run("ls", out, *options)
+        assert result.stderr == f"ftfile: warning: {lost}\n"
+        assert "lost" not in result.stdout
+    assert (logger.level, logger.handlers) == before
+
+
+def test_warnings_of_findings_are_for_verbose(out: str) -> None:
+    """They say it, with the remedy."""
+    Path(out, layout.record_path(BATCHES - 1)).unlink()
     assert run("verify", out, code=1).stderr == ""
-    assert logger.level == before
     for options, warns in (([], False), (["-v"], True)):
         command = [*COMMAND, *options, "verify", out]
         done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False, text=True)

@@ -100,17 +100,21 @@ def test_show_a_version(out: str) -> None:
     ftfile.drop(out, "month = '7'")
     text = run("show", out, 1).stdout
     assert 'offsets before\t{"batch":0}\noffsets after\t{"batch":1}\n' in text
+    assert 'Read from the sources\nsource\tpartition\tfrom\tto\n0\t\t{"batch":0}\t{"batch":1}\n' in text
+    assert '0\t\tits start\t{"batch":0}\n' in run("show", out, 0).stdout
     assert text.count(".json.gz\t2\t") == 2
     (found,) = documents("show", out, 1)
     assert found == {
         **found,
         "run_id": "run-1",
         "offsets_before": [{"batch": 0}],
+        "offset_ranges": [{"source": 0, "partition": None, "start": {"batch": 0}, "end": {"batch": 1}}],
         "removed": [],
         "segments_removed": 0,
     }
     assert (found["commit"]["version"], found["commit"]["rows"], len(found["added"])) == (1, 4, 2)
     assert len(documents("show", out, 3)[0]["removed"]) == 3
+    assert documents("show", out, 3)[0]["offset_ranges"] is None
     assert "Files removed: 3" in run("show", out, 3).stdout
     assert "the newest 3" in run("show", out, 99, code=2).stderr
 
@@ -127,6 +131,7 @@ def test_show_a_file(out: str) -> None:
         "last_batch": 1,
         "offsets_before": [{"batch": 0}],
         "offsets": [{"batch": 1}],
+        "offset_ranges": [{"source": 0, "partition": None, "start": {"batch": 0}, "end": {"batch": 1}}],
     }
     text = run("show", out, file.path).stdout
     assert "format\tjson + gzip\n" in text

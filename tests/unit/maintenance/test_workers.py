@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.attempt.pieces.progress import Progress
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.stage import OpenPart
 from ftfile.commit.log import fold
 from ftfile.core.errors import ConfigError, CorruptData, NotPublished, OutOfSpace
+from ftfile.core.progress import Progress
 from ftfile.encoding.base.columnar import CollectingEncoder
 from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
 from ftfile.maintenance.merger import Merging
@@ -261,8 +261,8 @@ class TestProgress:
             ftfile.compact(out, progress=lambda _: clock.advance(6), context=current())
         lines = [line for line in caplog.messages if " files, " in line]
         assert [line.partition("] ")[2] for line in lines] == [
-            "compact: read 9 of 18 files, 0 of 0 MB, about 12 s left",
-            "compact: read 15 of 18 files, 0 of 0 MB, about 5 s left",
+            "compact: 9 of 18 files, 0 of 0 MB, about 12 s left",
+            "compact: 15 of 18 files, 0 of 0 MB, about 5 s left",
         ]
 
 

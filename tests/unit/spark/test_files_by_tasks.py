@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.attempt.pieces.progress import Progress
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, StillOpen
+from ftfile.core.progress import Progress
 from ftfile.maintenance.compact import CompactReport
 from ftfile.maintenance.merger import Merging
 from ftfile.sink.assembly.assembler import Assembler

@@ -31,7 +31,7 @@ from tests.unit.sink.encrypted import ring
 from tests.unit.spark.fake_session import Session
 
 if TYPE_CHECKING:
-    from ftfile.attempt.pieces.progress import Progress
+    from ftfile.core.progress import Progress
     from ftfile.kv.upkeep.maintained import HowWritten
     from ftfile.testing.micro_batch import StoreBatch
 
@@ -240,9 +240,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="lives inside one process"):
             run(Session(), "memory://spark-compact/store")
 
-    @pytest.mark.parametrize(
-        "argument", [{"where": {"k": "a"}}, {"target_bytes": 1}, {"commit_every": 1}, {"progress": print}], ids=str
-    )
+    @pytest.mark.parametrize("argument", [{"where": {"k": "a"}}, {"target_bytes": 1}, {"commit_every": 1}], ids=str)
     def test_arguments_of_directories_of_files(self, out: str, argument: dict[str, Any]) -> None:
         write(query_at(out), range(1))
         with pytest.raises(ConfigError, match=f"{next(iter(argument))}: .* is a store, and only a directory of files"):

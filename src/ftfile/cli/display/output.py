@@ -1,8 +1,11 @@
 """The output of commands: fields, headings and JSON on stdout; announcements and questions on stderr."""
 
 import base64
+import contextlib
 import dataclasses
 import json
+import logging
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
@@ -12,6 +15,26 @@ import typer
 
 from ftfile.cli.display.tables import console, is_terminal
 from ftfile.cli.exit_codes import USAGE
+
+# The job, query or batch that a line of the log is about; of a command, there is one.
+_CONTEXT = re.compile(r"^\[(?:job|query|batch) [^\]]*\] ")
+
+
+class WarningPrinter(logging.Handler):
+    """Prints warnings that are logged on stderr, each in one line, and the same one once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line; also above a progress bar, which takes the place of stderr."""
+        text = " ".join(_CONTEXT.sub("", record.getMessage()).splitlines())
+        if text in self._printed:
+            return
+        self._printed.add(text)
+        with contextlib.suppress(OSError, ValueError):
+            print(f"ftfile: {record.levelname.lower()}: {text}", file=sys.stderr, flush=True)
 
 
 def say(text: str, style: str = "") -> None:

@@ -28,9 +28,10 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
 
         def show(now: Any) -> None:  # noqa: ANN401 - a Progress of any operation
             left = "" if now.left_s is None else f", {duration_text(now.left_s)} left"
-            size = f"{bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}"
-            far = f"{now.done:,} of {now.total:,} files, {size}{left}"
-            bar.update(task, total=max(now.total_bytes, 1), completed=now.done_bytes, far=far)
+            size = f", {bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}" if now.total_bytes else ""
+            far = f"{now.done:,} of {now.total:,} {now.unit}{size}{left}"
+            done, total = (now.done_bytes, now.total_bytes) if now.total_bytes else (now.done, now.total)
+            bar.update(task, description=now.operation, total=max(total, 1), completed=done, far=far)
 
         yield show
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format.model import MaintenanceAuthor
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.vacuum.run import VacuumReport
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
 
 
 def expire(  # noqa: PLR0913 - all by name
@@ -28,6 +30,7 @@ def expire(  # noqa: PLR0913 - all by name
     keep_last: int = 1,
     dry_run: bool = True,
     force: bool = False,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -44,6 +47,7 @@ def expire(  # noqa: PLR0913 - all by name
             change no file, do not count.
         dry_run: delete nothing, and return what would be deleted.
         force: accept an age below 24 hours, where nothing else writes or reads.
+        progress: see `ftfile.vacuum`.
         key_provider: see `ftfile.open`.
         storage: likewise.
         context: likewise.
@@ -56,7 +60,8 @@ def expire(  # noqa: PLR0913 - all by name
         raise ConfigError(f"keep_last={keep_last}: it takes a number of versions of 1 or more")
     retention_ms = retention_ms_of("older_than", older_than, force=force)
     with maintaining("expire", path, key_provider, storage, context) as (log, author):
-        return delete_garbage(log, author, retention_ms, lambda: _latest_ms(log, keep_last), dry_run=dry_run)
+        latest_ms = partial(_latest_ms, log, keep_last)
+        return delete_garbage(log, author, retention_ms, latest_ms, progress=progress, dry_run=dry_run)
 
 
 def _latest_ms(log: CommitLog, keep_last: int) -> int:

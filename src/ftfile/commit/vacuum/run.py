@@ -20,6 +20,7 @@ from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.core.units import parse_duration_s
 from ftfile.fs.calls.parallel import parallel
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.vacuum.garbage import Findings
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
 
 DEFAULT_RETENTION = "7d"
@@ -68,6 +70,7 @@ def vacuum(  # noqa: PLR0913 - all by name
     dry_run: bool = True,
     retention: str | timedelta = DEFAULT_RETENTION,
     force: bool = False,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -83,7 +86,9 @@ def vacuum(  # noqa: PLR0913 - all by name
     Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
     refused. So the retention must be longer than the longest batch takes, and than anybody reads a version. It is a
     duration with its unit, such as "7d" or "36h", or a timedelta, by the store's clock; `force` accepts one below 24
-    hours, where nothing is writing or reading. For the other arguments see `ftfile.open`.
+    hours, where nothing is writing or reading. `progress` is called in this thread with a `Progress` after each file
+    that is deleted, not while it looks for them, and so never in a dry run; what it raises ends the vacuum, and the
+    next one goes on. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, or the retention is no duration or too short.
@@ -92,7 +97,7 @@ def vacuum(  # noqa: PLR0913 - all by name
     """
     retention_ms = retention_ms_of("retention", retention, force=force)
     with maintaining("vacuum", path, key_provider, storage, context) as (log, author):
-        return delete_garbage(log, author, retention_ms, dry_run=dry_run)
+        return delete_garbage(log, author, retention_ms, progress=progress, dry_run=dry_run)
 
 
 def delete_garbage(
@@ -101,13 +106,14 @@ def delete_garbage(
     retention_ms: int,
     latest_ms: Callable[[], int] | None = None,
     *,
+    progress: OnProgress | None,
     dry_run: bool,
 ) -> VacuumReport:
     """Delete files that nothing within the retention needs; see `vacuum`.
 
     `latest_ms` returns a time, by the store's clock, that the horizon does not pass.
     """
-    report = _delete_garbage(log, author, retention_ms, latest_ms, dry_run=dry_run)
+    report = _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run)
     doing = "would delete" if dry_run else "deleted"
     _log.info("%s %s %d files of %d bytes", author.operation, doing, len(report.files), report.size_bytes)
     return report
@@ -118,6 +124,7 @@ def _delete_garbage(
     author: MaintenanceAuthor,
     retention_ms: int,
     latest_ms: Callable[[], int] | None,
+    progress: OnProgress | None,
     *,
     dry_run: bool,
 ) -> VacuumReport:
@@ -153,7 +160,7 @@ def _delete_garbage(
         _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
         return VacuumReport(version, horizon_ms, head.log_start, ())
     told = _told(findings)
-    failed = _delete(log.fs, findings)
+    failed = _delete(log.fs, findings, Tracker(author.operation, log.clock, progress, len(told)))
     _merge(log, head, needed=needed)
     done = tuple(file for file in told if file.path not in failed)
     return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
@@ -180,16 +187,16 @@ def _told(findings: Findings) -> tuple[GarbageFile, ...]:
     return (*findings.files, *(file for _, file in findings.returned))
 
 
-def _delete(fs: FileSystem, findings: Findings) -> set[str]:
+def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
     """Delete, and return what could not be."""
-    failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove])]
+    failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove], tracker)]
     # Companions last: readers that find a record without one look whether the record is still there.
     for last in (False, True):
         found = [file for file in findings.files if file.path.endswith((".changes", ".finalPath")) == last]
         # Notes tell of files that could not be deleted.
         kept = any(file.kind == "direct" and file.path in failed for file in findings.files)
         paths = [file.path for file in found if not (kept and layout.is_note(file.path))]
-        deleted = parallel(fs, lambda path: _tried(path, fs.delete, path), paths)
+        deleted = parallel(fs, lambda path: _tried(path, fs.delete, path), paths, tracker)
         failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
     _remove_directories(fs, findings)
     return set(failed)

@@ -14,6 +14,7 @@ from ftfile.core.retry import is_away
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from ftfile.core.progress import Tracker
     from ftfile.fs.api import FileSystem
 
 THREADS_MAX = 32
@@ -25,11 +26,13 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def parallel(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+def parallel(
+    fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item], tracker: Tracker | None = None
+) -> list[_Result]:
     """Call for every item and return the results; raise the first error after the last call.
 
     No call begins after one found that the store is away: each would wait as long. Calls within calls have together as
-    many threads as the outermost one may have.
+    many threads as the outermost one may have. The tracker counts calls in this thread; what it raises ends them.
     """
     outer = _outer.get()
     threads = min(min(fs.capabilities.concurrency, THREADS_MAX) // outer, len(items))
@@ -48,10 +51,20 @@ def parallel(fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_
             return error
 
     if threads <= 1:
-        outcomes = [attempt(item) for item in items]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            outcomes = list(pool.map(attempt, items))
+        return _results(map(attempt, items), tracker)
+    pool = ThreadPoolExecutor(threads)
+    try:
+        return _results(pool.map(attempt, items), tracker)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _results(ended: Iterator[_Result | FtfileError], tracker: Tracker | None) -> list[_Result]:
+    outcomes = []
+    for outcome in ended:
+        outcomes.append(outcome)
+        if tracker is not None:
+            tracker.add()
     for outcome in outcomes:
         if isinstance(outcome, FtfileError):
             raise outcome

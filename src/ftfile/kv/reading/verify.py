@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.attempt.pieces.progress import Tracker
 from ftfile.attempt.pieces.workers import Threads, Work
 from ftfile.core.checksum import Crc32, require_known
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.progress import Tracker
 from ftfile.kv.buckets import bucket_number
 from ftfile.kv.files.opening import OpenFiles, open_run
 from ftfile.kv.hashing.rows import buckets_of, hash_rows
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.attempt.identity import TaskIdentity
-    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Add
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.kv.planning.runs import Run, Stretch
     from ftfile.kv.upkeep.maintained import HowWritten
 
@@ -58,6 +59,7 @@ def compact(  # noqa: PLR0913 - all by name
     full: bool = False,
     dry_run: bool = False,
     threads: int | None = None,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -70,7 +72,9 @@ def compact(  # noqa: PLR0913 - all by name
     A second compaction with nothing new to merge creates no record. Safe beside writers and readers: of two that merge
     the same runs the later one gives way. It records its work every `jobBytes` of each thread, so that an interruption
     loses no more, and each thread takes memory for some windows of rows; by default there is one for each core. With
-    `dry_run`, it writes nothing, and returns what it would merge first. For the other arguments see `ftfile.vacuum`.
+    `dry_run`, it writes nothing, and returns what it would merge first. `progress` is called in this thread with a
+    `Progress` after each merge, whose total grows where merges make others due; what it raises ends the compaction. For
+    the other arguments see `ftfile.vacuum`.
 
     Raises:
         ConfigError: the path is no store, its keys are not known, or `threads` is below 1.
@@ -81,7 +85,7 @@ def compact(  # noqa: PLR0913 - all by name
         workers = Threads.of(author.job_id, threads, context)
         if dry_run:
             return _planned(log, workers.at_once, full=full)
-        return merge_all(Merges(log, author, workers), full=full)
+        return merge_all(Merges(log, author, workers, progress), full=full)
 
 
 def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:

@@ -14,6 +14,7 @@ from ftfile.commit.protocol import commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
 from ftfile.core.retry import is_away
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
 from ftfile.kv.planning.jobs import without
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
+    from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
     from ftfile.kv.upkeep.maintained import HowWritten
 
@@ -50,6 +52,7 @@ class Merges:
         log: of the store.
         author: of the records.
         workers: do the merges of a round side by side.
+        progress: called in this thread after each merge.
         records: their number.
         replaced: runs that ended.
         written: runs that took their place, the rests of merges that are cut included.
@@ -60,6 +63,7 @@ class Merges:
     log: CommitLog
     author: MaintenanceAuthor
     workers: Workers
+    progress: OnProgress | None = None
     records: int = 0
     replaced: int = 0
     written: int = 0
@@ -69,6 +73,7 @@ class Merges:
     def __post_init__(self) -> None:
         self._left_alone: set[str] = set()
         self._refused: Counter[frozenset[str]] = Counter()
+        self._tracker = Tracker("compact", self.log.clock, self.progress, 0, unit="merges")
 
     def do_all(self, choose: Choose) -> None:
         """Do what is chosen at the head, again and again, until that is nothing; runs that fail are left alone."""
@@ -96,9 +101,11 @@ class Merges:
     def _done(self, work: Merging, jobs: Sequence[AssemblyJob]) -> list[Done]:
         """Do the jobs of a round; once the store is away, those that have begun alone."""
         found: dict[int, Done] = {}
+        self._tracker.expect(len(jobs), sum(add.length for job in jobs for add in job.inputs))
         jobs = _round_of(work, jobs, self.workers.at_once)
         for number, done in self.workers.do(work, jobs, self.log.fs, dict(work.how.storage.written)):
             found[number] = done
+            self._tracker.add(1, work.size_of(jobs[number]))
             if done.is_store_away:
                 break
         return [found[number] for number in sorted(found)]

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Literal
 
-    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.commit.format.model import Author
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.migrate.inventory import Inventory
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.attempt.pieces.progress import Tracker
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin, StreamAuthor
 from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.human_text import names_text
+from ftfile.core.progress import Tracker
 from ftfile.encoding.partitions.paths import columns_of_directory, parse_bucket_path, partition_schema
 from ftfile.filters.chain import Chain
 from ftfile.maintenance.migrate.reading import FileFacts, Reading
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Author
+    from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.maintenance.migrate.inventory import Inventory
 

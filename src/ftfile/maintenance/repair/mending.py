@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, MaintenanceAuthor
     from ftfile.commit.log.state import LogState
     from ftfile.core.ids import IdSource
+    from ftfile.core.progress import Tracker
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.findings import Action, VerifyReport
 
@@ -57,7 +58,7 @@ class Mender:
         self.open_log = open_log
         self.author = author
 
-    def mend(self, actions: Sequence[Action]) -> list[str]:
+    def mend(self, actions: Sequence[Action], tracker: Tracker) -> list[str]:
         """Carry out the actions; return for each why it failed, empty where it did not."""
         errors = [""] * len(actions)
         for kind in ACTIONS:
@@ -66,9 +67,11 @@ class Mender:
                 # One record gives up all that is lost.
                 error = _tried(partial(self._give_up, [actions[number] for number in asked]))
                 errors = [error if number in asked else told for number, told in enumerate(errors)]
+                tracker.add(len(asked))
                 continue
             for number in asked:
                 errors[number] = _tried(partial(MENDS[kind], self, actions[number]))
+                tracker.add()
         return errors
 
     def save_published(self, report: VerifyReport) -> None:

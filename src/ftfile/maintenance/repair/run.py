@@ -13,6 +13,7 @@ from ftfile.commit.opening import open_as_written, open_log
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
+from ftfile.core.progress import Tracker
 from ftfile.maintenance.repair.mending import OPERATION, Mender
 from ftfile.maintenance.verify.findings import STRANGERS, Action, Finding
 from ftfile.maintenance.verify.run import verify
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from ftfile.core.context import Context
-    from ftfile.fs.api import FileSystem
+    from ftfile.core.progress import OnProgress
     from ftfile.maintenance.verify.findings import VerifyReport
 
 # What is mended may uncover what was hidden by it: the log first, then files.
@@ -64,6 +65,7 @@ def repair(  # noqa: PLR0913 - all by name
     give_up: Collection[str] = (),
     quarantine: Collection[str] = (),
     accept_lost_records: bool = False,
+    progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
@@ -80,7 +82,8 @@ def repair(  # noqa: PLR0913 - all by name
     ones go to quarantine. `quarantine` has paths of foreign files to be put there. Both take shell patterns, too, in
     which `*` also matches `/`. With `accept_lost_records`, where
     records are lost or damaged, and there is no copy of them, the log goes on as far as it can be read; later records,
-    and their files, go to quarantine. For the other arguments see `ftfile.open`.
+    and their files, go to quarantine. `progress` is called in this thread with a `Progress` after each step, and with
+    `full`, after each file that is read; what it raises ends the repair. For the other arguments see `ftfile.open`.
 
     Raises:
         ConfigError: the path is no ftfile directory, its keys are not known, or an argument names a file that is not
@@ -91,7 +94,7 @@ def repair(  # noqa: PLR0913 - all by name
     asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
     author = MaintenanceAuthor(OPERATION, context.ids.unique())
     with log_context(job=author.job_id):
-        report = verify(fs, full=full)
+        report = verify(fs, full=full, progress=progress)
         asked.check(report)
         if dry_run:
             chosen = list(asked.chosen(report))
@@ -100,10 +103,12 @@ def repair(  # noqa: PLR0913 - all by name
             left = tuple(found for found in report.findings if not 0 < len(found.actions) == taken[id(found)])
             return RepairReport(True, steps, left, report.version)  # noqa: FBT003 - a field
         mender = Mender(fs, partial(open_as_written, path, key_provider, storage, context), author)
-        return _repair(fs, report, asked, mender, full=full)
+        return _repair(report, asked, mender, progress, full=full)
 
 
-def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender, *, full: bool) -> RepairReport:
+def _repair(
+    report: VerifyReport, asked: _Asked, mender: Mender, progress: OnProgress | None, *, full: bool
+) -> RepairReport:
     steps: list[RepairStep] = []
     tried: set[str] = set()
     for _ in range(ROUNDS):
@@ -111,11 +116,12 @@ def _repair(fs: FileSystem, report: VerifyReport, asked: _Asked, mender: Mender,
         if not chosen:
             break
         tried |= {repr(action) for _, action in chosen}
-        errors = mender.mend([action for _, action in chosen])
+        tracker = Tracker(OPERATION, mender.fs.context.clock, progress, len(chosen), unit="steps")
+        errors = mender.mend([action for _, action in chosen], tracker)
         for (found, action), error in zip(chosen, errors, strict=True):
             steps.append(_step(found, action, error))
             _log.info("repair: %s", steps[-1])
-        report = verify(fs, full=full)
+        report = verify(mender.fs, full=full, progress=progress)
     mender.save_published(report)
     return RepairReport(False, tuple(steps), report.findings, report.version)  # noqa: FBT003 - a field
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.pieces.progress import Tracker
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData
+from ftfile.core.progress import Tracker
 from ftfile.maintenance.verify.content import Comparing
 from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
 from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost
@@ -21,9 +21,9 @@ from ftfile.maintenance.verify.log_scan import scan_log
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.verify.content import Fault
     from ftfile.maintenance.verify.log_scan import LogScan

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from pyspark.sql import SparkSession
 
-    from ftfile.attempt.pieces.progress import OnProgress
     from ftfile.commit.format.model import MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
+    from ftfile.core.progress import OnProgress
     from ftfile.kv.reading.verify import StoreReport
     from ftfile.kv.upkeep.compact import CompactReport as StoreCompactReport
     from ftfile.maintenance.compact import CompactReport
@@ -62,7 +62,7 @@ def compact(  # noqa: PLR0913 - all by name
     Args:
         spark: a session whose executors have this version of ftfile, and see the path.
         path: of the directory of files, or of the store.
-        where: see `ftfile.compact`; of files alone, as are the next three.
+        where: see `ftfile.compact`; of files alone, as are the next two.
         target_bytes: likewise.
         commit_every: new parts after which a record is created, each by a Spark job of its own.
         progress: called with a `Progress` for each merge, once the tasks of its record have ended.
@@ -78,12 +78,12 @@ def compact(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write.
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
-    of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every, "progress": progress}
+    of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every}
     with _maintaining("compact", spark, path, tasks, key_provider, storage) as (log, author, workers):
         is_store = store_of(log.read_on()) is not None
         _refuse_others(workers.place.path, of_files if is_store else {"full": full or None}, is_store=is_store)
         if is_store:
-            return merge_all(Merges(log, author, workers), full=full)
+            return merge_all(Merges(log, author, workers, progress), full=full)
         target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
         return compact_files(
             log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress
