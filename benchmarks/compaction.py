@@ -30,7 +30,8 @@ COLUMNS = ("merged by", "s", "MB/s", "files before", "files after", "MB after", 
 NOTE = (
     "{:,} Parquet files of {:,} rows, the same for all, also for Delta, which has a log of its own over them; to files "
     "of 128 MB; medians of {} rounds, each in an application of its own with local[2], or with two executors of one "
-    "core in processes of their own, the page cache warm. 400 files are written, and more are further names of them. "
+    "core in processes of their own, the page cache warm; reading the log counts, also Delta's first look at it. 400 "
+    "files are written, and more are further names of them. "
     "MB/s are of the small files. Memory is that of the Python process that merges, where it is the caller's own."
 )
 
