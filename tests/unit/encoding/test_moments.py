@@ -29,6 +29,7 @@ MOMENTS = [
     ("UTC", "DATE '2024-03-01' - interval -1 day", "DATE '2024-03-02'"),
     ("UTC", "DATE '2024-01-10' - interval '2' weeks", "DATE '2023-12-27'"),
     ("UTC", "DATE '2024-03-01' - 30", "DATE '2024-01-31'"),
+    ("UTC", "DATE '2024-03-01' - -30", "DATE '2024-03-31'"),
     ("UTC", "date_sub(DATE '2024-03-01', 1)", "DATE '2024-02-29'"),
     ("UTC", "date_add(DATE '2024-12-31', 1)", "DATE '2025-01-01'"),
     ("UTC", "date_add(date_sub(DATE '2024-03-01', 1), -1)", "DATE '2024-02-28'"),
@@ -146,6 +147,8 @@ def test_what_is_no_text_stays_as_it_is() -> None:
     ("text", "message"),
     [
         ("day < now() - 30", "INTERVAL is expected after 'day < now\\(\\) -', not '30'"),
+        ("day < current_date() --30", "'--30': comments are not understood"),
+        ("day < current_date() /* + 30 */", "comments are not understood"),
         ("day < now() - interval 30", "a unit, such as DAYS is expected after"),
         ("day < now() - interval days", "a whole number is expected"),
         ("day < now() - interval '30 days'", "a whole number is expected"),
