@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.kind_of_directory import directory_url
 from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, NotADirectory, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.fs.location import parse
-from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.fs.registry import open_filesystem
 from ftfile.source.files.clean import open_cleaner
 from ftfile.source.files.decoding.columns import require_columns_beside
 from ftfile.source.files.decoding.settings import FileDecoding
@@ -176,7 +177,7 @@ class FileStream:
 def _state_location(parsed: ParsedOptions) -> str:
     """Return the URL of the directory in which the plan logs of sources are."""
     if parsed["stateLocation"] is not None:
-        return normalise(parsed["stateLocation"])
+        return directory_url(parsed["stateLocation"], "stateLocation")
     checkpoint = parsed.spark.get("checkpointlocation")
     if not checkpoint:
         raise ConfigError(
@@ -184,7 +185,7 @@ def _state_location(parsed: ParsedOptions) -> str:
             "by readStream.option('checkpointLocation', '/data/checkpoint'), so that the state lives and dies with it; "
             "or give the state a directory of its own, by readStream.option('stateLocation', '/data/state')"
         )
-    return f"{normalise(checkpoint).rstrip('/')}/{STATE_IN_CHECKPOINT}"
+    return f"{directory_url(checkpoint, 'checkpointLocation').rstrip('/')}/{STATE_IN_CHECKPOINT}"
 
 
 def _require_input(fs: FileSystem, settings: FilesSettings) -> None:

@@ -285,6 +285,15 @@ def test_a_directory_of_rows_or_of_one_source_is_no_place_for_states(source: Sou
         assert sorted(place.rglob("*")) == before
 
 
+@pytest.mark.parametrize("option", ["stateLocation", "checkpointLocation"])
+def test_the_log_of_rows_is_no_place_for_states(source: Source, tmp_path: Path, option: str) -> None:
+    """A vacuum deletes what it does not know there."""
+    place = f"{tmp_path}/rows/_ftfile/staged/s"
+    run = FilesRun(str(source.path), COLUMNS, {"fileFormat": "text", option: place})
+    with pytest.raises(ConfigError, match=rf"{option}='.*/s' lies within _ftfile of the directory .*/rows'"):
+        run.started()
+
+
 @pytest.mark.parametrize("operation", ["make_directories", "create_exclusive"])
 def test_the_state_may_not_be_written(guarded: Callable[..., FaultyFileSystem], operation: str) -> None:
     fault = Fault(PermissionDenied, times=NEVER_MIND, operations=frozenset({operation}), path="state/*")
