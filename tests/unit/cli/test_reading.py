@@ -154,7 +154,20 @@ def test_values_of_all_kinds(tmp_path: Path) -> None:
 
 
 def test_csv_that_standard_readers_read(tmp_path: Path) -> None:
-    texts = ["plain", 'a "quoted" word', "a,b", "a\nb", "a\r\nb", "a\\b", "\\", 'a\\"b', '"', '\\"', "\t\x01\x1b[31m", ""]
+    texts = [
+        "plain",
+        'a "quoted" word',
+        "a,b",
+        "a\nb",
+        "a\r\nb",
+        "a\\b",
+        "\\",
+        'a\\"b',
+        '"',
+        '\\"',
+        "\t\x01\x1b[31m",
+        "",
+    ]
     query = MicroBatch(str(tmp_path / "out"), {'na"me': "string", "n": "long"}, {"fileFormat": "parquet"})
     query.run(0, [[{'na"me': text, "n": number} for number, text in enumerate(texts)]])
     store = StoreBatch(str(tmp_path / "store"), {"n": "long", "text": "string"}, {"keyColumns": "n"})
