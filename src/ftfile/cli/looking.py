@@ -12,6 +12,7 @@ from ftfile.cli.checking import print_findings
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import DAMAGED
+from ftfile.cli.log_check import open_directory
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, Version, settings_of, version_of
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
@@ -49,7 +50,7 @@ def ls(
 
     The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
     """
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = open_directory(path, key_provider, settings_of(storage))
     files = directory.files(version_of(directory, version, timestamp), _looked_at(limit, json=json))
     if json:
         print_json_lines(files)
@@ -76,7 +77,7 @@ def history(
     """
     settings, looked_at = settings_of(storage), _looked_at(limit, json=json)
     try:
-        versions = ftfile.open(path, key_provider, storage=settings).history(looked_at)
+        versions = open_directory(path, key_provider, settings).history(looked_at)
     except ConfigError:
         if not _is_store(path, key_provider, settings):
             raise
@@ -119,7 +120,7 @@ def show(
     storage: Storage = None,
 ) -> None:
     """Show all about one file or one version: batches, what they read of sources, filters, files added and removed."""
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = open_directory(path, key_provider, settings_of(storage))
     if re.fullmatch(r"\d+", what):
         found = directory.version_details(int(what))
         print_json(found) if json else _print_version(found)

@@ -61,7 +61,9 @@ class RowPrinter:
         schema = self._schema
         if self._format is RowFormat.CSV:
             schema = _flat(schema)
-        options = {"header": True} if self._format is RowFormat.CSV else {"ignoreNullFields": False}
+        # Other programs than Spark read quotes that are doubled, as RFC 4180 has them.
+        csv = {"header": True, "escape": '"'}
+        options = csv if self._format is RowFormat.CSV else {"ignoreNullFields": False}
         lines: Any = format_from_options(self._format.value, options)
         encode = lines.rows(schema)
         if not self._begun:
