@@ -53,10 +53,15 @@ class Pairs:
     """The codec of keys of one kind and values of another; reads return the value.
 
     Raises:
+        TypeError: it is given no parts.
         ConfigError: the part for keys gives equal keys different bytes.
     """
 
     def __init__(self, keys: Part, values: Part) -> None:
+        for name, part in (("keys", keys), ("values", values)):
+            # An int has these functions, too.
+            if isinstance(part, type | int) or not hasattr(part, "to_bytes") or not hasattr(part, "from_bytes"):
+                raise TypeError(f"{name}={part!r}: it takes a part of a codec, such as Text()")
         if not keys.is_for_keys:
             raise ConfigError(f"{type(keys).__name__} is for values: equal keys would not have equal bytes")
         self.keys = keys
