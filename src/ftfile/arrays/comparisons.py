@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import operator
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.value_text import value_of, value_type
+from ftfile.arrays.time_zones import clocks_of
+from ftfile.arrays.value_text import UTC, value_of, value_type
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ _COMPARED = {
 }
 _DIGITS_MAX = 40  # of integers, with room: no column has as many
 _MIDNIGHT = " 00:00:00"
+_OFFSET = re.compile(r"[+-]\d\d:\d\d(?::\d\d)?$")
+_INSTANT = pa.timestamp("us", UTC)
 
 
 def never() -> pc.Expression:
@@ -121,10 +125,17 @@ class Columns:
 
 
 def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
-    """Return a value as one of this type; `ValueError`, `TypeError`, or an error of Arrow's if it is none."""
+    """Return a value as one of this type; `ValueError`, `TypeError`, or an error of Arrow's if it is none.
+
+    Of a text with an offset, a type without a zone has the time that clocks of `time_zone` show at this instant.
+    """
     value = _plain(value, kind)
     if isinstance(value, str) and not _holds_text(kind):
-        return value_of(_time_text(value, kind), kind, time_zone)
+        text = _time_text(value, kind)
+        if pa.types.is_timestamp(kind) and kind.tz is None and _OFFSET.search(text):
+            instant = value_of(text, _INSTANT, UTC)
+            return clocks_of(pa.array([instant.value], _INSTANT), time_zone)[0].cast(kind)
+        return value_of(text, kind, time_zone)
     if isinstance(value, str) and pa.types.is_binary(kind):
         value = value.encode()
     found = pa.scalar(value, kind)

@@ -16,7 +16,7 @@ TAKEN = (
     "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression"
 )
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
+    r"""\s*(?:(?P<comment>--|/\*)|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
     r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""
     r"""|(?P<word>[^\W\d]\w*)|(?P<sign><>|!=|==|<=|>=|[-+=<>(),]))"""
 )
@@ -37,13 +37,16 @@ class Token:
 
 
 def tokens_of(where: str) -> list[Token]:
-    """Return the pieces of a condition, and then its end; a ConfigError for what is none."""
+    """Return the pieces of a condition, and then its end; a ConfigError for what is none, and for comments."""
     tokens, position, end = list[Token](), 0, len(where.rstrip())
     while position < end:
         match = _TOKEN.match(where, position)
         if match is None:
             rest = where[position:].strip()
             raise ConfigError(f"where={where!r}: {rest[:20]!r} is not understood; {TAKEN}")
+        if match["comment"]:
+            # Spark would not read what follows, where two signs would make a plus.
+            raise ConfigError(f"where={where!r}: {where[match.start('comment') :][:20]!r}: comments are not understood")
         position, kind = match.end(), str(match.lastgroup)
         tokens.append(Token(kind, match[kind], position))
     return [*tokens, Token("end", "", end)]

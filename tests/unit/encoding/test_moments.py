@@ -29,6 +29,7 @@ MOMENTS = [
     ("UTC", "DATE '2024-03-01' - interval -1 day", "DATE '2024-03-02'"),
     ("UTC", "DATE '2024-01-10' - interval '2' weeks", "DATE '2023-12-27'"),
     ("UTC", "DATE '2024-03-01' - 30", "DATE '2024-01-31'"),
+    ("UTC", "DATE '2024-03-01' - -30", "DATE '2024-03-31'"),
     ("UTC", "date_sub(DATE '2024-03-01', 1)", "DATE '2024-02-29'"),
     ("UTC", "date_add(DATE '2024-12-31', 1)", "DATE '2025-01-01'"),
     ("UTC", "date_add(date_sub(DATE '2024-03-01', 1), -1)", "DATE '2024-02-28'"),
@@ -146,6 +147,8 @@ def test_what_is_no_text_stays_as_it_is() -> None:
     ("text", "message"),
     [
         ("day < now() - 30", "INTERVAL is expected after 'day < now\\(\\) -', not '30'"),
+        ("day < current_date() --30", "'--30': comments are not understood"),
+        ("day < current_date() /* + 30 */", "comments are not understood"),
         ("day < now() - interval 30", "a unit, such as DAYS is expected after"),
         ("day < now() - interval days", "a whole number is expected"),
         ("day < now() - interval '30 days'", "a whole number is expected"),
@@ -222,6 +225,29 @@ def test_directories_by_time_go_by_age(tmp_path: Path) -> None:
         report = ftfile.drop(out, where, bucket_pattern="yyyy-MM-dd/HH", context=context)
     assert report.where == "bucketTime < TIMESTAMP '2024-03-31 00:30:00+01:00'"
     assert ftfile.open(out).to_arrow()["ts"].to_pylist() == [row["ts"] for row in rows[2:]]
+
+
+@pytest.mark.parametrize("newest", ["America/Los_Angeles", "UTC"])
+@pytest.mark.parametrize("is_column", [False, True])
+def test_directories_of_a_writer_go_by_its_own_clocks(tmp_path: Path, newest: str, *, is_column: bool) -> None:
+    """What is left is that of now, 13:00 in Los Angeles, whoever wrote last."""
+    out = str(tmp_path / "out")
+    pattern = "yyyy-MM-dd--HH"
+    by = {"partitionBy": "at"} if is_column else {"bucketPattern": f"ts:{pattern}"}
+    columns, options = {"ts": "timestamp", "at": "timestamp_ntz"}, {"fileFormat": "json", **by}
+    rows = [
+        {
+            "ts": datetime.datetime(2024, 6, 15, hour + 7, 30, tzinfo=datetime.timezone.utc),
+            "at": datetime.datetime(2024, 6, 15, hour),  # noqa: DTZ001 - a clock
+        }
+        for hour in (5, 13)
+    ]
+    MicroBatch(out, columns, options | {"timeZone": "America/Los_Angeles"}).run(0, [rows])
+    MicroBatch(out, columns, options | {"timeZone": newest}).run(1, [[]])
+    where = f"{'at' if is_column else 'bucketTime'} < now() - interval 6 hours"
+    with repeatable(ManualClock(ms("2024-06-15T20:30:00+00:00"))) as context:
+        ftfile.drop(out, where, bucket_pattern=None if is_column else pattern, context=context)
+    assert ftfile.open(out).to_arrow()["ts"].to_pylist() == [rows[1]["ts"]]
 
 
 def test_an_overwrite_replaces_by_the_time_of_its_plan(tmp_path: Path) -> None:

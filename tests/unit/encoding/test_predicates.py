@@ -130,6 +130,14 @@ def test_timestamps_without_an_offset_are_by_the_clocks_of_the_zone() -> None:
     assert chosen(text, kind, [NOON]) == []
 
 
+@pytest.mark.parametrize("text", ["'2024-07-01T12:00:00Z'", "TIMESTAMP '2024-07-01 07:00:00-05:00'"])
+def test_local_times_are_compared_with_an_instant_by_the_clocks_of_the_zone(text: str) -> None:
+    kind, local = pa.timestamp("ms"), NOON.replace(tzinfo=None)
+    assert chosen(f"key = {text}", kind, [local]) == [local]
+    assert chosen(f"key = {text}", kind, [local], time_zone="Europe/Berlin") == []
+    assert chosen(f"key < {text}", kind, [local], time_zone="+02:00") == [local]
+
+
 @pytest.mark.parametrize(
     ("where", "message"),
     [
@@ -147,6 +155,9 @@ def test_timestamps_without_an_offset_are_by_the_clocks_of_the_zone() -> None:
         ("key = -'a'", "a literal"),
         ("key = 'a", '"\'a" is not understood'),
         ("key = 7x", "'7x' is not understood"),
+        ("key = --7", "'--7': comments are not understood"),
+        ("key = 7 -- AND key = 8", "'-- AND key = 8': comments are not understood"),
+        ("key = /* 7 */ 8", "comments are not understood"),
         ("key = 7 OR " * 1000 + "key = 7", "more than 1000 comparisons; IN takes any number"),
         ("key; DROP", "'; DROP' is not understood"),
         ("(" * 1000 + "key = 7" + ")" * 1000, "more than 100 parentheses"),
