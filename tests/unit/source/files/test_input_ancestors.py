@@ -41,7 +41,8 @@ def test_another_number_of_tasks_goes_on_where_the_others_were(source: Source, f
 
 def test_AFI_8_a_file_that_failed_is_tried_again_by_another_process() -> None:
     tailing = Tailing(maxRetries="3")
-    whole, refused = tailing.fs.open, []
+    whole = tailing.fs.open
+    refused: list[str] = []
 
     def refuse(path: str) -> Any:
         if path == "in/b" and len(refused) < 2:
