@@ -64,6 +64,9 @@ def test_24_a_file_with_two_names_is_listed_once_and_linked_directories_never(tm
     (tmp_path / "in/a-link.log").symlink_to(tmp_path / "in/b.log")
     (tmp_path / "in/loop=1").symlink_to(tmp_path / "in")
     (tmp_path / "in/dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "in/through").symlink_to(tmp_path / "in/b.log/x")
+    (tmp_path / "in/itself").symlink_to(tmp_path / "in/itself")
+    (tmp_path / "in/long").symlink_to("x" * 300)
     (tmp_path / "in/to=2").symlink_to(tmp_path / "in/d=1")
     assert listed(tmp_path / "in", recursiveFileLookup="true") == ["in/a.log", "in/d=1/c.log"]
     assert listed(tmp_path / "in/*/*") == ["d=1/c.log"]
