@@ -236,3 +236,11 @@ def test_status_tells_the_oldest_version_that_can_be_read(query: MicroBatch) -> 
     assert (found.oldest_version(), found.status().oldest_version) == (3, 0)
     status = run("status", query.path).stdout
     assert "oldest version\t3 can be read; the log has records from 0 on\n" in status
+
+
+def test_report_says_remedies_as_commands(out: str, tmp_path: Path) -> None:
+    gone = ftfile.open(out).files()[0].path
+    Path(out, gone).unlink()
+    text = run("report", out, "-o", tmp_path / "report.html").stdout
+    assert f"`ftfile repair PATH --give-up {gone}`" in text
+    assert "ftfile.repair(" not in text
