@@ -33,6 +33,15 @@ def require_log(path: str, key_provider: str | None, settings: dict[str, str] | 
         open_directory(path, key_provider, settings)
 
 
+def require_query(path: str, query_id: str, key_provider: str | None, settings: dict[str, str] | None) -> None:
+    """Raise a `ConfigError` if no query of this id wrote to a directory."""
+    known = [query.query_id for query in open_directory(path, key_provider, settings).status().queries]
+    if query_id not in known:
+        raise ConfigError(
+            f"--query {query_id!r}: no such query wrote here; those that did: {', '.join(known) or 'none'}"
+        )
+
+
 @contextlib.contextmanager
 def requiring_log(path: str, key_provider: str | None, settings: dict[str, str] | None) -> "Iterator[None]":
     """Raise `CorruptData` where the block names what a directory does not have, because it has lost its log."""

@@ -1,5 +1,6 @@
 """`ls`, `history`, `show` and `status`: a directory as its log has it. They write nothing."""
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from json import dumps as json_text
@@ -15,7 +16,7 @@ from ftfile.cli.exit_codes import DAMAGED
 from ftfile.cli.log_check import open_directory
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, Version, settings_of, version_of
 from ftfile.core.clock import SystemClock
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.human_text import ago, bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ftfile.commit.read.history import VersionMetrics
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.offset_ranges import OffsetRange
+    from ftfile.maintenance.opened import OpenedDirectory
     from ftfile.maintenance.status import DirectoryStatus, OpenFile
 
 # On a terminal; a pipe gets all.
@@ -148,7 +150,7 @@ def status(
     if json:
         print_json(found)
     else:
-        _print_status(directory.path, found, path)
+        _print_status(directory.path, found, path, _oldest(directory, found))
     if found.version < 0 and any(finding.severity == "error" for finding in found.findings):
         raise typer.Exit(DAMAGED)
 
@@ -162,9 +164,21 @@ def _is_store(path: str, key_provider: str | None, settings: dict[str, str] | No
     return True
 
 
-def _print_status(url: str, found: "DirectoryStatus", path: str) -> None:
+def _oldest(directory: "OpenedDirectory", found: "DirectoryStatus") -> str:
+    """Return the oldest version that can be read, and the oldest that has a record if that is another."""
+    oldest = found.oldest_version
+    if found.horizon_ms:
+        with contextlib.suppress(FtfileError):  # a status is wanted most where something is wrong
+            oldest = directory.oldest_version()
+    told = (
+        "" if oldest == found.oldest_version else f" can be read; the log has records from {found.oldest_version:,} on"
+    )
+    return f"{oldest:,}{told}"
+
+
+def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) -> None:
     now_ms = SystemClock().now_ms()
-    _print_summary(url, found, now_ms)
+    _print_summary(url, found, now_ms, oldest)
     print_findings(found.findings, path)
     if found.queries:
         heading("Queries")
@@ -192,7 +206,7 @@ def _print_status(url: str, found: "DirectoryStatus", path: str) -> None:
         print_table(columns, found.unpublished)
 
 
-def _print_summary(path: str, found: "DirectoryStatus", now_ms: int) -> None:
+def _print_summary(path: str, found: "DirectoryStatus", now_ms: int, oldest: str) -> None:
     if found.time_ms is None:
         none = "none that can be read" if found.findings else "none: nothing was committed yet"
         print_fields([("directory", path), ("version", none)])
@@ -205,7 +219,7 @@ def _print_summary(path: str, found: "DirectoryStatus", now_ms: int) -> None:
         [
             ("directory", path),
             ("version", f"{found.version:,}, committed {ago(found.time_ms, now_ms)}: {time_text(found.time_ms)} UTC"),
-            ("oldest version", f"{found.oldest_version:,}"),
+            ("oldest version", oldest),
             ("vacuumed up to", horizon),
             ("open files", f"{len(found.open):,}{due}"),
             ("not published", f"{len(found.unpublished):,}{stuck}"),
