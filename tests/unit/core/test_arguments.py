@@ -65,15 +65,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         (lambda _: ANY.kv.KeyValueStore(3, writer="a"), "path=3: it takes a path"),
         (lambda out: ANY.kv.KeyValueStore(out, writer=None), "writer=None: it takes a text"),
         (
-            lambda _: ANY.kv.KeyValueStore(out, writer="a", keys=["k"]),
+            lambda out: ANY.kv.KeyValueStore(out, writer="a", keys=["k"]),
             r"keys=\['k'\]: it takes a dictionary of types",
         ),
         (
-            lambda _: ANY.kv.KeyValueStore(out, writer="a", values={1: "long"}),
+            lambda out: ANY.kv.KeyValueStore(out, writer="a", values={1: "long"}),
             "values=.*: it takes a dictionary of",
         ),
         (
-            lambda _: ANY.kv.KeyValueStore(out, writer="a", keys={"k": 5}),
+            lambda out: ANY.kv.KeyValueStore(out, writer="a", keys={"k": 5}),
             "column 'k': 5 is no type: it takes Spark's",
         ),
         (lambda out: ANY.kv.KeyValueStore(out, writer="a", codec=5), r"codec=5: it takes a codec, such as Pairs"),
