@@ -187,14 +187,14 @@ def test_a_window_of_more_than_64_bits(fs: CrashingFileSystem) -> None:
 
 def test_windows_of_numpy(fs: CrashingFileSystem) -> None:
     with open_store(fs) as store:
-        store.begin_window(np.int64(5))  # type: ignore[arg-type]
+        store.begin_window(np.int64(5))
         store.put(b"k", b"v")
         store.end_window()
-        store.checkpointed(np.int64(5))  # type: ignore[arg-type]
-        store.committed(np.int32(5))  # type: ignore[arg-type]
+        store.checkpointed(np.int64(5))
+        store.committed(np.int32(5))
         assert type(store.last_window) is int
         store.put(b"l", b"w")
-        store.commit(np.uint8(6))  # type: ignore[arg-type]
+        store.commit(np.uint8(6))
     with open_store(fs, restore=np.int64(6)) as store:
         assert (store.recorded_window, store.multi_get([b"k", b"l"])) == (6, [b"v", b"w"])
 
