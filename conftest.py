@@ -76,6 +76,16 @@ def pytest_configure_node(node: WorkerController) -> None:
     node.workerinput["seed"] = node.config.option.seed
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Leave no report of a run that did not come to its end: when it runs again, all of it does."""
+    config = session.config
+    if exitstatus > pytest.ExitCode.TESTS_FAILED and not hasattr(config, "workerinput") and config.option.xmlpath:
+        Path(config.option.xmlpath).unlink(missing_ok=True)
+        if config.cache is not None:
+            config.cache.set("cache/lastfailed", {})
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Repeat tests of `short_limits` that failed while the machine stood still."""

@@ -93,7 +93,8 @@ class Guarded:
 
     def is_up(self, name: str) -> bool:
         """Return True if a server runs and is not frozen, however slow it is."""
-        return name in self._servers and name not in self._frozen
+        server = self._servers.get(name)
+        return server is not None and server.poll() is None and name not in self._frozen
 
     def kill(self, name: str) -> None:
         """SIGKILL a server; nothing where it does not run."""

@@ -84,38 +84,41 @@ def test_what_passes_when_it_runs_again_has_passed_and_is_named(tmp_path: Path) 
     assert done.stdout.splitlines()[-1] == " 8 passed in 3.00s ".center(80, "=")
 
 
-# Of three runs of pytest in one target: what its first test does, and its second.
-FIRST_RUN = {"green": ("pass", "pass"), "red": ("pass", "assert again"), "killed": ("again or os._exit(9)", "pass")}
+# Of runs of pytest in one target: what its first test does, and its second.
+FIRST_RUN = {
+    "green": ("pass", "pass"),
+    "red": ("pass", 'assert again, \'errors="0" failures="0"\''),
+    "killed": ("again or os._exit(9)", "pass"),
+    "interrupted": ("pass", "again or os.kill(os.getpid(), 2)"),
+}
 
 
-def test_failed_tests_run_again_and_all_of_a_run_that_was_killed(tmp_path: Path) -> None:
+def test_failed_tests_run_again_and_all_of_a_run_that_did_not_end(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/passed", tmp_path / ".ci")
-    for name, (steady, other) in FIRST_RUN.items():
+    hooks = (ROOT / "conftest.py").read_text()
+    hook = hooks[hooks.index("def pytest_sessionfinish") :]
+    (tmp_path / "conftest.py").write_text(f"import pytest\nfrom pathlib import Path\n{hook[: hook.index('@pytest')]}")
+    for name, (first, second) in FIRST_RUN.items():
         noted = f"open('ran', 'a').write('{name} {{}}\\n')"
         (tmp_path / f"test_{name}.py").write_text(
             f"import os\nagain = os.path.exists('again')\n"
-            f"def test_steady(): {noted.format('steady')}; {steady}\n"
-            f"def test_other(): {noted.format('other')}; {other}\n"
+            f"def test_first(): {noted.format('first')}; {first}\n"
+            f"def test_second(): {noted.format('second')}; {second}\n"
         )
-    rule = "".join(f"\t$(call pytest,{sys.prefix},{name}) test_{name}.py\n" for name in FIRST_RUN)
-    make = [
-        "make",
-        "-f",
-        str(ROOT / "Makefile"),
-        "-k",
-        "-i",
-        f"--eval=probe:\n{rule}",
-        "probe",
-        "PROFILE=default",
-        "SEED=",
-    ]
+    (tmp_path / "test_unread.py").write_text("import os\nassert os.path.exists('again')\ndef test_any(): pass\n")
+    runs = {name: f"test_{name}.py" for name in FIRST_RUN} | {"collected": "test_unread.py test_killed.py"}
+    rule = "".join(f"\t$(call pytest,{sys.prefix},{name}) {files}\n" for name, files in runs.items())
+    make = ["make", "-f", str(ROOT / "Makefile"), "-k", "-i", f"--eval=probe:\n{rule}", "probe", "PROFILE=default"]
+    make.append("SEED=")
     subprocess.run([*make, "REPORTS=.reports/probe"], cwd=tmp_path, check=False)
     (tmp_path / "again").touch()
     (tmp_path / "ran").unlink()
     make.remove("-i")
     done = subprocess.run([*make, "REPORTS=.reports/probe/again", "AGAIN=yes"], cwd=tmp_path, check=False)
-    assert (tmp_path / "ran").read_text().splitlines() == ["red other", "killed steady", "killed other"]
+    whole = ["killed first", "killed second"]
+    interrupted = ["interrupted first", "interrupted second"]
+    assert (tmp_path / "ran").read_text().splitlines() == ["red second", *whole, *interrupted, *whole]
     assert done.returncode == 0
 
 

@@ -43,15 +43,19 @@ class Ticks:
         self._thread.join()
 
     def _run(self) -> None:
-        then_s = time.monotonic()
-        while not self._ended.wait(TICK_S):
+        then_s, has_ended = time.monotonic(), False
+        while not has_ended:
+            has_ended = self._ended.wait(TICK_S)
             now_s = time.monotonic()
             self.longest_s = max(self.longest_s, now_s - then_s - TICK_S)
             then_s = now_s
 
 
 def run_in_peace(test: Callable[[], object]) -> None:
-    """Run a test, again and again as long as it fails and the machine stood still meanwhile."""
+    """Run a test, again and again as long as it fails and the machine stood still meanwhile.
+
+    A test whose fixtures keep what it did begins by undoing that.
+    """
     for left in reversed(range(TRIES)):
         ticks = Ticks()
         try:

@@ -372,7 +372,10 @@ class TestWebStreams:
         web.put("log", b"new")
         assert names.files["/out/log"] == b"new"
 
-    def test_a_large_one_is_not_as_it_is_not_at_hand_any_more(self, web: FileSystem, names: Names) -> None:
+    def test_a_large_one_is_not_as_it_is_not_at_hand_any_more(
+        self, web: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(web_driver, "ABORT_WAIT_S", 0.0)
         stream = web.create("file")
         stream.write(b"x" * MIB)
         names.errors["CONTENT"] = [UNREPORTED]

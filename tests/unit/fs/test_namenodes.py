@@ -76,7 +76,6 @@ def nodes(servers: Servers) -> NameNodes:
     return NameNodes(ADDRESSES, servers.connect)
 
 
-@pytest.mark.short_limits
 class TestNative:
     def test_the_active_one_is_asked_first(self, servers: Servers) -> None:
         servers.active = "nn2"
@@ -102,7 +101,9 @@ class TestNative:
         found = nodes(servers)
         client = found.client()
         servers.active, servers.silent = "nobody", {"nn1"}
-        with pytest.raises(TimeoutError, match=r"no answer within 5 s; .*nn1 \(one:8020\) is silent.*in standby"):
+        # The other one may be late itself.
+        verdict = r"no answer within 5 s; .*nn1 \(one:8020\) is silent, .*nn2 .* is (in standby|silent)"
+        with pytest.raises(TimeoutError, match=verdict):
             found.run(5.0, lambda: client.get_file_info("/"), client)
         assert found.client() is client
 
