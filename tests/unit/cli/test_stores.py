@@ -58,7 +58,9 @@ def test_stats_verify_and_compact(store: str) -> None:
 
 
 def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> None:
-    for command in ("ls", "status", "verify", "cat"):
-        assert "ftfile kv" in run(command, store, code=2).stderr
-    assert "directory of files" in run("kv", "stats", out, code=2).stderr
+    for command in ("ls", "status", "verify", "cat", "flush", "compact"):
+        assert "The commands for stores begin with `ftfile kv`" in run(command, store, code=2).stderr
+    told = run("kv", "stats", out, code=2).stderr
+    assert "directory of files" in told
+    assert "those without `kv`" in told
     assert lines("history", store)

@@ -5,6 +5,7 @@ import enum
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +48,10 @@ class RowPrinter:
         self._begun = False
 
     def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
-        """Print rows, and what is buffered."""
+        """Print rows, and what is buffered; nothing if the first ones cannot be read."""
+        batches = (batch for batch in batches if batch.num_rows)
+        first = next(batches, None)
+        batches = chain([] if first is None else [first], batches)
         if self._format is RowFormat.TABLE:
             self._print_table(batches)
         else:
@@ -61,14 +65,15 @@ class RowPrinter:
         schema = self._schema
         if self._format is RowFormat.CSV:
             schema = _flat(schema)
-        options = {"header": True} if self._format is RowFormat.CSV else {"ignoreNullFields": False}
+        # Other programs than Spark read quotes that are doubled, as RFC 4180 has them.
+        csv = {"header": True, "escape": '"'}
+        options = csv if self._format is RowFormat.CSV else {"ignoreNullFields": False}
         lines: Any = format_from_options(self._format.value, options)
         encode = lines.rows(schema)
         if not self._begun:
             write_utf8(lines.head(schema))
         for batch in batches:
-            if batch.num_rows:
-                write_utf8(encode(_flattened(batch, schema)).data)
+            write_utf8(encode(_flattened(batch, schema)).data)
 
     def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
         from pyarrow import types
