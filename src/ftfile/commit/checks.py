@@ -190,7 +190,7 @@ def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
 
 
 def _taker(fs: FileSystem, path: str) -> FileInfo | None:
-    """Return what has a path; a link that leads nowhere is like a file, since nothing can be made there."""
+    """Return the file or directory at a path, or None; a link that leads nowhere counts as a file."""
     try:
         return fs.stat(path)
     except DanglingLink:
