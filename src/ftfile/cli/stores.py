@@ -32,6 +32,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from ftfile.kv.reading.reader import Reader
@@ -208,18 +210,19 @@ def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[An
         ConfigError: there are more or fewer values than key columns, or one is none of its column's type.
     """
     fields = reader.definition.key_fields
-    parts = [text] if len(fields) == 1 else _parts_of(text)
+    parts: Sequence[object] = [text] if len(fields) == 1 else _parts_of(text)
     if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):
         names = ", ".join(field.name for field in fields)
         raise ConfigError(f"{text!r}: a key of this store has the columns {names}: {_VALUES}")
     return tuple(_value_of(part, field) for part, field in zip(parts, fields, strict=False))
 
 
-def _parts_of(text: str) -> list[Any]:
+def _parts_of(text: str) -> "Sequence[object]":
     """Return the values in a line of CSV, or in a JSON array."""
     try:
         if text.startswith("["):
-            return list(loads(text))
+            values: list[object] = loads(text)
+            return values
         rows = [*csv.reader(StringIO(text, newline=""), strict=True)]
     except (ValueError, csv.Error) as error:
         raise ConfigError(f"{text!r} is no key: {error}. It takes {_VALUES}") from None
