@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 @pytest.fixture
@@ -38,6 +39,21 @@ def message(action: Any) -> str:
     with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark wraps it in several classes
         action()
     return str(raised.value)
+
+
+def one_row(spark: SparkSession, tmp_path: Path) -> DataStreamWriter:
+    """Return a writer of a stream of one row, with the id 1."""
+    script = Script(tmp_path / "script").write([[[(1, "a")]]])
+    stream = spark.readStream.format("scripted").option("script", str(script.directory)).load()
+    return stream.writeStream.options(path=str(tmp_path / "out"), checkpointLocation=str(tmp_path / "checkpoint"))
+
+
+def to_table(writer: DataStreamWriter, table: str) -> None:
+    query = writer.toTable(table)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
 
 
 class TestDataFrameWriter:
@@ -101,6 +117,7 @@ class TestSql:
         spark.sql(f"create table {table} using ftfile options (path '{out}')")
         text = message(lambda: spark.sql(f"insert into {table} values (10, 'x')"))
         assert "INSERT INTO t WITH (path='/data/out')" in text
+        assert "writeStream.format('ftfile').option('path', '/data/out').toTable('t')" in text
 
     def test_first_save_as_table(self, spark: SparkSession, frame: DataFrame, table: str, tmp_path: Path) -> None:
         out = tmp_path / "out"
@@ -110,16 +127,62 @@ class TestSql:
         assert "SELECT * FROM t WITH (path='/data/out')" in message(lambda: spark.table(table).count())
 
     def test_to_table(self, spark: SparkSession, table: str, tmp_path: Path) -> None:
-        out, script = tmp_path / "out", Script(tmp_path / "script").write([[[(1, "a")]]])
+        out = tmp_path / "out"
         spark.createDataFrame([(0, "z")], "id long, word string").write.format("ftfile").mode("append").save(str(out))
         spark.sql(f"create table {table} using ftfile options (path '{out}')")
-        stream = spark.readStream.format("scripted").option("script", str(script.directory)).load()
-        query = (
-            stream.writeStream.option("path", str(out)).option("checkpointLocation", str(tmp_path / "c")).toTable(table)
-        )
-        query.processAllAvailable()
-        query.stop()
+        to_table(one_row(spark, tmp_path), table)
         assert ids(out) == [0, 1]
+
+    def test_to_a_table_that_does_not_exist_yet(self, spark: SparkSession, table: str, tmp_path: Path) -> None:
+        """Without a format it is Spark's own sink, whose directories ftfile refuses."""
+        out = tmp_path / "out"
+        to_table(one_row(spark, tmp_path), table)
+        assert (out / "_spark_metadata").is_dir()
+        assert spark.read.parquet(str(out)).collect() == [(1, "a")]
+        frame = spark.sql("select 2L as id, 'b' as word")
+        text = message(lambda: frame.write.format("ftfile").mode("append").save(str(out)))
+        assert "Spark's own file sink wrote here" in text
+        assert "use ftfile.migrate" in text
+
+    def test_a_view_repeats_path_and_version(self, spark: SparkSession, table: str, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        for number in range(2):
+            spark.range(number, number + 1).write.format("ftfile").mode("append").save(str(out))
+        spark.sql(f"create temporary view {table} using ftfile options (path '{out}')")
+        spark.sql(f"create temporary view {table}_0 using ftfile options (path '{out}', versionAsOf 0)")
+        try:
+            assert sorted(spark.sql(f"select id from {table}").collect()) == [(0,), (1,)]
+            assert spark.sql(f"select id from {table}_0").collect() == [(0,)]
+        finally:
+            for name in (table, f"{table}_0"):
+                spark.catalog.dropTempView(name)
+
+
+class TestLayoutsThatSparkKeeps:
+    """As docs/triggers-and-modes.md has it: what Spark keeps from a Python sink, and does not tell it."""
+
+    @pytest.mark.parametrize("way", ["saveAsTable", "bucketBy", "writeTo", "create table", "toTable"])
+    def test_they_are_ignored(self, spark: SparkSession, table: str, tmp_path: Path, way: str) -> None:
+        out = str(tmp_path / "out")
+        frame = spark.sql("select 1L as id, 'a' as word")
+        writer = frame.write.format("ftfile").mode("append").option("path", out)
+        if way == "saveAsTable":
+            writer.partitionBy("word").saveAsTable(table)
+        elif way == "bucketBy":
+            writer.bucketBy(8, "word").saveAsTable(table)
+        elif way == "writeTo":
+            frame.writeTo(table).using("ftfile").option("path", out).partitionedBy(frame.word).create()
+        elif way == "create table":
+            spark.sql(f"create table {table} (id long, word string) using ftfile partitioned by (word)")
+            spark.sql(f"insert into {table} with (path='{out}') values (1, 'a')")
+        else:
+            to_table(one_row(spark, tmp_path).format("ftfile").partitionBy("word"), table)
+        assert ids(out) == [1]
+        assert [file.path.count("/") for file in ftfile.open(out).files()] == [0]
+
+    def test_a_save_is_refused_by_spark(self, frame: DataFrame, tmp_path: Path) -> None:
+        writer = frame.write.format("ftfile").mode("append").partitionBy("kind")
+        assert "partitioning" in message(lambda: writer.save(str(tmp_path / "out")))
 
 
 class TestRefusals:

@@ -168,7 +168,7 @@ _NO_PATH = (
     "the sink has no `path`. Spark does not hand a catalog table's location or options to a Python sink, so give the "
     "path as a write option: df.writeStream.format('ftfile').option('path', '/data/out'), "
     "INSERT INTO t WITH (path='/data/out') ..., df.writeTo('t').option('path', '/data/out').append(), "
-    "df.writeStream.option('path', '/data/out').toTable('t')"
+    "df.writeStream.format('ftfile').option('path', '/data/out').toTable('t')"
 )
 
 

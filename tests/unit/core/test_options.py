@@ -62,6 +62,8 @@ def test_sparks_own_keys_are_known() -> None:
         ("parquet.block.size", "1", "there is no option 'parquet.block.size': groups of rows have the size"),
         ("mergeSchema", "true", "taken with onSchemaChange=widen"),
         ("overwriteSchema", "true", "mode('overwrite') takes any schema; leave it out"),
+        ("dataChange", "false", "each write is a change of data; ftfile.compact(path) rewrites files"),
+        ("clusterBy", "day", "directories of a column's values are partitionBy; rows stay"),
         ("optimizeWrite", "true", "small files are merged by ftfile.compact(path)"),
         ("blokSize", "1", "did you mean blockSize?"),
         ("sep", "ab", r"it takes a single character, or `\t`"),

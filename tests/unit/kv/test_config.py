@@ -47,6 +47,10 @@ def test_options_as_other_sinks_have_them() -> None:
         config(mergeSchema="true")
     with pytest.raises(ConfigError, match=r"there is no option 'outputMode': .*writeStream\.outputMode"):
         config(outputMode="update")
+    with pytest.raises(ConfigError, match=r"there is no option 'dataChange': .*ftfile\.kv\.compact\(path\)"):
+        config(dataChange="false")
+    with pytest.raises(ConfigError, match=r"there is no option 'clusterBy': .*keyColumns"):
+        config(clusterBy="word")
 
 
 def test_each_option_has_its_place() -> None:

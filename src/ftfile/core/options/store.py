@@ -159,6 +159,8 @@ STORE_ELSEWHERE: dict[str, str] = {
         "the key columns are keyColumns",
     ),
     "partitionby": "rows go to buckets by the hash of bucketBy",
+    "clusterby": "rows are sorted by keyColumns",
+    "datachange": "each write is a change of data; ftfile.kv.compact(path) rewrites runs without one",
     **dict.fromkeys(("bucket", "numbuckets"), "the number of buckets is buckets"),
     **dict.fromkeys(("merge-engine", "mergeoperator"), "the function that merges values is merge"),
     **dict.fromkeys(

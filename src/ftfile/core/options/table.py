@@ -273,6 +273,10 @@ ELSEWHERE: dict[str, str] = {
         "small files are merged by ftfile.compact(path), and avoided by rolling=policy, which keeps them open over "
         "batches",
     ),
+    "datachange": "each write is a change of data; ftfile.compact(path) rewrites files without one, and streams that "
+    "follow the directory do not read their rows again",
+    "clusterby": "directories of a column's values are partitionBy; rows stay in their order within a file, so sort "
+    "them before the write by DataFrame.sortWithinPartitions",
     "paths": "a reader takes one directory; load each by itself, and unite them by DataFrame.unionByName",
     **dict.fromkeys(("encoding", "charset"), "text is written in UTF-8"),
     **dict.fromkeys(

@@ -33,6 +33,7 @@ _SEND_BYTES = 8 << 20
 # be made in it.
 _MISSING_MAX = 10_000
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
+_LEADS_NOWHERE = (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # of a symbolic link
 _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
 
@@ -89,8 +90,12 @@ class LocalFileSystem(FileSystem):
             for entry in entries:
                 try:
                     children.append(_info(prefix + entry.name, entry.stat(), is_link=entry.is_symlink()))
-                except FileNotFoundError:  # deleted since, or a dangling link
+                except FileNotFoundError:  # deleted since, or a link to nothing
                     continue
+                except OSError as error:
+                    # Of another entry it tells of the whole directory.
+                    if error.errno not in _LEADS_NOWHERE or not entry.is_symlink():
+                        raise
         return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
