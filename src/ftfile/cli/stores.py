@@ -32,8 +32,6 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
     from ftfile.kv.reading.reader import Reader
@@ -210,20 +208,20 @@ def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[An
         ConfigError: there are more or fewer values than key columns, or one is none of its column's type.
     """
     fields = reader.definition.key_fields
-    parts: Sequence[object] = [text] if len(fields) == 1 else _parts_of(text)
+    parts = [text] if len(fields) == 1 else _parts_of(text)
     if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):
         names = ", ".join(field.name for field in fields)
         raise ConfigError(f"{text!r}: a key of this store has the columns {names}: {_VALUES}")
     return tuple(_value_of(part, field) for part, field in zip(parts, fields, strict=False))
 
 
-def _parts_of(text: str) -> "Sequence[object]":
+def _parts_of(text: str) -> list[Any]:
     """Return the values in a line of CSV, or in a JSON array."""
     try:
         if text.startswith("["):
-            values: list[object] = loads(text)
+            values: list[Any] = loads(text)
             return values
-        rows = [*csv.reader(StringIO(text, newline=""), strict=True)]
+        rows: list[list[str]] = [*csv.reader(StringIO(text, newline=""), strict=True)]
     except (ValueError, csv.Error) as error:
         raise ConfigError(f"{text!r} is no key: {error}. It takes {_VALUES}") from None
     if len(rows) != 1:
