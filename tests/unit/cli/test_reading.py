@@ -138,7 +138,7 @@ def test_tail_follows_by_the_clocks_of_the_directory(tmp_path: Path, monkeypatch
     assert [json.loads(line)["id"] for line in text.splitlines()] == [3, 3]
 
 
-def test_values_of_all_kinds(tmp_path: Path) -> None:
+def test_values_of_all_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = {"type": "array", "elementType": "long", "containsNull": True}
     columns = {"a": array, "b": "binary", "t": "timestamp", "d": "decimal(10,2)", "s": "string"}
     query = MicroBatch(str(tmp_path / "out"), columns, {"fileFormat": "parquet"})
@@ -150,6 +150,11 @@ def test_values_of_all_kinds(tmp_path: Path) -> None:
     assert second == dict.fromkeys(columns)
     csv = run("cat", query.path).stdout
     assert '"[1, null]",AP8=,' in csv
+    monkeypatch.setattr("ftfile.cli.display.row_formats.is_terminal", lambda: True)
+    shown = run("cat", query.path, "--format", "csv").stdout
+    assert '"a\\tb\n\\x1b[31m"' in shown, "no raw control character but the ends of lines"
+    assert "\x1b" not in shown
+    monkeypatch.undo()
     table = run("cat", query.path, "--format", "table").stdout
     assert table.splitlines()[1:] == [f"[1, null]\tAP8=\t{time}\t1.50\ta\\tb\\n\\x1b[31m", "\t\t\t\t"]
 

@@ -3,6 +3,7 @@
 import base64
 import enum
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -16,6 +17,8 @@ from ftfile.cli.display.tables import Column, Kind, is_terminal, print_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 class RowFormat(str, enum.Enum):
@@ -73,7 +76,8 @@ class RowPrinter:
         if not self._begun:
             write_utf8(lines.head(schema))
         for batch in batches:
-            write_utf8(encode(_flattened(batch, schema)).data)
+            data = encode(_flattened(batch, schema)).data
+            write_utf8(_escaped(data) if is_terminal() else data)
 
     def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
         from pyarrow import types
@@ -98,6 +102,11 @@ def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["
         left -= min(left, batch.num_rows)
         if not left:
             return
+
+
+def _escaped(data: bytes) -> bytes:
+    """Return lines of text without other control characters, which a terminal would obey."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], bytes(data).decode()).encode()
 
 
 def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:
