@@ -30,6 +30,7 @@ from ftfile.core.errors import (
     StreamClosed,
     Unavailable,
     Unsupported,
+    WrongConnection,
 )
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.deadline import start as run_later
@@ -158,6 +159,14 @@ def test_without_its_package_hdfs_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     with pytest.raises(ConfigError, match=r"pip install 'ftfile\[hdfs\]'"):
         open_filesystem("hdfs://namenode-of-nobody:8020/x")
+
+
+def test_the_port_of_the_other_driver_is_told_at_once(cluster: MiniCluster, scheme: str) -> None:
+    mistaken = cluster.url.replace("hdfs", "webhdfs") if scheme == "webhdfs" else cluster.web_url.replace("web", "")
+    fs = open_filesystem(f"{mistaken}/x", policy=RetryPolicy(attempts=1))
+    for call in (lambda: fs.stat("file"), lambda: fs.put("file", b"data"), lambda: fs.rename("file", "other")):
+        with pytest.raises(WrongConnection, match=r"dfs\.namenode\.(http|rpc)-address"):
+            call()
 
 
 # ------------------------------------------------------------------------------- delegation tokens

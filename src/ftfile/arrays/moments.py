@@ -7,7 +7,7 @@ They are values, in the words of Spark and in any case::
     shift  = INTERVAL 7 unit {7 unit} | 7, for days of a date
     text   = DATE_FORMAT( moment , 'pattern' )
 
-A unit is YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND, or one of them with an S.
+A unit is YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND, or one of them with an S; a number may have a sign.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ _OFFSET = re.compile(r"(?:Z|[+-]\d\d:\d\d(?::\d\d)?)$")
 _DAY_US = 86_400_000_000
 _US = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": _DAY_US, "WEEK": 7 * _DAY_US}
 _MONTHS = {"MONTH": 1, "YEAR": 12}
+_SIGNS = ("+", "-")
 _FIRST_DAY, _LAST_DAY = DAYS_OF_TEXT
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
+# Words that may follow a moment: other ones, such as DIV, would make it a part of something else.
+_AFTER = frozenset({"AND", "OR", "IN", "IS", "NOT", "BETWEEN", "LIKE", "WHEN", "THEN", "ELSE", "END"})
 _DIGITS_MAX = 9  # of a number; more leave the years that there are
 _NESTED_MAX = 100  # functions within each other
 _CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", UTC)
@@ -86,6 +89,15 @@ class _Settling:
         return "".join([*pieces, self._where[copied:]])
 
     def _written_out(self) -> str:
+        if self._next and self._tokens[self._next - 1].word in _SIGNS:
+            raise self._error("a number")  # what is before the sign would count first
+        literal = self._literal_text()
+        following = self._peek()
+        if following.kind not in ("sign", "end") and following.word not in _AFTER:
+            raise self._error("AND, OR or the end")
+        return literal
+
+    def _literal_text(self) -> str:
         if not self._take("DATE_FORMAT"):
             moment = self._moment()
             return f"{moment.kind} '{self._text(moment)}'"
@@ -101,7 +113,7 @@ class _Settling:
         if self._nested > _NESTED_MAX:
             raise ConfigError(f"where: more than {_NESTED_MAX} functions within each other")
         found = self._first()
-        while self._peek().word in ("+", "-"):
+        while self._peek().word in _SIGNS:
             sign = -1 if self._peek().word == "-" else 1
             self._next += 1
             if self._take("INTERVAL"):
@@ -146,7 +158,7 @@ class _Settling:
         """Return a moment with the interval that follows, as Spark has it: whole days and months are by clocks."""
         months = micros = 0
         while True:
-            number, unit = self._number(), self._peek().word.removesuffix("S")
+            number, unit = self._number(), self._unit(self._peek())
             if unit in _MONTHS:
                 months += sign * number * _MONTHS[unit]
             elif unit in _US:
@@ -154,7 +166,10 @@ class _Settling:
             else:
                 raise self._error("a unit, such as DAYS")
             self._next += 1
-            if self._peek().kind not in ("number", "text"):
+            following = self._tokens[self._next : self._next + 3]
+            if following[0].word in _SIGNS and self._unit(following[-1]):
+                continue
+            if following[0].kind not in ("number", "text"):
                 break
         if months and micros:
             raise ConfigError(f"where={self._where!r}: months and days are intervals of their own, as in Spark")
@@ -170,6 +185,11 @@ class _Settling:
             day = self._checked("DATE", _plus_months(day, months) + days).value
             instant = self._shown(day * _DAY_US + time_us, clock - instant)
         return self._checked("TIMESTAMP", instant + rest)
+
+    @staticmethod
+    def _unit(token: Token) -> str:
+        unit = token.word.removesuffix("S")
+        return unit if unit in _US or unit in _MONTHS else ""
 
     def _date(self, moment: _Moment) -> _Moment:
         if moment.kind == "DATE":
@@ -206,6 +226,8 @@ class _Settling:
 
     def _number(self) -> int:
         negative = self._take("-")
+        if not negative:
+            self._take("+")
         token = self._peek()
         digits = unquoted(token.text) if token.kind == "text" else token.text
         if token.kind not in ("number", "text") or not re.fullmatch(r"-?[0-9]+", digits):
@@ -226,7 +248,7 @@ class _Settling:
         if word in _FUNCTIONS:
             return following[0].word == "("
         is_literal = word in _LITERALS and following[0].kind == "text"
-        return is_literal and following[1].word in ("+", "-")
+        return is_literal and following[1].word in _SIGNS
 
     def _peek(self) -> Token:
         return self._tokens[self._next]

@@ -48,8 +48,8 @@ _AGAIN = (
 _looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
 
 
-def directory_url(path: str) -> str:
-    """Return the URL of a directory to write to.
+def directory_url(path: str, option: str = "path") -> str:
+    """Return the URL of a directory to write to, which an option gives.
 
     Raises:
         ConfigError: it is malformed, or lies within the log of another directory.
@@ -58,8 +58,8 @@ def directory_url(path: str) -> str:
     above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
     if meta:
         raise ConfigError(
-            f"path={path!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that it "
-            "does not know there: choose a path outside of it"
+            f"{option}={path!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
+            "it does not know there: choose a path outside of it"
         )
     return url
 

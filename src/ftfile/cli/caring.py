@@ -10,6 +10,7 @@ import ftfile
 from ftfile.cli.display.output import agree, heading, print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import BYTES, COUNT, Column, print_table
+from ftfile.cli.log_check import require_log, require_query
 from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Threads, Where, Yes, settings_of
 from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import bytes_text, count_text, time_text
@@ -50,12 +51,19 @@ def flush(
     settings = settings_of(storage)
     run = partial(ftfile.flush, path, due_only=due_only, query_id=query, key_provider=key_provider, storage=settings)
     report = run(dry_run=True)
+    if not report.files:
+        require_log(path, key_provider, settings)
+        if query is not None:
+            require_query(path, query, key_provider, settings)
     if not dry_run:
-        say(f"Finishing about {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}")
+        if report.files:
+            say(f"Finishing about {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}")
         with progress_bar("flush") as progress:
             report = run(commit_every=commit_every, threads=threads, progress=progress)
     if json:
         print_json(report)
+    elif not report.files:
+        print("Nothing to finish")
     elif dry_run:
         print(f"Would finish about {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}")
     else:
@@ -86,6 +94,8 @@ def compact(
     settings = settings_of(storage)
     run = partial(ftfile.compact, path, where, target_bytes=target_bytes, key_provider=key_provider, storage=settings)
     report = run(dry_run=True)
+    if not report.parts_replaced:
+        require_log(path, key_provider, settings)
     merge = f"{count_text(report.parts_replaced, 'file')} of {bytes_text(report.bytes_replaced)}"
     if not dry_run:
         if report.parts_replaced:
@@ -177,6 +187,8 @@ def export(
     settings = settings_of(storage)
     with progress_bar("export") as progress:
         report = ftfile.export(path, to, table=table, dry_run=dry_run, progress=progress, storage=settings)
+    if not report.versions:
+        require_log(path, None, settings)
     if json:
         print_json(report)
         return

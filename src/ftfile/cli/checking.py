@@ -52,7 +52,7 @@ def verify(
             [
                 ("directory", directory.path),
                 ("result", _result(report.ok, len(report.findings), complete=report.complete)),
-                ("versions", f"{report.oldest_version:,} to {report.version:,}"),
+                ("versions", _versions(report.oldest_version, report.version)),
                 ("files", f"{report.files:,} of {bytes_text(report.size_bytes)}, {content}"),
                 ("open pieces", report.segments or None),
                 ("rows", count_text(report.rows)),
@@ -191,6 +191,10 @@ def _print_source(found: "SourceStatus", now_ms: int) -> None:
             Column("changed", lambda each: ago(each.modified_ms, now_ms)),
         ]
         print_table(late, found.late_files)
+
+
+def _versions(oldest: int, newest: int) -> str:
+    return f"{oldest:,} to {newest:,}" if newest >= 0 else "none that can be read"
 
 
 def _result(ok: bool, findings: int, *, complete: bool) -> str:  # noqa: FBT001 - of a report

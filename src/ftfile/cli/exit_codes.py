@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 from typing import Any
 
@@ -34,7 +35,22 @@ _CODES = (
     ((CorruptData, EncodingError), DAMAGED),
     ((CommitError, SourceError, FtfileError), CONFLICT),
 )
-_STORE_HINT = ". The commands for stores begin with `ftfile kv`"
+# Arguments of Python in messages, and what does the same here.
+_WORDS = {
+    "Set force=True": "Add --force",
+    "such as version=7, or a timestamp": "such as --version 7, or a --timestamp",
+    "readStream.option('checkpointLocation', '/data/checkpoint')": "--checkpoint /data/checkpoint",
+    "readStream.option('stateLocation', '/data/state')": "--option stateLocation=/data/state",
+    "merge its runs with ftfile.kv.compact": "merge its runs with `ftfile kv compact`",
+    "merge its files with ftfile.compact": "merge its files with `ftfile compact`",
+    "; without the last it only tells what it would do": "; with --dry-run it only tells what it would do",
+}
+_CALL = re.compile(r"`?ftfile\.(flush|migrate|repair|vacuum)\(path((?:, \w+=(?:\[[^]]*\]|\w+))*)\)`?")
+_ARGUMENT = re.compile(r", (\w+)=(?:\['?(.*?)'?\]|\w+)")
+_HINTS = {
+    "is a store of keys and values": ". The commands for stores begin with `ftfile kv`",
+    "not a store of keys and values": ". The commands for directories of files are those without `kv`",
+}
 
 
 class Commands(TyperGroup):
@@ -73,7 +89,23 @@ def _is_of_user(error: TypeError) -> bool:
 
 def _text_of(error: Exception) -> str:
     text = str(error)
-    return f"{text}{_STORE_HINT}" if "ftfile.kv.open" in text else text
+    hints = [hint for words, hint in _HINTS.items() if words in text]
+    return "".join([in_commands(text), *hints])
+
+
+def in_commands(text: str) -> str:
+    """Return a text in which calls of Python are commands, and their arguments options."""
+    for python, option in _WORDS.items():
+        text = text.replace(python, option)
+    return _CALL.sub(_command_of, text)
+
+
+def _command_of(call: re.Match[str]) -> str:
+    words = ["ftfile", call[1], "PATH"]
+    for name, value in _ARGUMENT.findall(call[2]):
+        if name != "dry_run":
+            words += [f"--{name.replace('_', '-')}", *([value] if value else [])]
+    return f"`{' '.join(words)}`"
 
 
 def _tell(text: str) -> None:

@@ -1,5 +1,6 @@
 """`ls`, `history`, `show` and `status`: a directory as its log has it. They write nothing."""
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from json import dumps as json_text
@@ -12,9 +13,10 @@ from ftfile.cli.checking import print_findings
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import DAMAGED
+from ftfile.cli.log_check import open_directory
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, Version, settings_of, version_of
 from ftfile.core.clock import SystemClock
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.human_text import ago, bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ftfile.commit.read.history import VersionMetrics
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.offset_ranges import OffsetRange
+    from ftfile.maintenance.opened import OpenedDirectory
     from ftfile.maintenance.status import DirectoryStatus, OpenFile
 
 # On a terminal; a pipe gets all.
@@ -49,7 +52,7 @@ def ls(
 
     The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
     """
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = open_directory(path, key_provider, settings_of(storage))
     files = directory.files(version_of(directory, version, timestamp), _looked_at(limit, json=json))
     if json:
         print_json_lines(files)
@@ -76,7 +79,7 @@ def history(
     """
     settings, looked_at = settings_of(storage), _looked_at(limit, json=json)
     try:
-        versions = ftfile.open(path, key_provider, storage=settings).history(looked_at)
+        versions = open_directory(path, key_provider, settings).history(looked_at)
     except ConfigError:
         if not _is_store(path, key_provider, settings):
             raise
@@ -119,7 +122,7 @@ def show(
     storage: Storage = None,
 ) -> None:
     """Show all about one file or one version: batches, what they read of sources, filters, files added and removed."""
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = open_directory(path, key_provider, settings_of(storage))
     if re.fullmatch(r"\d+", what):
         found = directory.version_details(int(what))
         print_json(found) if json else _print_version(found)
@@ -147,7 +150,7 @@ def status(
     if json:
         print_json(found)
     else:
-        _print_status(directory.path, found, path)
+        _print_status(directory.path, found, path, _oldest(directory, found))
     if found.version < 0 and any(finding.severity == "error" for finding in found.findings):
         raise typer.Exit(DAMAGED)
 
@@ -161,9 +164,21 @@ def _is_store(path: str, key_provider: str | None, settings: dict[str, str] | No
     return True
 
 
-def _print_status(url: str, found: "DirectoryStatus", path: str) -> None:
+def _oldest(directory: "OpenedDirectory", found: "DirectoryStatus") -> str:
+    """Return the oldest version that can be read, and the oldest that has a record if that is another."""
+    oldest = found.oldest_version
+    if found.horizon_ms:
+        with contextlib.suppress(FtfileError):  # a status is wanted most where something is wrong
+            oldest = directory.oldest_version()
+    told = (
+        "" if oldest == found.oldest_version else f" can be read; the log has records from {found.oldest_version:,} on"
+    )
+    return f"{oldest:,}{told}"
+
+
+def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) -> None:
     now_ms = SystemClock().now_ms()
-    _print_summary(url, found, now_ms)
+    _print_summary(url, found, now_ms, oldest)
     print_findings(found.findings, path)
     if found.queries:
         heading("Queries")
@@ -191,7 +206,7 @@ def _print_status(url: str, found: "DirectoryStatus", path: str) -> None:
         print_table(columns, found.unpublished)
 
 
-def _print_summary(path: str, found: "DirectoryStatus", now_ms: int) -> None:
+def _print_summary(path: str, found: "DirectoryStatus", now_ms: int, oldest: str) -> None:
     if found.time_ms is None:
         none = "none that can be read" if found.findings else "none: nothing was committed yet"
         print_fields([("directory", path), ("version", none)])
@@ -204,7 +219,7 @@ def _print_summary(path: str, found: "DirectoryStatus", now_ms: int) -> None:
         [
             ("directory", path),
             ("version", f"{found.version:,}, committed {ago(found.time_ms, now_ms)}: {time_text(found.time_ms)} UTC"),
-            ("oldest version", f"{found.oldest_version:,}"),
+            ("oldest version", oldest),
             ("vacuumed up to", horizon),
             ("open files", f"{len(found.open):,}{due}"),
             ("not published", f"{len(found.unpublished):,}{stuck}"),

@@ -11,6 +11,7 @@ from ftfile.cli.display.output import agree, heading, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import Column, print_table
 from ftfile.cli.exit_codes import CONFLICT, FOUND
+from ftfile.cli.log_check import requiring_log
 from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Yes, settings_of
 from ftfile.core.human_text import bytes_text, count_text
 
@@ -125,7 +126,7 @@ def drop(
     """
     settings = settings_of(storage)
     run = partial(ftfile.drop, path, bucket_pattern=bucket_pattern, key_provider=key_provider, storage=settings)
-    with waiting("looking for rows"):
+    with waiting("looking for rows"), requiring_log(path, key_provider, settings):
         report = run(where, dry_run=True)
     what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"
     if not dry_run:
@@ -165,7 +166,7 @@ def restore(
     """
     settings = settings_of(storage)
     run = partial(ftfile.restore, path, version, timestamp=timestamp, key_provider=key_provider, storage=settings)
-    with waiting("comparing versions"):
+    with waiting("comparing versions"), requiring_log(path, key_provider, settings):
         report = run(dry_run=True)
     what = f"{_of(report.restored)} come back, {_of(report.removed)} are removed"
     if report.missing and not dry_run:

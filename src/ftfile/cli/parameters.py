@@ -105,5 +105,14 @@ def version_of(directory: "Directory", version: int | None, timestamp: str | Non
 
 
 def columns_of(text: str | None) -> list[str] | None:
-    """Return the names in a text with commas between; None for all."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    """Return the names in a text with commas between; None for all.
+
+    Raises:
+        ConfigError: there is no name in it.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigError("--columns names no column: give names with commas between")
+    return names

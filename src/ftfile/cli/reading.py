@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import ftfile
 from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
+from ftfile.cli.log_check import open_directory
 from ftfile.cli.parameters import (
     Columns,
     Json,
@@ -42,7 +42,7 @@ def cat(
     storage: Storage = None,
 ) -> None:
     """Print the rows of a version, in the order of their commits."""
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = open_directory(path, key_provider, settings_of(storage))
     found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(found.schema, format_of(row_format, json=json)).print(found)
 
@@ -61,7 +61,7 @@ def head(
     storage: Storage = None,
 ) -> None:
     """Print the first rows of a version; no more files are read than these need."""
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = open_directory(path, key_provider, settings_of(storage))
     found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(found.schema, format_of(row_format, json=json)).print(limited(found, rows))
 
@@ -84,7 +84,7 @@ def tail(
     storage: Storage = None,
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = open_directory(path, key_provider, settings_of(storage))
     clock = SystemClock()
     if where is not None:
         from ftfile.arrays.moments import settled

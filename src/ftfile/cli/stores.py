@@ -1,11 +1,16 @@
 """`ftfile kv`: keyed stores."""
 
+import csv
+from dataclasses import asdict
 from functools import partial
+from io import StringIO
+from json import loads
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import ftfile
+from ftfile.arrays.spark_types import spark_schema_json, sql_types
 from ftfile.cli.display.output import print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
@@ -27,13 +32,18 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ftfile.kv.reading.reader import Reader
+
+_VALUES = "values with commas between, quoted as in CSV, or a JSON array"
 
 
 def get(
     path: Path,
     key: Annotated[
-        list[str], typer.Argument(metavar="KEY…", help="Of a store with several key columns: values with commas.")
+        list[str],
+        typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}."),
     ],
     *,
     columns: Columns = None,
@@ -105,7 +115,13 @@ def stats(
     with ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings_of(storage)) as reader:
         found, definition = reader.stats(), reader.definition
     if json:
-        print_json(found)
+        kinds = sql_types(spark_schema_json(definition.schema))
+        keys, values = (
+            {field.name: kinds[field.name] for field in fields}
+            for fields in (definition.key_fields, definition.value_fields)
+        )
+        columns = {"keys": keys, "values": values, "merge": definition.merge, "buckets": definition.buckets}
+        print_json(asdict(found) | columns)
         return
     print_fields(
         [
@@ -186,19 +202,38 @@ def compact(
 
 
 def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
-    """Return the values of a key, or of its first columns, in a text with commas between.
+    """Return the values of a key, or of its first columns.
 
     Raises:
         ConfigError: there are more or fewer values than key columns, or one is none of its column's type.
     """
+    fields = reader.definition.key_fields
+    parts = [text] if len(fields) == 1 else _parts_of(text)
+    if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):
+        names = ", ".join(field.name for field in fields)
+        raise ConfigError(f"{text!r}: a key of this store has the columns {names}: {_VALUES}")
+    return tuple(_value_of(part, field) for part, field in zip(parts, fields, strict=False))
+
+
+def _parts_of(text: str) -> list[Any]:
+    """Return the values in a line of CSV, or in a JSON array."""
+    try:
+        if text.startswith("["):
+            values: list[Any] = loads(text)
+            return values
+        rows: list[list[str]] = [*csv.reader(StringIO(text, newline=""), strict=True)]
+    except (ValueError, csv.Error) as error:
+        raise ConfigError(f"{text!r} is no key: {error}. It takes {_VALUES}") from None
+    if len(rows) != 1:
+        raise ConfigError(f"{text!r} is no key: it is not one line of CSV. It takes {_VALUES}")
+    return rows[0]
+
+
+def _value_of(part: object, field: "pa.Field") -> Any:  # noqa: ANN401 - of any column
     import pyarrow as pa
 
-    fields = reader.definition.key_fields
-    parts = text.split(",", len(fields) - 1)
-    if len(parts) < len(fields) and not is_prefix:
-        names = ", ".join(field.name for field in fields)
-        raise ConfigError(f"{text!r}: a key of this store has the columns {names}: give values with commas between")
     try:
-        return tuple(pa.scalar(part).cast(field.type).as_py() for part, field in zip(parts, fields, strict=False))
-    except pa.ArrowException as error:
-        raise ConfigError(f"{text!r} is no key of this store: {error}") from None
+        return pa.scalar(part).cast(field.type).as_py()
+    except (pa.ArrowException, OverflowError, TypeError):
+        kind = sql_types(spark_schema_json(pa.schema([field])))[field.name]
+        raise ConfigError(f"{part!r} is no {kind} of column {field.name}") from None

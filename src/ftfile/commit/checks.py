@@ -13,7 +13,16 @@ from ftfile.commit.files import list_or_empty, stat_or_none
 from ftfile.commit.format import layout
 from ftfile.commit.log.times import time_text
 from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.core.errors import ConfigError, CorruptData, NameCollision, StaleFiles
+from ftfile.core.errors import (
+    ConfigError,
+    CorruptData,
+    DanglingLink,
+    NameCollision,
+    NotADirectory,
+    NotFound,
+    StaleFiles,
+)
+from ftfile.fs.api import FileInfo
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.paths import shape_fault
 
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog, KnownPaths
     from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileInfo, FileSystem
+    from ftfile.fs.api import FileSystem
 
 # Records that are read one by one for the names of live parts; of more, a snapshot costs less.
 FOLLOWED_MAX = 256
@@ -176,8 +185,18 @@ def _repeating(adds: Iterable[Add]) -> set[str]:
 
 def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
     """Return the files and directories that are there, by path."""
-    found = parallel(log.fs, lambda path: stat_or_none(log.fs, path), paths)
+    found = parallel(log.fs, lambda path: _taker(log.fs, path), paths)
     return {path: info for path, info in zip(paths, found, strict=True) if info is not None}
+
+
+def _taker(fs: FileSystem, path: str) -> FileInfo | None:
+    """Return the file or directory at a path, or None; a link that leads nowhere counts as a file."""
+    try:
+        return fs.stat(path)
+    except DanglingLink:
+        return FileInfo(path, 0, 0, is_link=True)
+    except (NotFound, NotADirectory):
+        return None
 
 
 def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:

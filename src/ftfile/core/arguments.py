@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
@@ -25,8 +26,12 @@ class _Kind(NamedTuple):
     has: Callable[[Any], bool]
 
 
-def _is_int(value: object) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+def _is_int(value: Any) -> bool:  # noqa: ANN401 - of the user
+    try:
+        operator.index(value)
+    except TypeError:  # of an array of NumPy with many numbers, say, which has __index__
+        return False
+    return not isinstance(value, bool)
 
 
 def _has_texts_in_order(value: Any) -> bool:  # noqa: ANN401 - of the user
@@ -62,6 +67,10 @@ _KINDS = {
     "Collection[str]": _TEXTS,
     "Collection[int]": _Kind("a list of ints, such as [0, 1]", _has_ints),
     "Mapping[str, str]": _Kind("a dictionary of texts, such as {'name': 'text'}", _has_settings),
+    "Mapping[str, str | pa.DataType]": _Kind(
+        "a dictionary of types by name, such as {'a': 'string'}",
+        lambda value: isinstance(value, Mapping) and _has_texts(value),
+    ),
 }
 
 
@@ -76,7 +85,8 @@ def kind_of(annotation: str) -> str | None:
 def checked(function: _Function) -> _Function:
     """Return a function that takes values of the types that its annotations name, and paths that are not absolute.
 
-    It raises a TypeError that says what is taken instead of another value. See `absolute_path` for paths.
+    It raises a TypeError that says what is taken instead of another value. Whole numbers of other types, such as those
+    of NumPy, become an int. See `absolute_path` for paths.
     """
     signature = inspect.signature(function)
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -91,13 +101,16 @@ def checked(function: _Function) -> _Function:
             return function(*args, **named)  # whose own error names it
         for name, value in bound.arguments.items():
             annotation = annotations.get(name, "")
-            kind = _KINDS.get(annotation.removesuffix(_NONE))
-            if kind is None or (value is None and annotation.endswith(_NONE)):
+            base = annotation.removesuffix(_NONE)
+            kind = _KINDS.get(base)
+            if kind is None or (value is None and base != annotation):
                 continue
             if not kind.has(value):
                 raise TypeError(f"{name}={value!r}: it takes {kind_of(annotation)}")
-            if annotation.removesuffix(_NONE) == _PATH:
+            if base == _PATH:
                 bound.arguments[name] = absolute_path(value)
+            elif base == "int":
+                bound.arguments[name] = operator.index(value)
         return function(*bound.args, **bound.kwargs)
 
     return cast("_Function", call)

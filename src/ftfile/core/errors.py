@@ -32,6 +32,7 @@ __all__ = (
     "CommitOutcomeUnknown",
     "ConfigError",
     "CorruptData",
+    "DanglingLink",
     "EncodingError",
     "Fenced",
     "FileChanged",
@@ -119,6 +120,10 @@ class NotFound(StorageError):
 
 class MissingParent(NotFound):
     """The directory for a new name is missing; nothing was changed."""
+
+
+class DanglingLink(NotFound):
+    """A symbolic link that leads nowhere is at the path: nothing can be read there, and nothing be made."""
 
 
 class AlreadyExists(StorageError):

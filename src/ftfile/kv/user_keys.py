@@ -230,7 +230,10 @@ def _timestamps(name: str, kind: pa.DataType) -> ToStored:
     def to_stored(value: Any) -> int:  # noqa: ANN401
         if not isinstance(value, datetime) or (value.tzinfo is None) != (kind.tz is None):
             raise _other_type(name, value, text)
-        return (value - epoch) // _MICROSECOND
+        found, rest = divmod(value - epoch, _MICROSECOND)
+        if rest:  # of a Timestamp of pandas
+            raise _no_value(name, value, "it takes whole microseconds")
+        return found
 
     return to_stored
 
@@ -240,10 +243,11 @@ def _decimals(name: str, kind: pa.DataType) -> ToStored:
         if isinstance(value, bool) or not isinstance(value, (Decimal, int)):
             raise _other_type(name, value, "Decimal")
         value = Decimal(value)
-        unscaled = value.scaleb(kind.scale) if value.is_finite() else value
-        if not value.is_finite() or unscaled != int(unscaled) or abs(unscaled) >= 10**kind.precision:
+        fits = value.is_finite() and (not value or value.adjusted() < kind.precision - kind.scale)
+        unscaled = int(value.scaleb(kind.scale)) if fits else 0  # rounded, if the value has many digits
+        if not fits or Decimal(unscaled).scaleb(-kind.scale) != value:
             raise _no_value(name, value, f"{kind} has {kind.precision} digits, {kind.scale} of them behind the point")
-        return int(unscaled)
+        return unscaled
 
     return to_stored
 

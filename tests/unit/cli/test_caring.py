@@ -23,7 +23,7 @@ def made_old(path: str, days: float) -> None:
 
 
 def test_flush(rolled: str) -> None:
-    assert run("flush", rolled, "--due-only", "--dry-run").stdout == "Would finish about 0 files of 0 rows\n"
+    assert run("flush", rolled, "--due-only", "--dry-run").stdout == "Nothing to finish\n"
     assert run("flush", rolled, "--dry-run").stdout == "Would finish about 2 files of 12 rows\n"
     assert documents("flush", rolled, "--dry-run") == [{"files": 2, "rows": 12, "version": 2, "dry_run": True}]
     assert ftfile.open(rolled).version() == 2
@@ -31,6 +31,18 @@ def test_flush(rolled: str) -> None:
     assert result.stdout == "Finished 2 files of 12 rows; the newest version is 3\n"
     assert result.stderr == "Finishing about 2 files of 12 rows\n"
     assert documents("flush", rolled) == [{"files": 0, "rows": 0, "version": 3, "dry_run": False}]
+    result = run("flush", rolled)
+    assert (result.stdout, result.stderr) == ("Nothing to finish\n", "")
+
+
+def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
+    (query,) = ftfile.open(rolled).status().queries
+    for options in ((), ("--dry-run",)):
+        told = run("flush", rolled, "--query", "nobody", *options, code=2).stderr
+        assert told == f"ftfile: --query 'nobody': no such query wrote here; those that did: {query.query_id}\n"
+    assert ftfile.open(rolled).version() == 2
+    assert run("flush", rolled, "--query", query.query_id).stdout.startswith("Finished 2 files")
+    assert run("flush", rolled, "--query", query.query_id).stdout == "Nothing to finish\n"
 
 
 def test_compact(out: str) -> None:
@@ -59,7 +71,10 @@ def test_vacuum_asks_and_deletes(out: str) -> None:
     assert (len(report["files"]), report["dry_run"]) == (6, False)
     assert run("vacuum", out).stdout == "Deleted nothing\n", "it asks where there is something to lose"
     assert check_directory(open_filesystem(out)).live_rows.total() == 12
-    assert "24h" in run("vacuum", out, "--retention", "1h", code=2).stderr
+    for command, option in (("vacuum", "--retention"), ("expire", "--older-than")):
+        told = run(command, out, option, "1h", code=2).stderr
+        assert "24h" in told
+        assert told.endswith("Add --force when nothing else writes or reads\n")
     run("vacuum", out, "--retention", "1h", "--force", "--yes")
 
 

@@ -119,6 +119,33 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("python", "told"),
+    [
+        ("ftfile.repair(path, accept_lost_records=True, dry_run=False)", "`ftfile repair PATH --accept-lost-records`"),
+        ("ftfile.repair(path, give_up=['a b'], dry_run=False)", "`ftfile repair PATH --give-up a b`"),
+        ("ftfile.repair(path, quarantine=[…], dry_run=False)", "`ftfile repair PATH --quarantine …`"),
+        ("ftfile.repair(path, dry_run=False)", "`ftfile repair PATH`"),
+        ("ftfile.vacuum(path, dry_run=False)", "`ftfile vacuum PATH`"),
+        ("ftfile.flush(path)", "`ftfile flush PATH`"),
+        ("ftfile.open(path).history()", "ftfile.open(path).history()"),
+    ],
+)
+def test_remedies_are_commands(python: str, told: str, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise errors.ConfigError(f"it is lost: {python} mends it")
+
+    monkeypatch.setattr("ftfile.cli.looking.ftfile.open", fail, raising=False)
+    assert run("ls", out, code=2).stderr == f"ftfile: it is lost: {told} mends it\n"
+
+
+def test_remedies_name_options_of_the_command(out: str) -> None:
+    assert "such as --version 7, or a --timestamp" in run("restore", out, code=2).stderr
+    told = run("source", out, "-o", "fileFormat=text", code=2).stderr
+    assert "by --checkpoint /data/checkpoint" in told
+    assert "by --option stateLocation=/data/state" in told
+
+
 def test_every_error_has_a_code() -> None:
     kinds = [errors.FtfileError]
     for kind in kinds:

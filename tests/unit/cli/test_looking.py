@@ -225,3 +225,22 @@ def test_report_to_stdout_is_the_page_alone(out: str, tmp_path: Path, monkeypatc
     assert page.rstrip().endswith("</html>")
     assert {*tmp_path.iterdir()} == before
     assert "take one of them" in run("report", out, "-o", "-", "--json", code=2).stderr
+
+
+def test_status_tells_the_oldest_version_that_can_be_read(query: MicroBatch) -> None:
+    ftfile.compact(query.path)
+    status = run("status", query.path).stdout
+    assert "oldest version\t0\n" in status
+    ftfile.expire(query.path, older_than="0s", force=True, dry_run=False)
+    found = ftfile.open(query.path)
+    assert (found.oldest_version(), found.status().oldest_version) == (3, 0)
+    status = run("status", query.path).stdout
+    assert "oldest version\t3 can be read; the log has records from 0 on\n" in status
+
+
+def test_report_says_remedies_as_commands(out: str, tmp_path: Path) -> None:
+    gone = ftfile.open(out).files()[0].path
+    Path(out, gone).unlink()
+    text = run("report", out, "-o", tmp_path / "report.html").stdout
+    assert f"`ftfile repair PATH --give-up {gone}`" in text
+    assert "ftfile.repair(" not in text

@@ -49,3 +49,9 @@ def test_migrate(out: str) -> None:
     assert "was not migrated" in run("migrate", out, "--undo", code=2).stderr
     assert run("migrate", out, *arguments, "--yes").stdout.startswith(f"Recorded {told}, as version 0\n{columns}")
     assert documents("migrate", out, "--undo", "--yes") == [{"put_back": [], "dry_run": False}]
+
+
+def test_a_file_is_no_directory(out: str) -> None:
+    path = f"{out}/day=1/a.csv"
+    for options in ((), ("--dry-run",), ("--undo",)):
+        assert run("migrate", path, *options, code=2).stderr == f"ftfile: path={path!r} is a file; give the directory\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import io
 import json
@@ -11,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.csv as arrow_csv
+import pytest
 
 import ftfile
 from ftfile.cli import reading
+from ftfile.cli.display.row_formats import RowFormat
 from ftfile.commit.format import layout
-from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.cli.conftest import rows
 from tests.unit.cli.running import documents, run
 from tests.unit.sink.encrypted import forget_all, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import pytest
 
 __all__ = ("ring",)
 
@@ -47,6 +48,12 @@ def test_columns_conditions_and_versions(out: str) -> None:
     assert len(documents("cat", out, "--version", 0)) == 4
     assert "did you mean 'word'" in run("cat", out, "--columns", "wrod", code=2).stderr
     assert "nope" in run("cat", out, "--where", "nope = 1", code=2).stderr
+
+
+@pytest.mark.parametrize("names", ["", ",", " , "])
+def test_columns_that_name_none(out: str, store: str, names: str) -> None:
+    for command in (("cat", out), ("head", out), ("tail", out), ("kv", "scan", store), ("kv", "get", store, "a")):
+        assert "--columns names no column" in run(*command, "--columns", names, code=2).stderr
 
 
 def test_a_version_of_a_time(query: MicroBatch) -> None:
@@ -131,7 +138,7 @@ def test_tail_follows_by_the_clocks_of_the_directory(tmp_path: Path, monkeypatch
     assert [json.loads(line)["id"] for line in text.splitlines()] == [3, 3]
 
 
-def test_values_of_all_kinds(tmp_path: Path) -> None:
+def test_values_of_all_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = {"type": "array", "elementType": "long", "containsNull": True}
     columns = {"a": array, "b": "binary", "t": "timestamp", "d": "decimal(10,2)", "s": "string"}
     query = MicroBatch(str(tmp_path / "out"), columns, {"fileFormat": "parquet"})
@@ -143,8 +150,50 @@ def test_values_of_all_kinds(tmp_path: Path) -> None:
     assert second == dict.fromkeys(columns)
     csv = run("cat", query.path).stdout
     assert '"[1, null]",AP8=,' in csv
+    monkeypatch.setattr("ftfile.cli.display.row_formats.is_terminal", lambda: True)
+    shown = run("cat", query.path, "--format", "csv").stdout
+    assert '"a\\tb\n\\x1b[31m"' in shown, "no raw control character but the ends of lines"
+    assert "\x1b" not in shown
+    monkeypatch.undo()
     table = run("cat", query.path, "--format", "table").stdout
     assert table.splitlines()[1:] == [f"[1, null]\tAP8=\t{time}\t1.50\ta\\tb\\n\\x1b[31m", "\t\t\t\t"]
+
+
+def test_csv_that_standard_readers_read(tmp_path: Path) -> None:
+    texts = [
+        "plain",
+        'a "quoted" word',
+        "a,b",
+        "a\nb",
+        "a\r\nb",
+        "a\\b",
+        "\\",
+        'a\\"b',
+        '"',
+        '\\"',
+        "\t\x01\x1b[31m",
+        "",
+    ]
+    query = MicroBatch(str(tmp_path / "out"), {'na"me': "string", "n": "long"}, {"fileFormat": "parquet"})
+    query.run(0, [[{'na"me': text, "n": number} for number, text in enumerate(texts)]])
+    store = StoreBatch(str(tmp_path / "store"), {"n": "long", "text": "string"}, {"keyColumns": "n"})
+    store.run(0, [[{"n": number, "text": text} for number, text in enumerate(texts)]])
+    for command in ("cat", "head", "tail"):
+        printed = run(command, query.path, *(() if command == "cat" else ("-n", len(texts)))).stdout_bytes.decode()
+        assert list(csv.reader(io.StringIO(printed, newline=""))) == [
+            ['na"me', "n"],
+            *([text, str(number)] for number, text in enumerate(texts)),
+        ]
+    printed = run("kv", "scan", store.path).stdout_bytes.decode()
+    assert [text for _, text in csv.reader(io.StringIO(printed, newline=""))][1:] == texts
+
+
+def test_nothing_is_printed_before_rows_are_there(out: str) -> None:
+    for file in ftfile.open(out).files():
+        Path(out, file.path).unlink()
+    for row_format in RowFormat:
+        for command in ("cat", "head", "tail"):
+            assert run(command, out, "--format", row_format.value, code=4).stdout == ""
 
 
 def test_an_encrypted_directory(tmp_path: Path, ring: Path) -> None:

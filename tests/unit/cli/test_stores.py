@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 
 import ftfile
@@ -35,12 +36,31 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
     assert len(documents("kv", "scan", path, "--start", "de")) == 2
     assert len(documents("kv", "scan", path, "--start", "at,2024-07-02")) == 3
     assert "columns country, day" in run("kv", "get", path, "de", code=2).stderr
-    assert "no key of this store" in run("kv", "get", path, "de,today", code=2).stderr
+    assert run("kv", "get", path, "de,today", code=2).stderr == "ftfile: 'today' is no date of column day\n"
+    assert "columns country, day" in run("kv", "get", path, "de,2024-07-02,1", code=2).stderr
+    assert "as in CSV, or a JSON array" in run("kv", "get", path, '["de"', code=2).stderr
+    assert "one line of CSV" in run("kv", "get", path, "", code=2).stderr
+    assert "is no date" in run("kv", "get", path, '["de", [1]]', code=2).stderr
+    assert len(documents("kv", "scan", path, "--start", '["at", "2024-07-02"]')) == 3
+
+
+def test_keys_with_commas_and_quotes(tmp_path: Path) -> None:
+    """A key is what `kv scan` prints in CSV, or a JSON array."""
+    store = StoreBatch(str(tmp_path / "store"), {"a": "string", "b": "long", "n": "long"}, {"keyColumns": "a,b"})
+    texts = ["x,y", 'x"y', "x\ny", "[x", "plain", '"']
+    store.run(0, [[{"a": text, "b": 1, "n": number} for number, text in enumerate(texts)]])
+    for number, text in enumerate(texts):
+        quoted = '"' + text.replace('"', '""') + '"'
+        for key in (f"{quoted},1", json.dumps([text, 1])):
+            assert documents("kv", "get", store.path, key) == [{"a": text, "b": 1, "n": number}]
 
 
 def test_stats_verify_and_compact(store: str) -> None:
     assert "keys\tword string\n" in run("kv", "stats", store).stdout
-    assert documents("kv", "stats", store)[0]["runs"] == 9
+    (stats,) = documents("kv", "stats", store)
+    assert stats["runs"] == 9
+    assert (stats["keys"], stats["values"], stats["merge"]) == ({"word": "string"}, {"n": "bigint"}, {})
+    assert stats["buckets"] == ftfile.kv.open(store).definition.buckets
     assert run("kv", "verify", store).stdout == "Version 2: 9 runs with 9 rows, whole\n"
     assert run("kv", "compact", store).stdout == "Nothing to merge\n"
     assert run("kv", "compact", store, "--full", "--dry-run").stdout == "Would merge at first 9 runs into about 3\n"
@@ -58,7 +78,9 @@ def test_stats_verify_and_compact(store: str) -> None:
 
 
 def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> None:
-    for command in ("ls", "status", "verify", "cat"):
-        assert "ftfile kv" in run(command, store, code=2).stderr
-    assert "directory of files" in run("kv", "stats", out, code=2).stderr
+    for command in ("ls", "status", "verify", "cat", "flush", "compact"):
+        assert "The commands for stores begin with `ftfile kv`" in run(command, store, code=2).stderr
+    told = run("kv", "stats", out, code=2).stderr
+    assert "directory of files" in told
+    assert "those without `kv`" in told
     assert lines("history", store)

@@ -13,7 +13,9 @@ from ftfile.commit.log import log
 from ftfile.commit.log.log import DIRECTORIES_KEPT, KnownPaths
 from ftfile.commit.policy import DEFAULT_POLICY
 from ftfile.commit.rewrites import Rewrite
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NameCollision, NotPublished
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -22,6 +24,7 @@ from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.protocol import Committed
@@ -50,6 +53,18 @@ class TestABatch:
         fs.delete(blocked)
         driver.commit(0, driver.stage(0, name="a/b/c/x"))
         assert fs.exists("a/b/c/x")
+
+    @pytest.mark.parametrize("target", ["nowhere", "file/x", "a"], ids=["to nothing", "through a file", "to itself"])
+    @pytest.mark.parametrize("name", ["a", "a/x"])
+    def test_with_a_link_that_leads_nowhere(self, tmp_path: Path, name: str, target: str) -> None:
+        driver = Driver(LocalFileSystem(str(tmp_path), SYSTEM))
+        (tmp_path / "file").touch()
+        (tmp_path / "a").symlink_to(target)
+        with pytest.raises(NameCollision, match="'a' is taken: a file of that name is there"):
+            driver.commit(0, driver.stage(0, name=name))
+        assert driver.log.read_on().version == -1
+        (tmp_path / "a").unlink()
+        driver.commit(0, driver.stage(0, name=name))
 
     def test_whose_dead_letters_have_no_directory(self, fs: MemoryFileSystem) -> None:
         driver = Driver(fs)

@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import ftfile
@@ -63,6 +64,23 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         (lambda out: ANY.kv.rebucket(out, "16"), "buckets='16': it takes an int"),
         (lambda _: ANY.kv.KeyValueStore(3, writer="a"), "path=3: it takes a path"),
         (lambda out: ANY.kv.KeyValueStore(out, writer=None), "writer=None: it takes a text"),
+        (
+            lambda out: ANY.kv.KeyValueStore(out, writer="a", keys=["k"]),
+            r"keys=\['k'\]: it takes a dictionary of types",
+        ),
+        (
+            lambda out: ANY.kv.KeyValueStore(out, writer="a", values={1: "long"}),
+            "values=.*: it takes a dictionary of",
+        ),
+        (
+            lambda out: ANY.kv.KeyValueStore(out, writer="a", keys={"k": 5}),
+            "column 'k': 5 is no type: it takes Spark's",
+        ),
+        (lambda out: ANY.kv.KeyValueStore(out, writer="a", codec=5), r"codec=5: it takes a codec, such as Pairs"),
+        (lambda out: ANY.kv.KeyValueStore(out, writer="a", codec=ANY.kv.Pairs), "codec=<class .*: it takes a codec"),
+        (lambda _: ANY.kv.Pairs(5, ANY.kv.Text()), r"keys=5: it takes a part of a codec, such as Text\(\)"),
+        (lambda _: ANY.kv.Pairs(ANY.kv.Text(), ANY.kv.Json), "values=<class .*: it takes a part of a codec"),
+        (lambda out: ANY.open(out).to_arrow(np.array([0, 1])), r"version=array\(\[0, 1\]\): it takes an int, or None"),
         (lambda _: ANY.vacuum(), "missing 1 required positional argument: 'path'"),
         (lambda out: ANY.vacuum(out, since="7d"), "unexpected keyword argument 'since'"),
     ],
@@ -71,6 +89,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_another_type_is_an_error_that_names_the_types_taken(call: Any, text: str, out: str) -> None:
     with pytest.raises(TypeError, match=text):
         call(out)
+
+
+def test_whole_numbers_of_numpy_are_ints(tmp_path: Path) -> None:
+    out, store = str(tmp_path / "out"), str(tmp_path / "store")
+    MicroBatch(out, {"id": "long"}, {"fileFormat": "json"}).run(0, [[{"id": 1}]])
+    StoreBatch(store, {"k": "long", "n": "long"}, {"keyColumns": "k"}).run(0, [[{"k": 1, "n": 1}]])
+    ANY.restore(out, np.int64(0))
+    ANY.kv.rebucket(store, np.int64(8))
+    assert ANY.open(out).count(np.int32(0)) == 1
+    with ANY.kv.open(store, version=np.int64(1)) as reader:
+        assert (reader.definition.buckets, reader.at(np.int64(0)).get(1)) == (8, 1)
 
 
 def test_times_and_durations_are_python_s_or_texts(out: str, store: str) -> None:

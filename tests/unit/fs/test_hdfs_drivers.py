@@ -6,8 +6,12 @@ That real servers do as they are asked is tested in tests/hdfs.
 from __future__ import annotations
 
 import base64
+import http.server
+import socketserver
+import threading
 import time
 import traceback
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +26,7 @@ from ftfile.core.errors import (
     StorageError,
     Unavailable,
     Unsupported,
+    WrongConnection,
 )
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.deadline import NoThreadError
@@ -304,7 +309,8 @@ def test_a_change_whose_reply_was_lost_goes_to_no_other_namenode(
         names.losses["RENAME"] = [ConnectionResetError()]
         with pytest.raises(OutcomeUnknown, match="lost"):
             opened("webhdfs://ns/out").rename("a", "b")
-    assert names.asked == ["RENAME NONE"]
+    # The look is for what kind of server it is.
+    assert names.asked == ["RENAME NONE", "GETFILESTATUS"]
 
 
 SECRET = base64.urlsafe_b64encode(b"T0PSECRET").decode().rstrip("=")
@@ -595,3 +601,60 @@ def test_an_expired_ticket_is_no_lack_of_one(text: str, native: FileSystem, name
     for call in (lambda: native.stat("a"), lambda: native.rename("a", "b")):
         with pytest.raises(PermissionDenied, match=r"ticket of this process has expired.*kinit -R"):
             call()
+
+
+class IpcPort(socketserver.StreamRequestHandler):
+    """A port for Hadoop's own protocol: it explains itself to a GET, and hangs up on all else."""
+
+    def handle(self) -> None:
+        if self.rfile.read(4) == b"GET ":
+            self.wfile.write(
+                b"HTTP/1.1 404 Not Found\r\nContent-type: text/plain\r\n\r\n"
+                b"It looks like you are making an HTTP request to a Hadoop IPC port. "
+                b"This is not the correct port for the web interface on this daemon.\r\n"
+            )
+
+
+@contextmanager
+def served(handler: type[socketserver.BaseRequestHandler]) -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield "{}:{}".format(*server.server_address)
+        server.shutdown()
+        thread.join()
+
+
+def test_webhdfs_on_the_port_for_hdfs_is_told_at_once() -> None:
+    with served(IpcPort) as address:
+        fs = opened(f"webhdfs://{address}/out")
+        for call in (
+            lambda: fs.stat("file"),
+            lambda: fs.list(""),
+            lambda: fs.put("file", b"data"),
+            lambda: fs.make_directories("a"),
+            lambda: fs.rename("file", "other"),
+            lambda: fs.create_exclusive("other", b"data"),
+        ):
+            with pytest.raises(WrongConnection, match=r"write webhdfs://host:9870 \(dfs\.namenode\.http-address"):
+                call()
+
+
+def test_hdfs_on_a_web_port_is_told_at_once(native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    del native  # it brings the library
+    hung_up = "RPC listener disconnected"
+    monkeypatch.setattr(http.server.BaseHTTPRequestHandler, "log_message", lambda *_: None)
+    with served(http.server.BaseHTTPRequestHandler) as web, served(IpcPort) as rpc:
+        fs = opened(f"hdfs://{web}/out")
+        names.errors |= {"status": [OSError(hung_up)], "create": [OSError("Broken pipe (os error 32)")]}
+        names.errors["mkdirs"] = [OSError("Connection reset by peer (os error 104)")]
+        for call in (lambda: fs.stat("file"), lambda: fs.create("file"), lambda: fs.make_directories("a")):
+            with pytest.raises(WrongConnection, match=rf"{web} is the address of a web server; write hdfs://host:8020"):
+                call()
+        # A NameNode that hung up may be there again.
+        names.errors["status"] = [OSError(hung_up)]
+        with pytest.raises(Unavailable, match=hung_up):
+            opened(f"hdfs://{rpc}/out", patience="0").stat("file")
+    names.errors["status"] = [OSError(hung_up)]
+    with pytest.raises(Unavailable, match=hung_up):
+        opened(f"hdfs://{rpc}/out", patience="0").stat("file")  # nobody is there now

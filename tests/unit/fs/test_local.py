@@ -16,6 +16,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
+    DanglingLink,
     NotADirectory,
     NotFound,
     OutcomeUnknown,
@@ -28,6 +29,7 @@ from ftfile.core.errors import (
 )
 from ftfile.fs.local.errors import storage_error
 from ftfile.fs.local.filesystem import LocalFileSystem
+from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.testing.contracts.exclusive import ExclusiveContract
 from ftfile.testing.contracts.filesystem import FileSystemContract
 
@@ -387,11 +389,36 @@ def test_a_root_that_is_or_is_below_a_dangling_link(tmp_path: Path, below: str) 
     assert local.stat("log").is_directory
 
 
-def test_dangling_links_are_not_listed(local: LocalFileSystem) -> None:
-    Path(local.root, "dangling").symlink_to("nowhere")
-    assert local.list("") == []
-    with pytest.raises(NotFound):
+@pytest.mark.parametrize(
+    "target",
+    ["nowhere", "file/x", "dangling", "x" * (NAME_BYTES_MAX + 1)],
+    ids=["to nothing", "through a file", "to itself", "too long"],
+)
+def test_dangling_links_are_not_listed(local: LocalFileSystem, target: str) -> None:
+    local.put("file", b"")
+    Path(local.root, "dangling").symlink_to(target)
+    assert [info.path for info in local.list("")] == ["file"]
+    with pytest.raises(DanglingLink, match=r"a symbolic link to .* which leads nowhere: correct it, or remove it"):
         local.stat("dangling")
+
+
+def test_a_directory_that_a_file_replaces_while_it_is_listed_is_none(
+    local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry that is no link tells of the directory."""
+    local.make_directories("d")
+    local.put("d/file", b"")
+    scandir = os.scandir
+
+    def replace(path: str) -> Iterator[os.DirEntry[str]]:
+        found = scandir(path)
+        Path(path).rename(f"{path}-moved")
+        Path(path).touch()
+        return found
+
+    monkeypatch.setattr(os, "scandir", replace)
+    with pytest.raises(NotADirectory):
+        local.list("d")
 
 
 @pytest.mark.parametrize(

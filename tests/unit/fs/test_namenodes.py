@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ftfile.core.errors import ConfigError
 from ftfile.fs.calls import deadline
 from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.native.nodes import NameNodes, NoNameNodeError, SilentError
-from ftfile.fs.hdfs.settings import NameService
+from ftfile.fs.hdfs.settings import NameService, find_service
 from ftfile.fs.hdfs.webhdfs import nodes as webhdfs_nodes
 from ftfile.fs.hdfs.webhdfs.nodes import SilentNodeError, WebNodes
 
@@ -240,3 +242,19 @@ def test_blanks_in_a_list_of_namenodes_are_none_of_their_names() -> None:
     service = NameService("ns", {"dfs.ha.namenodes.ns": "a, b", "dfs.namenode.rpc-address.ns.b": "two:8020"})
     assert service.members == ["a", "b"]
     assert service.rpc_addresses() == {"b": "two:8020"}
+
+
+@pytest.mark.parametrize(
+    ("authority", "default", "text"),
+    [
+        ("ns:8020", "", "hdfs://ns:8020: 'ns' is a name service"),
+        ("", "hdfs://ns:8020", "fs.defaultFS=hdfs://ns:8020: 'ns' is a name service"),
+        ("a:1,b:2", "hdfs://ns", "hdfs://a:1,b:2 names several NameNodes"),
+        ("", "hdfs://a:1,b:2", "fs.defaultFS=hdfs://a:1,b:2 names several NameNodes"),
+    ],
+)
+def test_what_is_no_name_is_refused_wherever_it_stands(authority: str, default: str, text: str) -> None:
+    configuration = {"dfs.ha.namenodes.ns": "a,b", "fs.defaultFS": default}
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
+        find_service("hdfs", authority, configuration)
+    assert find_service("hdfs", "", configuration | {"fs.defaultFS": "hdfs://ns"}).members == ["a", "b"]

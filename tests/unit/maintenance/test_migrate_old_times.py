@@ -115,7 +115,9 @@ def test_parquet_of_hive(tmp_path: Path, metadata: dict[str, str], is_refused: b
         ("topLevelRecord", {"org.apache.spark.version": "2.4.8"}, True),
         ("topLevelRecord", {"org.apache.spark.version": "4.0.0"}, False),
         ("row", {"writer.time.zone": "UTC"}, True),
-        ("row", {"writer.time.zone": "UTC", "writer.date.proleptic": "true"}, False),
+        ("row", {"writer.time.zone": "UTC", "writer.proleptic": "true"}, False),
+        ("row", {"writer.time.zone": "UTC", "writer.proleptic": "false"}, True),
+        ("row", {"writer.proleptic": "false"}, True),
     ],
 )
 def test_avro_by_its_header(tmp_path: Path, name: str, metadata: dict[str, str], is_refused: bool) -> None:

@@ -59,6 +59,19 @@ def test_tables_that_other_programs_begin_later(out: Path, name: str) -> None:
             query.run(1, ROWS)
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_operators_refuse_tables_of_other_programs(out: Path, name: str) -> None:
+    new, begun = out / "new", out / "begun"
+    put(new / name)
+    ftfile.kv.KeyValueStore(begun, writer="w").close()
+    put(begun / name)
+    forget_all()
+    for path in (new, begun):
+        with pytest.raises(ConfigError, match=rf"has '{name.partition('/')[0]}': {TABLES[name]}.* new directory"):
+            ftfile.kv.KeyValueStore(path, writer="w")
+    assert [path.name for path in new.iterdir()] == [name.partition("/")[0]]
+
+
 @pytest.mark.parametrize("to", ["delta", "iceberg"])
 def test_own_exports_are_no_tables_of_other_programs(out: Path, to: str) -> None:
     query = MicroBatch(str(out), {"id": "long"}, {"fileFormat": "parquet"})

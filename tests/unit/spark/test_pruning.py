@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,7 +53,8 @@ def left(out: str, where: Any) -> int:
         ("N IN (0, 2) AND id > 3", 4),
         ("day < DATE '2024-07-02'", 3),
         ("day BETWEEN '2024-07-02' AND '2024-07-31' AND NOT city = 'a' AND name <> 'y'", 2),
-        ("n = 7", 0),
+        ("n = 7", 1),  # for the columns that Spark has of a file
+        ({"n": 7}, 1),
         ("n = 1 OR id = 3", 6),
         ({"n": 1}, 2),
         ({"n": [0, None], "city": "b", "id": 3}, 1),
@@ -62,6 +65,7 @@ def left(out: str, where: Any) -> int:
         ('city = "a"', 6),
         (r"city = 'a\x'", 6),
         ("city = 'a''b'", 6),
+        ("city = '${city}'", 6),
         ("city = 7", 6),
         ("missing = 7", 6),
         ("n = 1 AND lower(city) = 'a'", 6),
@@ -79,3 +83,39 @@ def test_numbers_with_a_fraction_and_times_are_for_spark(tmp_path: Path) -> None
     assert left(written(tmp_path / "a", "n,real"), "n = 1") == 3
     assert left(written(tmp_path / "b", "n,at"), "n = 1") == 3
     assert left(written(tmp_path / "c", "n"), "n = 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "where", "by_value", "as_texts"),
+    [
+        ("n", "n NOT IN ('01')", 2, 3),  # which is true for 1
+        ("day,city", "day > '2024-07-01'", 2, 4),
+        ("n", "n > 0 AND id = 2", 2, 2),
+        ("n", {"n": ["1"]}, 1, 1),
+        ("city", "city NOT IN ('a')", 1, 1),
+    ],
+)
+def test_what_a_session_compares_as_texts_is_for_spark(
+    tmp_path: Path, partition_by: str, where: Any, by_value: int, as_texts: int
+) -> None:
+    snapshot = ftfile.open(written(tmp_path, partition_by)).snapshot()
+    assert len(possible_adds(snapshot, where)) == by_value
+    assert len(possible_adds(snapshot, where, as_texts=True)) == as_texts
+
+
+@pytest.mark.parametrize(
+    ("kind", "metadata"),
+    [
+        ("string", {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}),
+        ("string", {"__COLLATIONS": {"city": "spark.UTF8_BINARY"}}),
+        ("varchar(3)", {}),
+    ],
+)
+def test_texts_that_spark_pads_or_collates_are_for_spark(tmp_path: Path, kind: str, metadata: dict[str, str]) -> None:
+    snapshot = ftfile.open(written(tmp_path, "city")).snapshot()
+    assert snapshot.schema is not None
+    schema = json.loads(snapshot.definitions[snapshot.schema])
+    (city,) = (field for field in schema["fields"] if field["name"] == "city")
+    city.update(type=kind, metadata=metadata)
+    changed = dataclasses.replace(snapshot, definitions=snapshot.definitions | {snapshot.schema: json.dumps(schema)})
+    assert [len(possible_adds(each, "city = 'a'")) for each in (snapshot, changed)] == [1, 2]

@@ -11,11 +11,15 @@ import pytest
 
 import ftfile
 from ftfile.core.arguments import kind_of
+from ftfile.kv.operator.store import KeyValueStore
+from ftfile.kv.reading.reader import Reader
+from ftfile.maintenance.opened import OpenedDirectory
 
 CHECKED_ELSEWHERE = frozenset(
     {"confirm", "context", "df", "end", "from_", "how", "meter_provider", "options", "prefix", "progress", "schema"}
     | {"spark", "start", "to", "where"}
 )
+CHECKED_IN_METHODS = frozenset({"codec", "keys", "maintenance", "offset"})
 PACKAGES = (ftfile, ftfile.kv, ftfile.spark)
 
 
@@ -40,6 +44,21 @@ def test_every_argument_of_every_function_is_checked(package: Any) -> None:
     for function in functions:
         for parameter in inspect.signature(function).parameters.values():
             assert kind_of(parameter.annotation) or parameter.name in CHECKED_ELSEWHERE, f"{function}: {parameter}"
+
+
+@pytest.mark.parametrize("kind", [KeyValueStore, Reader, OpenedDirectory], ids=lambda kind: kind.__name__)
+def test_every_argument_of_every_method_is_checked(kind: type) -> None:
+    methods = [each for each in (getattr(kind, name) for name in dir(kind) if name[0] != "_") if callable(each)]
+    if kind is KeyValueStore:
+        methods.append(kind.__init__)  # others are made by functions
+    assert len(methods) >= 9
+    for method in methods:
+        for parameter in [*inspect.signature(method).parameters.values()][1:]:
+            told = f"{method}: {parameter}"
+            if kind_of(parameter.annotation):
+                assert hasattr(method, "__wrapped__"), f"{told} is not @checked"
+            elif parameter.annotation != "Any":
+                assert parameter.name in CHECKED_ELSEWHERE | CHECKED_IN_METHODS, told
 
 
 def test_arguments_of_functions_of_spark_are_checked() -> None:

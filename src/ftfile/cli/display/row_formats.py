@@ -3,8 +3,10 @@
 import base64
 import enum
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +17,8 @@ from ftfile.cli.display.tables import Column, Kind, is_terminal, print_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 class RowFormat(str, enum.Enum):
@@ -47,7 +51,10 @@ class RowPrinter:
         self._begun = False
 
     def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
-        """Print rows, and what is buffered."""
+        """Print rows, and what is buffered; nothing if the first ones cannot be read."""
+        batches = (batch for batch in batches if batch.num_rows)
+        first = next(batches, None)
+        batches = chain([] if first is None else [first], batches)
         if self._format is RowFormat.TABLE:
             self._print_table(batches)
         else:
@@ -61,14 +68,16 @@ class RowPrinter:
         schema = self._schema
         if self._format is RowFormat.CSV:
             schema = _flat(schema)
-        options = {"header": True} if self._format is RowFormat.CSV else {"ignoreNullFields": False}
+        # Other programs than Spark read quotes that are doubled, as RFC 4180 has them.
+        csv = {"header": True, "escape": '"'}
+        options = csv if self._format is RowFormat.CSV else {"ignoreNullFields": False}
         lines: Any = format_from_options(self._format.value, options)
         encode = lines.rows(schema)
         if not self._begun:
             write_utf8(lines.head(schema))
         for batch in batches:
-            if batch.num_rows:
-                write_utf8(encode(_flattened(batch, schema)).data)
+            data = encode(_flattened(batch, schema)).data
+            write_utf8(_escaped(data) if is_terminal() else data)
 
     def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
         from pyarrow import types
@@ -93,6 +102,11 @@ def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["
         left -= min(left, batch.num_rows)
         if not left:
             return
+
+
+def _escaped(data: bytes) -> bytes:
+    """Return lines of text without other control characters, which a terminal would obey."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], bytes(data).decode()).encode()
 
 
 def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:

@@ -36,6 +36,12 @@ _ASCII = json.JSONEncoder(separators=(",", ":"))
 _ADVICE = "The log is damaged, not merely cut short: restore the file from a copy of the directory"
 
 
+def _int_to_json(value: object) -> object:
+    if type(value) is not int:
+        raise ConfigError(f"the version of a transaction is {value!r}, and is to be an int: nobody could read the log")
+    return value
+
+
 def _author_to_json(author: model.Author) -> dict[str, Any]:
     kind, fields = next(item for item in AUTHORS.items() if item[1].make is type(author))
     return {"kind": kind} | fields.to_json(author)
@@ -102,7 +108,9 @@ FINGERPRINT = Fields(
     Field("digest", "digest", TEXT),
     Field("coversContent", "covers_content", FLAG),
 )
-TRANSACTION = Fields(model.Transaction, Field("appId", "app_id", TEXT), Field("version", "version", NUMBER))
+TRANSACTION = Fields(
+    model.Transaction, Field("appId", "app_id", TEXT), Field("version", "version", NUMBER, _int_to_json)
+)
 # By `kind`.
 AUTHORS: dict[str, Fields[Any]] = {
     "stream": Fields(

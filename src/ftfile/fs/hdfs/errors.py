@@ -12,6 +12,7 @@ from ftfile.core.errors import (
     StorageError,
     Unavailable,
     Unsupported,
+    WrongConnection,
 )
 from ftfile.fs.api import READING
 from ftfile.fs.hdfs.tokens import lack_of_tokens
@@ -33,6 +34,10 @@ _UNREPORTED = (
 _FULL = "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items); use buckets"
 _NO_QUOTA = "a quota is used up; free space or raise it (hdfs dfsadmin -setSpaceQuota, -setQuota)"
 _NOT_NOW = "the NameNode takes no changes yet; it may be tried again"
+_RPC_PORT = (
+    "this is the port for hdfs://, and webhdfs:// needs that of the NameNode's web server; write webhdfs://host:9870 "
+    "(dfs.namenode.http-address)"
+)
 _SAFE_MODE = f"{_NOT_NOW}: it is in safe mode (hdfs dfsadmin -safemode get)"
 
 _CLASSES: tuple[tuple[type[StorageError], str, str], ...] = (
@@ -60,8 +65,12 @@ _CLASSES: tuple[tuple[type[StorageError], str, str], ...] = (
 )
 _MEANINGS = {name: (kind, advice) for kind, advice, names in _CLASSES for name in names.split()}
 
+# In the answer of a port for Hadoop's own protocol to a GET.
+IPC_PORT = "Hadoop IPC port"
+
 # By parts of the texts of plain IOExceptions.
 _TEXTS: tuple[tuple[str, type[StorageError], str], ...] = (
+    (IPC_PORT, WrongConnection, _RPC_PORT),
     ("must both be directories", AlreadyExists, "a directory is there already; nothing is ever overwritten"),
     ("could only be written to", Unavailable, f"no DataNode took the block: {_DATANODES}"),
     ("not have enough number of replicas", Unavailable, _UNREPORTED),

@@ -30,8 +30,9 @@ _SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize"
 # The setting that carries the driver's environment.
 HANDED_OVER = "handedOver"
 USER = "HADOOP_USER_NAME"
+_DEFAULT = "fs.defaultFS"
 # Properties that say where a cluster is and how it is asked; all but those with secrets are handed over.
-_HANDED_PREFIXES = ("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
+_HANDED_PREFIXES = ("dfs.", _DEFAULT, "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
 _SECRETS = re.compile("oauth|password|secret|credential|token|keystore|truststore", re.IGNORECASE)
 _AUTHENTICATION = "hadoop.security.authentication"
 _RPC, _HTTP, _HTTPS = "dfs.namenode.rpc-address", "dfs.namenode.http-address", "dfs.namenode.https-address"
@@ -177,7 +178,7 @@ class NameService:
 
     def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
         # Of the service, or `host:port`; empty if there is none.
-        self.name = authority or urllib.parse.urlsplit(configuration.get("fs.defaultFS", "")).netloc
+        self.name = authority or urllib.parse.urlsplit(configuration.get(_DEFAULT, "")).netloc
         self._configuration = configuration
         listed = configuration.get(f"{_MEMBERS}.{self.name}", "").split(",") if self.name else ()
         # Names of the service's NameNodes; empty for a single NameNode.
@@ -204,15 +205,17 @@ class NameService:
 
 def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) -> NameService:
     """Return the name service of a URL's authority; raises `ConfigError` for several hosts, or a name with a port."""
-    host, _, port = authority.rpartition(":")
-    if "," in authority:
+    service = NameService(authority, configuration)
+    given = f"{scheme}://{authority}" if authority else f"fs.defaultFS={configuration.get(_DEFAULT, '')}"
+    host, _, port = service.name.rpartition(":")
+    if "," in service.name:
         raise ConfigError(
-            f"{scheme}://{authority} names several NameNodes: write the name of their service, {scheme}://NAME/path, "
+            f"{given} names several NameNodes: write the name of their service, {scheme}://NAME/path, "
             "and point HADOOP_CONF_DIR at the hdfs-site.xml that lists them in dfs.ha.namenodes.NAME"
         )
     if port.isdigit() and f"{_MEMBERS}.{host}" in configuration:
         raise ConfigError(
-            f"{scheme}://{authority}: {host!r} is a name service of Hadoop's configuration, and has no port: write "
+            f"{given}: {host!r} is a name service of Hadoop's configuration, and has no port: write "
             f"{scheme}://{host}/path"
         )
-    return NameService(authority, configuration)
+    return service

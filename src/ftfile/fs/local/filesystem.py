@@ -11,7 +11,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from ftfile.core.errors import ConfigError, MissingParent, NotFound, OutcomeUnknown, StreamClosed
+from ftfile.core.errors import ConfigError, DanglingLink, MissingParent, NotFound, OutcomeUnknown, StreamClosed
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.local.errors import storage_error, translated
 from ftfile.fs.local.no_replace import rename_in_one_step, rename_in_two_steps
@@ -33,6 +33,7 @@ _SEND_BYTES = 8 << 20
 # be made in it.
 _MISSING_MAX = 10_000
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
+_LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # of a symbolic link
 _ADVISE = getattr(os, "posix_fadvise", None)  # macOS has none
 
 
@@ -78,9 +79,15 @@ class LocalFileSystem(FileSystem):
             return _LocalFile(path, io.FileIO(full, "r"), self.root)
 
     def stat(self, path: str) -> FileInfo:
-        """Follow symbolic links."""
+        """Follow symbolic links; `DanglingLink` tells of one that leads nowhere."""
         with self._at("stat", path) as full:
-            return _info(path, os.stat(full))
+            try:
+                return _info(path, os.stat(full))
+            except OSError as error:
+                if not path or error.errno not in _LEADS_NOWHERE or not os.path.islink(full):
+                    raise
+                detail = f"a symbolic link to {os.readlink(full)!r} is there below {self.root}, which leads nowhere"
+                raise DanglingLink("stat", path, f"{detail}: correct it, or remove it") from error
 
     def list(self, path: str) -> list[FileInfo]:
         prefix = f"{path}/" if path else ""
@@ -89,8 +96,12 @@ class LocalFileSystem(FileSystem):
             for entry in entries:
                 try:
                     children.append(_info(prefix + entry.name, entry.stat(), is_link=entry.is_symlink()))
-                except FileNotFoundError:  # deleted since, or a dangling link
+                except FileNotFoundError:  # deleted since, or a link to nothing
                     continue
+                except OSError as error:
+                    # Of another entry it tells of the whole directory.
+                    if error.errno not in _LEADS_NOWHERE or not entry.is_symlink():
+                        raise
         return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.kv.operator.values import value_maker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,10 +54,15 @@ class Pairs:
     """The codec of keys of one kind and values of another; reads return the value.
 
     Raises:
+        TypeError: it is given no parts.
         ConfigError: the part for keys gives equal keys different bytes.
     """
 
     def __init__(self, keys: Part, values: Part) -> None:
+        for name, part in (("keys", keys), ("values", values)):
+            # An int has these functions, too.
+            if isinstance(part, type | int) or not hasattr(part, "to_bytes") or not hasattr(part, "from_bytes"):
+                raise TypeError(f"{name}={part!r}: it takes a part of a codec, such as Text()")
         if not keys.is_for_keys:
             raise ConfigError(f"{type(keys).__name__} is for values: equal keys would not have equal bytes")
         self.keys = keys
@@ -161,6 +167,7 @@ class ArrowRows:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
+        self._makers = [value_maker(each) for each in schema]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArrowRows, (self.schema,)
@@ -171,7 +178,10 @@ class ArrowRows:
         if unknown:
             raise EncodingError(f"{', '.join(unknown)}: the schema has the columns {', '.join(self.schema.names)}")
         try:
-            columns = [pa.array([value.get(each.name)], each.type) for each in self.schema]
+            columns = [
+                pa.array([make(value.get(each.name))], each.type)
+                for make, each in zip(self._makers, self.schema, strict=True)
+            ]
             batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
             batch.validate(full=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

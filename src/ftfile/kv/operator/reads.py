@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
+from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.columns import SET
+from ftfile.kv.operator.values import row_maker
 from ftfile.kv.reading.one_key import fold_key
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.user_keys import UserKeys
@@ -48,7 +47,7 @@ class WindowReader(Reader):
         self._codec = codec
         self._user_keys = UserKeys(definition)
         self._to_key: Callable[[Any], Key] = self._user_keys.to_stored
-        self._take_row = _value_maker(definition.value_fields)
+        self._take_row = row_maker(definition.value_fields)
         if codec is not None:
             self._to_key = lambda key: (_encoded(codec.key_to_bytes, key),)
             self._take_row = lambda value: (_encoded(codec.value_to_bytes, value),)
@@ -121,53 +120,3 @@ def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:  # noqa: ANN4
     if type(data) is not bytes:
         raise UserCodeError(f"the codec made {type(data).__name__} of {value!r}, and no bytes")
     return data
-
-
-def _value_maker(fields: Sequence[pa.Field]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return the function from a user's row to the values of its columns, checked.
-
-    A row is a value where there is one column, else a tuple, a list, or a dict by name, in which columns that are
-    missing are null. The function raises `EncodingError` for values that the columns cannot have.
-    """
-    checks = [_check(field) for field in fields]
-    names = [field.name for field in fields]
-    if len(fields) == 1:
-        (check,) = checks
-        if pa.types.is_binary(fields[0].type):
-            return lambda value: (value if type(value) is bytes else check(value),)
-        return lambda value: (check(value),)
-
-    def make(row: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as users give it
-        if isinstance(row, dict) and row.keys() <= set(names):
-            row = [row.get(name) for name in names]
-        if not isinstance(row, (tuple, list)) or len(row) != len(names):
-            raise EncodingError(f"{row!r}: a row takes a value for each of the columns {', '.join(names) or '(none)'}")
-        return tuple([check(value) for check, value in zip(checks, row, strict=True)])
-
-    return make
-
-
-def _check(field: pa.Field) -> Callable[[Any], Any]:
-    """Return the function that returns a value that a column can have as it is."""
-    kind = field.type
-    if pa.types.is_binary(kind):
-        return lambda value: value if type(value) is bytes else _bytes(value, field)
-    if pa.types.is_int64(kind):
-        low, high = -(1 << 63), (1 << 63) - 1
-        return lambda value: value if type(value) is int and low <= value <= high else _same(value, field)
-    return lambda value: _same(value, field)
-
-
-def _bytes(value: Any, field: pa.Field) -> bytes | None:  # noqa: ANN401
-    if value is None or isinstance(value, (bytes, bytearray, memoryview)):
-        return None if value is None else bytes(value)
-    raise EncodingError(f"column {field.name!r} takes bytes, not {type(value).__name__}: {value!r}")
-
-
-def _same(value: Any, field: pa.Field) -> Any:  # noqa: ANN401
-    if value is not None:
-        try:
-            pa.scalar(value, field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise EncodingError(f"column {field.name!r}: {value!r} is no {field.type}: {error}") from error
-    return value

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.kind_of_directory import store_of
+from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables, store_of
 from ftfile.attempt.message import segment_of
 from ftfile.attempt.stage import Stage, durability_of
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
@@ -57,11 +57,16 @@ class Recorder:
         """Record the next epoch of a writer, and with it the definition if the store is new.
 
         Raises:
-            ConfigError: the directory has files, or a store of another definition or with a sequence column; or the
-                writer's name is the `txnAppId` of batches.
+            ConfigError: the directory has files, a table of another program, or a store of another definition or with
+                a sequence column; or the writer's name is the `txnAppId` of batches.
         """
         log = config.log(context)
         config = config.for_store(log.fs.capabilities)
+        head = log.read_on()
+        if head.version < 0:
+            entries_of_new(log.fs, config.path)
+        else:
+            refuse_new_tables(log, head, config.path)
         epoch_min = max((name.epoch + 1 for name in list_wal(log.fs, writer)), default=1)
         found: list[tuple[int, StoreDefinition]] = []
 

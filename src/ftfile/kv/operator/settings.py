@@ -103,6 +103,8 @@ def _fields(
         if isinstance(kind, pa.DataType):
             found.append(pa.field(name, kind))
             continue
+        if not isinstance(kind, str):
+            raise TypeError(f"column {name!r}: {kind!r} is no type: it takes Spark's name of one, or one of Arrow")
         field: dict[str, Any] = {"name": name, "type": _SQL_NAMES.get(kind, kind), "nullable": True, "metadata": {}}
         found += arrow_schema(json.dumps({"type": "struct", "fields": [field]}))
     return found

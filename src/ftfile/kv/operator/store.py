@@ -12,6 +12,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.kv.operator.chain import FileCodec
+from ftfile.kv.operator.codecs import Codec
 from ftfile.kv.operator.epochs import check_writer_name
 from ftfile.kv.operator.pending import Pending
 from ftfile.kv.operator.reads import WindowReader
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.kv.key_values import Key
-    from ftfile.kv.operator.codecs import Codec
     from ftfile.kv.operator.windows import Window
+
+WINDOW_MAX = (1 << 63) - 1  # the number has 64 bits in the files of windows
 
 _log = get_logger(__name__)
 
@@ -126,6 +128,10 @@ class KeyValueStore(WindowReader):
         context: Context = SYSTEM,
     ) -> None:
         check_writer_name(writer)
+        if restore is not None:
+            _require_number(restore)
+        if codec is not None and (isinstance(codec, type) or not isinstance(codec, Codec)):
+            raise TypeError(f"codec={codec!r}: it takes a codec, such as Pairs(Text(), Json()), or None")
         if maintenance not in {"background", "inline", "none"}:
             raise ConfigError(f"maintenance={maintenance!r}: it is background, inline or none")
         columns = Columns(keys, values, buckets, bucket_by, merge)
@@ -180,6 +186,7 @@ class KeyValueStore(WindowReader):
         """Delete the row of a key, if there is one; raises as `put` does."""
         self._pending.buffer.delete(self._to_key(key))
 
+    @checked
     def purge(
         self,
         start: Any = None,  # noqa: ANN401
@@ -208,12 +215,15 @@ class KeyValueStore(WindowReader):
 
     # ------------------------------------------------------------------------------------------------ windows
 
+    @checked
     def begin_window(self, window: int) -> None:
         """Begin a window: its number is greater than those of all windows before.
 
         Raises:
             WindowOrder: the number is not greater; a window has not ended; or there are changes of none.
+            ConfigError: the number is greater than 2**63 - 1.
         """
+        _require_number(window)
         if self._begun is not None:
             raise WindowOrder(f"window {window} is to begin, and {self._begun} has not ended: end_window() first")
         if window <= self.last_window or window < 0:
@@ -245,6 +255,7 @@ class KeyValueStore(WindowReader):
                 raise
         self._ended(window)
 
+    @checked
     def checkpointed(self, window: int) -> None:
         """Take note that what feeds the store has a checkpoint at a window: it must have ended.
 
@@ -256,6 +267,7 @@ class KeyValueStore(WindowReader):
                 f"window {window} has a checkpoint, and has not ended: the last one is {self.last_window}"
             )
 
+    @checked
     def committed(self, window: int) -> None:
         """Record all windows up to one, exactly once, so that readers see them; repeatable.
 
@@ -273,6 +285,7 @@ class KeyValueStore(WindowReader):
             )
         self._record(window)
 
+    @checked
     def commit(self, window: int | None = None) -> None:
         """Record the changes so far, and all windows that have ended, in one record, without a log of windows.
 
@@ -281,6 +294,7 @@ class KeyValueStore(WindowReader):
 
         Raises:
             WindowOrder: the number is not greater than those of all windows before, or not that of the one begun.
+            ConfigError: the number is greater than 2**63 - 1.
             others: see `committed`. A failed call may be repeated, without new changes.
         """
         self._require_sound()
@@ -292,6 +306,7 @@ class KeyValueStore(WindowReader):
         number = self._begun if self._begun is not None else self.last_window + 1 if window is None else window
         if number <= self.last_window:
             raise WindowOrder(f"commit({number}): it is to follow window {self.last_window}")
+        _require_number(number)
         self._ended(self._pending.end(number))
         self._record(number)
 
@@ -343,3 +358,8 @@ class KeyValueStore(WindowReader):
         if not self._is_open:
             raise ConfigError("the store is closed: open it again")
         self._upkeep.raise_error()
+
+
+def _require_number(window: int) -> None:
+    if window > WINDOW_MAX:
+        raise ConfigError(f"window {window}: the number of a window is at most {WINDOW_MAX}")

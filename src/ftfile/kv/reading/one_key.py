@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Values = tuple[Any, ...]
 
-_INT64 = range(-(1 << 63), 1 << 63)
-
 
 class _NotHere(Exception):
     """Values are folded with Arrow: they have to be cast, rounded or refused as it does."""
@@ -65,7 +63,7 @@ def _merged(values: list[Any], function: str, definition: StoreDefinition, name:
     kind = definition.schema.field(name).type
     if function == "sum" and kind == pa.int64():
         found = sum(present)
-        if found in _INT64:
+        if type(found) is int and -(1 << 63) <= found < 1 << 63:
             return found
     elif function in {"min", "max"} and not pa.types.is_floating(kind):
         return min(present) if function == "min" else max(present)

@@ -237,6 +237,7 @@ class Reader:
         first, behind = (None if bound is None else self._view.keys.prefix(bound) for bound in (start, end))
         return self.scan_range(first, behind, columns, buckets)
 
+    @checked
     def scan_range(
         self,
         start: Key | None,
@@ -252,6 +253,7 @@ class Reader:
         chosen = [bucket for number, bucket in sorted(view.buckets.items()) if buckets is None or number in buckets]
         return self._rows(view, [bucket for bucket in chosen if bucket.levels], (start or None, end), wanted)
 
+    @checked
     def preload(self, buckets: Collection[int]) -> None:
         """Open the runs of buckets side by side, small neighbours in a file by one call, before each is scanned."""
         view = self._view

@@ -25,7 +25,7 @@ _FIRST_WITHOUT_LEGACY = b"3.1.0"  # 3.0 still writes INT96 by the Julian calenda
 _SPARK_RECORD = "topLevelRecord"  # root of its Avro files; so is ours, which have no version either
 _HIVE_SCHEMA = " hive_schema "  # root of its Parquet files
 _HIVE_TIME_ZONE = b"writer.time.zone"
-_HIVE_PROLEPTIC = b"writer.date.proleptic"
+_HIVE_PROLEPTIC = (b"writer.date.proleptic", b"writer.proleptic")  # of Parquet and of Avro
 _FIRST_DAY = pa.scalar(datetime.date(1582, 10, 15))
 # Spark's converted times differ until then: offsets of time zones are others in Java's older classes.
 _FIRST_TIME = pa.scalar(datetime.datetime(1900, 1, 1, tzinfo=datetime.timezone.utc), pa.timestamp("us", "UTC"))
@@ -56,8 +56,9 @@ def _of_spark(metadata: Mapping[bytes, bytes], *, is_spark: bool) -> bool:
 
 
 def _of_hive(metadata: Mapping[bytes, bytes], *, is_hive: bool) -> bool:
-    # Only some of its versions say by which calendar they write.
-    return (is_hive or _HIVE_TIME_ZONE in metadata) and metadata.get(_HIVE_PROLEPTIC) != b"true"
+    # Only some of its versions say by which calendar they write; Avro of one that does not may be anybody's.
+    is_hive = is_hive or _HIVE_TIME_ZONE in metadata or any(key in metadata for key in _HIVE_PROLEPTIC)
+    return is_hive and all(metadata.get(key) != b"true" for key in _HIVE_PROLEPTIC)
 
 
 def refuse_old_times(batch: pa.RecordBatch) -> None:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.kind_of_directory import directory_url, is_foreign, migration_of
+from ftfile.attempt.kind_of_directory import directory_url, is_foreign, migration_of, refusing_file
 from ftfile.attempt.pieces.workers import Threads
 from ftfile.attempt.spark_checkpoint import read_offsets, read_query_id
 from ftfile.commit.format.model import MIGRATION, Body, JobAuthor, StreamAuthor
@@ -112,7 +112,7 @@ def migrate(  # noqa: PLR0913 - all by name
     given = Given(
         from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished, workers, progress
     )
-    with log_context(job=context.ids.unique()):
+    with log_context(job=context.ids.unique()), refusing_file(CommitLog(fs), os.fspath(path)):
         return _migrate(fs, os.fspath(path), given, confirm, dry_run=dry_run)
 
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.kind_of_directory import migration_of, own_export
+from ftfile.attempt.kind_of_directory import migration_of, own_export, refusing_file
 from ftfile.commit.files import delete_file, list_or_empty, stat_or_none, walk
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import UNDONE_RECORD
@@ -62,9 +62,10 @@ def undo_migration(
         NameCollision: another program has written where a file was; once that is moved away, it goes on.
     """
     fs = open_filesystem(normalise(os.fspath(path)), context, dict(storage or {}))
-    is_begun = _is_begun(fs)
-    if not is_begun:
-        _require_nothing_since(fs, os.fspath(path))
+    with refusing_file(CommitLog(fs), os.fspath(path)):
+        is_begun = _is_begun(fs)
+        if not is_begun:
+            _require_nothing_since(fs, os.fspath(path))
     if dry_run:
         return UndoReport((), dry_run=True)
     if not is_begun:

@@ -51,6 +51,11 @@ class FilesSettings:
     retries_max: int = 5
 
     @property
+    def shown(self) -> str:
+        """Return the URL that is read, with its pattern."""
+        return f"{self.root.rstrip('/')}/{self.pattern}"
+
+    @property
     def has_limits(self) -> bool:
         """Return True if a plan may leave something to the next one."""
         return self.files_max is not None or self.bytes_max is not None

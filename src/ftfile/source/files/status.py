@@ -56,7 +56,7 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
         options: those of the stream, by their names, with `checkpointLocation` or `stateLocation`.
 
     Raises:
-        ConfigError: an option is wrong.
+        ConfigError: an option is wrong, or files are those of a directory that ftfile writes.
         CorruptData: the state is damaged.
     """
     texts = {name: str(value) for name, value in options.items()}

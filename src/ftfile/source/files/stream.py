@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.kind_of_directory import directory_url
 from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, NotADirectory, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.fs.location import parse
-from ftfile.fs.paths import join
-from ftfile.fs.registry import normalise, open_filesystem
+from ftfile.fs.registry import open_filesystem
 from ftfile.source.files.clean import open_cleaner
 from ftfile.source.files.decoding.columns import require_columns_beside
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.decoding.split import split
+from ftfile.source.files.finding.rows import refuse_rows, refuse_rows_above
 from ftfile.source.files.globs import has_wildcard
 from ftfile.source.files.offsets import PlanPosition, position_of, to_offset
 from ftfile.source.files.plan_log import PlanLog
@@ -92,6 +93,7 @@ class FileStream:
         root, pattern = config.settings.root, config.settings.pattern
         fs = open_filesystem(root, context, config.storage)
         _require_input(fs, config.settings)
+        refuse_rows_above(config.settings, context, config.storage)
         _require_state(config.open_state(context), config.state_location)
         below = "" if has_wildcard(pattern) else pattern
         self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
@@ -175,7 +177,7 @@ class FileStream:
 def _state_location(parsed: ParsedOptions) -> str:
     """Return the URL of the directory in which the plan logs of sources are."""
     if parsed["stateLocation"] is not None:
-        return normalise(parsed["stateLocation"])
+        return directory_url(parsed["stateLocation"], "stateLocation")
     checkpoint = parsed.spark.get("checkpointlocation")
     if not checkpoint:
         raise ConfigError(
@@ -183,23 +185,18 @@ def _state_location(parsed: ParsedOptions) -> str:
             "by readStream.option('checkpointLocation', '/data/checkpoint'), so that the state lives and dies with it; "
             "or give the state a directory of its own, by readStream.option('stateLocation', '/data/state')"
         )
-    return f"{normalise(checkpoint).rstrip('/')}/{STATE_IN_CHECKPOINT}"
+    return f"{directory_url(checkpoint, 'checkpointLocation').rstrip('/')}/{STATE_IN_CHECKPOINT}"
 
 
 def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
     """Raise a ConfigError unless there is an input at or below the root, `fs`, which is no ftfile directory."""
-    shown = f"{settings.root.rstrip('/')}/{settings.pattern}"
     is_literal = not has_wildcard(settings.pattern)
-    _require_there(fs, settings, shown, is_literal=is_literal)
-    for directory in {"", settings.pattern if is_literal else ""}:
-        if stat_or_none(fs, join(directory, layout.FORMAT_FILE)) is not None:
-            raise ConfigError(
-                f"path={shown!r} is or lies in an ftfile directory, whose files come, grow together and go: leave "
-                "fileFormat out and load the directory, to read its new rows as they are committed"
-            )
+    _require_there(fs, settings, is_literal=is_literal)
+    refuse_rows(fs, settings, sorted({"", settings.pattern if is_literal else ""}))
 
 
-def _require_there(fs: FileSystem, settings: FilesSettings, shown: str, *, is_literal: bool) -> None:
+def _require_there(fs: FileSystem, settings: FilesSettings, *, is_literal: bool) -> None:
+    shown = settings.shown
     try:
         # What a pattern stands for may come later.
         if fs.stat(settings.pattern if is_literal else "").is_directory or is_literal:

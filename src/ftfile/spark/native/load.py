@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _INDEX = "MetadataLogFileIndex"
 _LEGACY = "LEGACY"
+_DATES_AS_TEXTS = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
 
 _log = get_logger(__name__)
 
@@ -215,7 +216,7 @@ class _Loading:
         is_newest = head.version == self._snapshot.version
         live = self._snapshot.adds if is_newest else head.adds
         legacy = self._spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
-        adds = possible_adds(self._snapshot, self._where)
+        adds = possible_adds(self._snapshot, self._where, as_texts=_compares_as_texts(self._spark))
         return find_ways(self._directory.file_system, self._snapshot, adds, live, legacy_times=legacy)
 
     def _natively(self, group: NativeGroup) -> DataFrame | str:
@@ -324,6 +325,12 @@ class _Task(Shipped):
                 for add, span in share.pieces:
                     encoding, wanted = share.encodings[add.encoding], Wanted(span=span)
                     yield from read_add(fs, add, encoding, schema, is_old=True, wanted=wanted)
+
+
+def _compares_as_texts(spark: SparkSession) -> bool:
+    """Return True if a session may cast a column to text where it is compared with one: `month NOT IN ('02')`."""
+    is_ansi, dates_as_texts = spark.conf.get("spark.sql.ansi.enabled"), spark.conf.get(_DATES_AS_TEXTS, "false")
+    return (str(is_ansi).lower(), str(dates_as_texts).lower()) != ("true", "false")
 
 
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:

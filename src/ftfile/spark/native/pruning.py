@@ -18,26 +18,35 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
 
-# What Spark takes otherwise: escapes in a text, names of columns in quotes, doubled quotes, numbers with a fraction.
-_OTHERWISE = re.compile(r"[\\\"]|''|[0-9][.eE]|\.[0-9]")
-_COLLATED = re.compile("collat", re.IGNORECASE)
+# What Spark takes otherwise: escapes in a text, names of columns in quotes, doubled quotes, numbers with a fraction,
+# and `${name}`, which it replaces wherever it is.
+_OTHERWISE = re.compile(r"[\\\"$]|''|[0-9][.eE]|\.[0-9]")
+# In a schema: texts that are equal though they differ.
+_ALIKE = re.compile(r'collat|char_varchar|"(?:var)?char\(', re.IGNORECASE)
 
 
-def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None) -> list[Add]:
+def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, *, as_texts: bool = False) -> list[Add]:
     """Return the adds whose partitions allow rows for which a condition is true: all where Spark may mean another one.
 
-    `where` is as `ftfile.spark.load` takes it, with no time by a clock left in it.
+    If there are none, return an add nevertheless: without a file, Spark's DataFrame would lack columns that it has.
+
+    Args:
+        snapshot: with all adds.
+        where: as `ftfile.spark.load` takes it, with no time by a clock left in it.
+        as_texts: Spark may compare numbers, dates and booleans with a text as texts.
     """
     adds = list(snapshot.adds.values())
     if where is None or snapshot.schema is None or not _is_plain(where):
         return adds
     schema = arrow_schema(snapshot.definitions[snapshot.schema])
     in_path = {name for add in {add.encoding: add for add in adds}.values() for name in _in_path(snapshot, add)}
-    alike = all(_is_alike(schema.field(name).type) for name in in_path if name in schema.names)
-    if not in_path or not alike or _COLLATED.search(snapshot.definitions[snapshot.schema]):
+    kinds = [schema.field(name).type for name in in_path if name in schema.names]
+    if not in_path or not all(map(_is_alike, kinds)) or _ALIKE.search(snapshot.definitions[snapshot.schema]):
+        return adds
+    if as_texts and isinstance(where, str) and "'" in where and not all(map(pa.types.is_string, kinds)):
         return adds
     try:
-        return [chosen.add for chosen in Selection(snapshot, schema, (), where, "UTC").adds()]
+        return [chosen.add for chosen in Selection(snapshot, schema, (), where, "UTC").adds()] or adds[:1]
     except ConfigError:  # Spark may understand it, or tells what is wrong
         return adds
 

@@ -92,7 +92,8 @@ def test_equal_json_has_equal_bytes() -> None:
         (Json(), {1: "name"}, "names are to be text"),
         (Json(), {"set": {1}}, "JSON"),
         (ArrowRows(ROWS), {"other": 1}, "other"),
-        (ArrowRows(ROWS), {"n": 1 << 40}, "no row of the schema"),
+        (ArrowRows(ROWS), {"n": 1 << 40}, "column 'n': 1099511627776 is no int32"),
+        (ArrowRows(ROWS), {"n": 1.5}, "column 'n': 1.5 is no int32: it would be taken for 1"),
     ],
 )
 def test_values_that_have_no_bytes_are_refused(part: Any, value: Any, text: str) -> None:

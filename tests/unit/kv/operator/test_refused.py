@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from ftfile import kv
 from ftfile.attempt.identity import JobIdentity
+from ftfile.commit.format.model import JobAuthor, Record, Transaction
+from ftfile.commit.format.record import encode_record
 from ftfile.commit.log import fold
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.kv.operator import epochs
+from ftfile.kv.operator.store import WINDOW_MAX
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import open_store
@@ -147,3 +151,55 @@ def test_a_restore_to_a_window_that_is_not_known(
     with caplog.at_level(logging.WARNING):
         open_store(fs, restore=max(windows, default=-1)).close()
     assert "restore=" not in caplog.text
+
+
+@pytest.mark.parametrize("given", [True, 7.5, "1", np.True_])
+def test_a_window_that_is_no_int(fs: CrashingFileSystem, given: Any) -> None:
+    with open_store(fs) as store:
+        for call in (store.begin_window, store.commit, store.committed, store.checkpointed):
+            with pytest.raises(TypeError, match=f"window={given!r}: it takes an int".replace("(", r"\(")):
+                call(given)
+        store.begin_window(1)
+        store.put(b"k", b"v")
+        store.end_window()
+        store.committed(1)
+    with open_store(fs) as store:
+        assert (store.recorded_window, store.get(b"k")) == (1, b"v")
+
+
+def test_a_window_of_more_than_64_bits(fs: CrashingFileSystem) -> None:
+    with open_store(fs) as store:
+        for call in (store.begin_window, store.commit):
+            with pytest.raises(ConfigError, match=f"window {WINDOW_MAX + 1}: the number of a window is at most"):
+                call(WINDOW_MAX + 1)
+        store.begin_window(WINDOW_MAX)
+        store.put(b"k", b"v")
+        store.end_window()
+        store.committed(WINDOW_MAX)
+        store.put(b"k", b"w")
+        with pytest.raises(ConfigError, match="is at most"):
+            store.commit()
+    with pytest.raises(ConfigError, match="is at most"):
+        open_store(fs, restore=WINDOW_MAX + 1)
+    with open_store(fs) as store:
+        assert (store.recorded_window, store.get(b"k")) == (WINDOW_MAX, b"v")
+
+
+def test_windows_of_numpy(fs: CrashingFileSystem) -> None:
+    with open_store(fs) as store:
+        store.begin_window(np.int64(5))
+        store.put(b"k", b"v")
+        store.end_window()
+        store.checkpointed(np.int64(5))
+        store.committed(np.int32(5))
+        assert type(store.last_window) is int
+        store.put(b"l", b"w")
+        store.commit(np.uint8(6))
+    with open_store(fs, restore=np.int64(6)) as store:
+        assert (store.recorded_window, store.multi_get([b"k", b"l"])) == (6, [b"v", b"w"])
+
+
+def test_a_transaction_that_nobody_could_read() -> None:
+    record = Record(0, "0" * 32, JobAuthor("job", Transaction("w", version=True)), 0)
+    with pytest.raises(ConfigError, match="the version of a transaction is True, and is to be an int"):
+        encode_record(record)

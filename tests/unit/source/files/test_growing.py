@@ -79,7 +79,7 @@ def test_16_a_clock_behind_that_of_the_store_closes_files_too() -> None:
 
 
 @pytest.mark.parametrize("line_bytes", [50, 1000])
-def test_26_a_large_file_is_read_in_as_many_batches_as_its_limit_says(line_bytes: int) -> None:
+def test_26_FSI_8_a_large_file_is_read_in_as_many_batches_as_its_limit_says(line_bytes: int) -> None:
     tailing = Tailing(maxBytesPerTrigger="10k")
     line = "x" * (line_bytes - 1) + "\n"
     tailing.write("a.log", line * (50 * 10 * 1024 // line_bytes))

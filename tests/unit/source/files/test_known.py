@@ -38,7 +38,7 @@ def random_plan(draw: random.Random, known: KnownFiles, low: int) -> Plan:
 
 @pytest.mark.parametrize("pending_min", [0, 7, 4096])
 @pytest.mark.parametrize("seed", range(4))
-def test_all_who_fold_the_same_plans_have_the_same_state(
+def test_AFI_16_all_who_fold_the_same_plans_have_the_same_state(
     pending_min: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever columns are merged, stored or looked at in between."""

@@ -35,14 +35,14 @@ def make(folder: Path, *names: str) -> None:
         (folder / name).write_text(name)
 
 
-def test_AFI_1_2_subdirectories_are_listed_if_so_told(tmp_path: Path) -> None:
+def test_AFI_1_2_FSI_12_subdirectories_are_listed_if_so_told(tmp_path: Path) -> None:
     make(tmp_path / "in", "a", "b/c", "b/day=1/d", "day=1/e", "day=1/hour=2/f")
     assert listed(tmp_path / "in") == ["in/a", "in/day=1/e", "in/day=1/hour=2/f"]
     everything = ["in/a", "in/b/c", "in/b/day=1/d", "in/day=1/e", "in/day=1/hour=2/f"]
     assert listed(tmp_path / "in", recursiveFileLookup="true") == everything
 
 
-def test_AFI_3_empty_directories_are_no_error(tmp_path: Path) -> None:
+def test_AFI_3_FSI_17_empty_directories_are_no_error(tmp_path: Path) -> None:
     assert listed(tmp_path / "in") == []
     for number in range(5):
         (tmp_path / "in" / f"x={number}").mkdir(parents=True)
@@ -64,6 +64,9 @@ def test_24_a_file_with_two_names_is_listed_once_and_linked_directories_never(tm
     (tmp_path / "in/a-link.log").symlink_to(tmp_path / "in/b.log")
     (tmp_path / "in/loop=1").symlink_to(tmp_path / "in")
     (tmp_path / "in/dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "in/through").symlink_to(tmp_path / "in/b.log/x")
+    (tmp_path / "in/itself").symlink_to(tmp_path / "in/itself")
+    (tmp_path / "in/long").symlink_to("x" * 300)
     (tmp_path / "in/to=2").symlink_to(tmp_path / "in/d=1")
     assert listed(tmp_path / "in", recursiveFileLookup="true") == ["in/a.log", "in/d=1/c.log"]
     assert listed(tmp_path / "in/*/*") == ["d=1/c.log"]
@@ -76,7 +79,7 @@ def test_24_a_file_with_two_names_is_listed_once_and_linked_directories_never(tm
     ("glob", "found"),
     [
         ("in", ["in/a.log", "in/b.txt"]),
-        ("in/a.log", ["in/a.log"]),  # FSI-13: a single file
+        ("in/a.log", ["in/a.log"]),
         ("in/*.log", ["in/a.log"]),
         ("in/{a,b}.*", ["in/a.log", "in/b.txt"]),
         ("in/?.[l-m]og", ["in/a.log"]),
@@ -90,7 +93,7 @@ def test_24_a_file_with_two_names_is_listed_once_and_linked_directories_never(tm
         (r"in/\a.log", ["in/a.log"]),
     ],
 )
-def test_FSI_16_patterns_of_paths_are_those_of_hadoop(tmp_path: Path, glob: str, found: list[str]) -> None:
+def test_FSI_13_16_patterns_of_paths_are_those_of_hadoop(tmp_path: Path, glob: str, found: list[str]) -> None:
     """Nested inputs, which overlap, list each file once."""
     make(tmp_path, "in/a.log", "in/b.txt", "in/sub/d.log", "in/sub/deep/e.log", "out/a.log")
     settings = FilesSettings.from_options(parse_options({"path": f"{tmp_path}/{glob}", "fileFormat": "text"}, "files"))
@@ -98,7 +101,7 @@ def test_FSI_16_patterns_of_paths_are_those_of_hadoop(tmp_path: Path, glob: str,
     assert [os.path.join(above, path) for path in listed(f"{tmp_path}/{glob}")] == found  # noqa: PTH118
 
 
-def test_patterns_of_names_choose_files(tmp_path: Path) -> None:
+def test_AFI_19_patterns_of_names_choose_files(tmp_path: Path) -> None:
     make(tmp_path / "in", "a.log", "b.log", "c.txt", "day=1/a.log")
     assert listed(tmp_path / "in", pathGlobFilter="a.*") == ["in/a.log", "in/day=1/a.log"]
     assert listed(tmp_path / "in", filePattern=r"[ab]\.log") == ["in/a.log", "in/b.log", "in/day=1/a.log"]

@@ -92,6 +92,74 @@ def test_the_input_may_not_be_looked_at(source: Source, call: str, monkeypatch: 
     assert not source.state.exists()
 
 
+# ------------------------------------------------------------------------------- files of ftfile's own directories
+
+
+def write_rows(path: Path) -> None:
+    """Let ftfile write `a=1/b=2/part-….json` below the path."""
+    columns = {"a": "long", "b": "long", "value": "string"}
+    batch = MicroBatch(str(path), columns, {"fileFormat": "json", "partitionBy": "a,b", "onNewQuery": "continue"})
+    batch.run(0, [[{"a": 1, "b": 2, "value": "x"}]])
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("*", {}),
+        ("{out,b.log}", {}),
+        ("", {"recursiveFileLookup": "true"}),
+        ("*/a=1/*", {}),
+        ("o*/a=1/b=2/part-*", {}),
+        ("out/a=1", {}),
+        ("out/a=1/b=2", {}),
+        ("out/a=1/*", {}),
+        ("out/a=1/b=2/part-*", {}),
+        ("out/a=1/b=2/{PART}", {}),
+    ],
+)
+def test_rows_that_ftfile_writes_are_no_foreign_files(source: Source, path: str, options: dict[str, str]) -> None:
+    write_rows(source.path / "out")
+    part = next(source.path.glob("out/a=1/b=2/part-*"))
+    with pytest.raises(ConfigError, match=r"files of an ftfile directory, 'file://.*/in/out', .*leave fileFormat out"):
+        begin(str(source.path / path).replace("{PART}", part.name), str(source.state), **options)
+
+
+def test_rows_that_ftfile_writes_may_come_later_and_be_left_out(source: Source) -> None:
+    (source.path / "out").mkdir()
+    source.add("a.log")
+    source.add("out/b.log")
+    run = source.query(recursiveFileLookup="true")
+    run.run()
+    source.check(run)
+    write_rows(source.path / "out")
+    with pytest.raises(ConfigError, match=r"an ftfile directory, .*; or leave its files out by ignoreFilePattern"):
+        run.run()
+    for options in ({"ignoreFilePattern": r".*/out/.*"}, {"pathGlobFilter": "a.*"}):
+        left = source.query(recursiveFileLookup="true", **options)
+        left.run()
+        assert [row["value"] for row in left.rows] == ["a.log 0"]
+
+
+def test_a_state_below_the_input_is_no_directory_of_rows(source: Source) -> None:
+    source.state = source.path / "state"
+    source.add("a.log")
+    run = source.query(recursiveFileLookup="true")
+    run.run()
+    source.add(f"{source.log_of(run).relative_to(source.path)}/b.log")
+    run.run()
+    source.check(run)
+
+
+def test_dead_letters_may_be_read_as_foreign_files(source: Source) -> None:
+    write_rows(source.path)
+    letters = source.path / "_ftfile/deadLetters"
+    letters.mkdir()
+    (letters / "x.deadLetters").write_text("one\n")
+    run = FilesRun(str(letters), COLUMNS, {"fileFormat": "text", "stateLocation": str(source.state)})
+    run.run()
+    assert run.rows == [{"value": "one"}]
+
+
 # ------------------------------------------------------------------------------- the input, on another store
 
 
@@ -141,6 +209,16 @@ def test_another_store_may_not_be_looked_at(guarded: Callable[..., FaultyFileSys
     with pytest.raises(PermissionDenied, match=f"{operation} 'in'"):
         begin("guarded:///in", "guarded:///state")
     assert not store.exists("state")
+
+
+def test_above_the_input_nothing_need_be_looked_at(guarded: Callable[..., FaultyFileSystem]) -> None:
+    """The right to one directory of a bucket is enough."""
+    store = guarded(Fault(PermissionDenied, times=NEVER_MIND, path="_ftfile*"))
+    store.make_directories("in/deep")
+    store.put("in/deep/a.log", b"one\n")
+    with pytest.raises(PermissionDenied):
+        store.read("_ftfile/format")
+    begin("guarded:///in/deep", "guarded:///state")
 
 
 # ------------------------------------------------------------------------------- the state
@@ -205,6 +283,15 @@ def test_a_directory_of_rows_or_of_one_source_is_no_place_for_states(source: Sou
         with pytest.raises(ConfigError, match=r"stateLocation=.* give the state a directory of its own"):
             begin(str(source.path), str(place))
         assert sorted(place.rglob("*")) == before
+
+
+@pytest.mark.parametrize("option", ["stateLocation", "checkpointLocation"])
+def test_the_log_of_rows_is_no_place_for_states(source: Source, tmp_path: Path, option: str) -> None:
+    """A vacuum deletes what it does not know there."""
+    place = f"{tmp_path}/rows/_ftfile/staged/s"
+    run = FilesRun(str(source.path), COLUMNS, {"fileFormat": "text", option: place})
+    with pytest.raises(ConfigError, match=rf"{option}='.*/s' lies within _ftfile of the directory .*/rows'"):
+        run.started()
 
 
 @pytest.mark.parametrize("operation", ["make_directories", "create_exclusive"])

@@ -13,7 +13,7 @@ from tests.unit.source.files.tailing import Tailing
 DAY_S = 86_400
 
 
-def test_FSI_2_5_files_are_found_once_and_in_their_order() -> None:
+def test_FSI_1_2_5_files_are_found_once_and_in_their_order() -> None:
     """By time, then by path: also those of one and the same time."""
     tailing = Tailing(maxFilesPerTrigger="2")
     for names in ("dc", "ba", "fe"):
@@ -40,7 +40,7 @@ def test_AFI_17_files_of_five_six_and_no_lines() -> None:
     assert tailing.reads == [("a", b"a\n" * 5), ("b", b"b\n" * 6), ("c", b"c\n" * 8)]
 
 
-def test_AFI_9_12_reading_goes_on_inside_files_after_a_restart() -> None:
+def test_AFI_9_12_FSI_11_14_reading_goes_on_inside_files_after_a_restart() -> None:
     tailing = Tailing(maxBytesPerTrigger="5")
     for name in "abc":
         tailing.write(name, "".join(f"{name}{number}\n" for number in range(5)))

@@ -30,7 +30,7 @@ def test_what_is_read_whole_is_not_cut_fsi_3() -> None:
     assert [[(cut.start, cut.end) for cut in share.cuts] for share in split(ranges, TEXT)] == [[(0, 70 * MIB)]] * 2
 
 
-def test_small_ranges_are_packed_in_their_order() -> None:
+def test_small_ranges_are_packed_in_their_order_afi_21_25() -> None:
     ranges = [planned(str(number), 7 * MIB) for number in range(9)]
     shares = split(ranges, TEXT)
     assert [[cut.range.path for cut in share.cuts] for share in shares] == [list("0123"), list("4567"), ["8"]]
@@ -41,7 +41,7 @@ def test_opening_a_file_counts_like_reading_one() -> None:
     assert max(len(share.cuts) for share in shares) == 32 * MIB // (OPEN_COST_BYTES + 1)
 
 
-def test_the_same_ranges_have_the_same_shares_fsi_5() -> None:
+def test_the_same_ranges_have_the_same_shares_afi_4_5_fsi_5() -> None:
     ranges = [planned(str(number), number * MIB) for number in range(40)]
     shares = split(ranges, TEXT)
     assert shares == split(list(ranges), TEXT) == pickle.loads(pickle.dumps(shares))

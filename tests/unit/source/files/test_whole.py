@@ -125,7 +125,7 @@ def test_the_two_ways_of_lz4_are_told_apart(lz4_frame: bool) -> None:
 
 
 @pytest.mark.parametrize("overwrites", [False, True])
-def test_FSI_14_a_file_changed_later_is_named_or_read_again(overwrites: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_FSI_15_a_file_changed_later_is_named_or_read_again(overwrites: bool, caplog: pytest.LogCaptureFixture) -> None:
     tailing = Tailing(tail="false", allowOverwrites=str(overwrites))
     tailing.write("a.txt", "first")
     tailing.drain(seconds=11)

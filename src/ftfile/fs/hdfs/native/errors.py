@@ -14,11 +14,12 @@ from ftfile.core.errors import (
     StorageError,
     Unavailable,
     Unsupported,
+    WrongConnection,
 )
 from ftfile.fs.api import READING
 from ftfile.fs.calls.deadline import NoThreadError
 from ftfile.fs.hdfs.errors import expired, no_ticket, remote_error
-from ftfile.fs.hdfs.native.nodes import NoNameNodeError
+from ftfile.fs.hdfs.native.nodes import NoNameNodeError, WebPortError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +55,8 @@ def native_errors(operation: str, path: str, where: str) -> Iterator[None]:
 def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
     text = str(error)
     line = text.partition("\n")[0]
-    if isinstance(error, NoThreadError | NoNameNodeError):
-        return Unavailable(operation, path, text)
+    if isinstance(error, NoThreadError | NoNameNodeError | WebPortError):
+        return (WrongConnection if isinstance(error, WebPortError) else Unavailable)(operation, path, text)
     if isinstance(error, FileNotFoundError | IsADirectoryError):
         return NotFound(operation, path, f"nothing, or no file, is there below {where}: {line}")
     if isinstance(error, FileExistsError):

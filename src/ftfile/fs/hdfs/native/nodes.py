@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import socket
 import threading
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -20,6 +21,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.fs.calls.deadline import NoThreadError, run_within, start
 from ftfile.fs.calls.per_process import PerProcess
+from ftfile.fs.hdfs.errors import IPC_PORT
 from ftfile.fs.hdfs.settings import USER, current_user, find_service, read_configuration
 from ftfile.fs.hdfs.tokens import FILE_VARIABLE, find_token
 
@@ -40,6 +42,8 @@ CONNECT_TIMEOUT_S = 10.0
 PULSE_S = 2.0
 # For this time an answer is not checked again.
 BELIEVED_S = 2.0
+# Of a web server's answer that are looked at.
+_ANSWER_BYTES = 512
 # A call without an answer after this time waits on a connection that the client has left, if others are answered.
 STUCK_S = 12.0
 
@@ -57,11 +61,18 @@ ACTIVE, STANDBY, SILENT = "active", "in standby", "silent"
 
 Result = TypeVar("Result")
 
+# The library's texts for a server that hung up: it died, or does not speak Hadoop's own protocol.
+_HUNG_UP = re.compile("RPC listener disconnected|Broken pipe|Connection reset by peer")
+
 _log = get_logger(__name__)
 
 
 class SilentError(OSError):
     """A call was given up: its NameNode is silent, and another one is active, or none can be reached."""
+
+
+class WebPortError(OSError):
+    """The address is that of a web server, which has done nothing."""
 
 
 class NoNameNodeError(OSError):
@@ -119,6 +130,7 @@ class NameNodes:
         Raises:
             SilentError: the NameNode is silent, and another one is active; or none can be reached any more.
             TimeoutError: it took longer than `limit_s`.
+            WebPortError: the address is that of a web server.
         """
         if client is not self._client:
             raise SilentError(self._verdict)
@@ -134,6 +146,13 @@ class NameNodes:
             return run_within(limit_s, call, look=look)
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {self._verdict}" if self._verdict else str(error)) from None
+        except OSError as error:
+            web = next(filter(_is_web_server, self._addresses.values()), None) if _HUNG_UP.search(str(error)) else None
+            if web is None:
+                raise
+            raise WebPortError(
+                f"{web} is the address of a web server; write hdfs://host:8020 (dfs.namenode.rpc-address), or webhdfs://"
+            ) from error
 
     def require_answer(self, client: hdfs_native.Client) -> None:
         """Raise `SilentError` as `run`, unless the NameNode of `client` answers, or may do so yet."""
@@ -243,6 +262,19 @@ def _why_unreachable(address: str) -> str:
     except (OSError, ValueError) as error:
         return f"away: {error}"
     return ""
+
+
+def _is_web_server(address: str) -> bool:
+    """Return True if a server answers HTTP, other than by the hint of a port for Hadoop's own protocol."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), PULSE_S) as connection:
+            connection.sendall(f"GET / HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
+            with connection.makefile("rb") as answer:
+                found = answer.read(_ANSWER_BYTES)
+    except (OSError, ValueError):
+        return False
+    return found.startswith(b"HTTP/") and IPC_PORT.encode() not in found
 
 
 def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:

@@ -20,7 +20,7 @@ from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, U
 from ftfile.fs.api import READING
 from ftfile.fs.calls.cancellable_connections import CancellableConnection, cancellable_pools, hasten
 from ftfile.fs.calls.deadline import DATA_BYTES, NoThreadError, limit_s, run_within
-from ftfile.fs.hdfs.errors import expired, no_ticket, remote_error
+from ftfile.fs.hdfs.errors import IPC_PORT, expired, no_ticket, remote_error
 from ftfile.fs.hdfs.webhdfs.nodes import UNHEARD_MAX, SilentNodeError
 from ftfile.fs.hdfs.webhdfs.security import NoTicketError, kerberos_auth, require_tls, scrub
 from ftfile.fs.hdfs.webhdfs.upload import UNAUTHORISED, Upload, connect_timeout_s, refusal
@@ -80,8 +80,11 @@ class _Session(requests.Session):
                 # Another NameNode knows of no better DataNode.
                 raise (_ShortError if isinstance(error, _ShortError) else requests.RequestException)(text) from None
             self._nodes.note_silence(asked)
+            was_never_sent = _was_never_sent(error)
+            if method != "GET" and not was_never_sent and not isinstance(error, requests.Timeout):
+                self._require_http(asked)
             # The NameNode makes nothing: it says where to.
-            if _was_never_sent(error) or more.get("params", {}).get("op") == "CREATE":
+            if was_never_sent or more.get("params", {}).get("op") == "CREATE":
                 raise requests.ConnectTimeout(text) from None
             if method == "GET":
                 raise type(error)(text) from None
@@ -105,17 +108,29 @@ class _Session(requests.Session):
 
     def _is_active(self, node: str) -> bool:
         """Return True if a NameNode answers as the active one."""
-        ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", timeout=PULSE_S)
+        answer = self._answer(node)
+        return answer is not None and answer.ok
+
+    def _require_http(self, node: str) -> None:
+        """Raise `HdfsError` if a server that hung up is for hdfs:// alone, as it says to a GET only."""
+        answer = self._answer(node)
+        if answer is not None and IPC_PORT in answer.text:
+            raise refusal("the NameNode", answer.status_code, answer.content)
+
+    def _answer(self, node: str) -> requests.Response | None:
+        """Return the answer of a NameNode to a short request; None for none in time."""
+        more: dict[str, Any] = {"timeout": PULSE_S, "headers": {"Connection": "close"}}
+        ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", **more)
         line = CancellableConnection(PULSE_S)
 
-        def call() -> bool:
+        def call() -> requests.Response:
             with line:
-                return ask().ok
+                return ask()
 
         try:
             return run_within(PULSE_S, call, cut=line.cut)
         except (requests.RequestException, OSError):
-            return False
+            return None
 
     def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
         """Return an answer with all its content, or raise `RequestException`."""

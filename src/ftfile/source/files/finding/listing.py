@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ftfile.commit.format import layout
 from ftfile.core.errors import NotADirectory, NotFound
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.location import parse
 from ftfile.fs.paths import join
+from ftfile.source.files.finding.rows import refuse_rows_among
 from ftfile.source.files.globs import alternatives, has_wildcard, matcher
 from ftfile.source.files.known import identity_hash, key_of
 
@@ -71,29 +73,38 @@ def list_files(fs: FileSystem, settings: FilesSettings) -> Listing:
 
     Raises:
         StorageError: a directory cannot be listed.
+        ConfigError: files are those of a directory that ftfile writes.
     """
     accepts = _filter(settings)
     found: dict[str, FileInfo] = {}
+    logs: list[str] = []
     waiting = {"": {tuple(filter(None, one.split("/"))) for one in alternatives(settings.pattern)}}
     while waiting:
         below: dict[str, set[_Pattern]] = {}
         for visit in parallel(fs, lambda item: _visit(fs, *item, recursive=settings.recursive), list(waiting.items())):
             found.update((info.path, info) for info in visit.files if accepts(info.path))
+            logs += visit.logs
             for directory, pattern in visit.directories:
                 below.setdefault(directory, set()).add(pattern)
         waiting = below
+    if logs:
+        refuse_rows_among(fs, settings, logs, found)
     return _columns(settings.root, _once(found.values()))
 
 
 class _Visit(NamedTuple):
-    """The content of one directory: files, and directories with the rest of the pattern for each."""
+    """The content of one directory: files, and directories with the rest of the pattern for each.
+
+    `logs` has the directory itself if it may be one that ftfile writes.
+    """
 
     files: list[FileInfo]
     directories: list[tuple[str, _Pattern]]
+    logs: list[str]
 
 
 def _visit(fs: FileSystem, directory: str, patterns: set[_Pattern], *, recursive: bool) -> _Visit:
-    found = _Visit([], [])
+    found = _Visit([], [], [])
     for pattern in patterns:
         name, rest = (pattern[0], pattern[1:]) if pattern else ("", ())
         if pattern and not has_wildcard(name):
@@ -105,6 +116,8 @@ def _visit(fs: FileSystem, directory: str, patterns: set[_Pattern], *, recursive
     if is_searched:
         with suppress(NotFound, NotADirectory):  # gone since it was found
             infos = fs.list(directory)
+    if _may_have_log(directory, patterns, infos if is_searched else None):
+        found.logs.append(directory)
     cut = len(directory) + 1 if directory else 0
     for pattern in patterns:
         if not pattern:
@@ -123,6 +136,13 @@ def _visit(fs: FileSystem, directory: str, patterns: set[_Pattern], *, recursive
                 if matches(name) and not is_loop and (sees_hidden or not _is_hidden(name)):
                     _take(found, info, pattern[1:])
     return found
+
+
+def _may_have_log(directory: str, patterns: set[_Pattern], infos: Sequence[FileInfo] | None) -> bool:
+    if infos is not None:
+        return join(directory, layout.META) in [info.path for info in infos]
+    # It was not listed. The root was asked at the start.
+    return bool(directory) and any("=" in pattern[0] for pattern in patterns)
 
 
 def _take(found: _Visit, info: FileInfo, rest: _Pattern) -> None:
