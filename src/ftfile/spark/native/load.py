@@ -74,6 +74,9 @@ def load(  # noqa: PLR0913 - all by name
     how many of which, as `load_plan` does. Nothing is written. The DataFrame stays at its version: when a compaction,
     an overwrite or a vacuum takes away files that it needs, its next action fails; call `load` again.
 
+    If another program replaced a file before this call, one of another length is noticed, and one of the same length
+    is not. If it replaces one later, Spark reads what is there: only `check_files` notices it.
+
     Args:
         spark: a session whose executors see the path; with Spark Connect, ftfile's reader reads everything.
         path: an absolute local path, one relative to the working directory, or a URL.
@@ -82,7 +85,7 @@ def load(  # noqa: PLR0913 - all by name
         where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, a
             range of whole numbers, or None for null.
         check_files: before each query, have Spark ask the store for the length and time of each file that it reads
-            itself; the query fails if another program has replaced one since this call.
+            itself; the query fails if one has another length, or was changed in another second, than at this call.
         key_provider: see `ftfile.open`.
         storage: likewise.
 
