@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
-from ftfile.arrays.spark_types import sql_types
 from ftfile.cli.display.output import agree, print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.cli.display.tables import BYTES, Column, print_table
@@ -134,6 +133,8 @@ def _told(report: "MigrateReport", begins: str) -> str:
 
 def _columns(report: "MigrateReport") -> tuple[str, str]:
     """Return the columns in files, and those in paths, each with its type."""
+    from ftfile.arrays.spark_types import sql_types
+
     types = sql_types(report.schema)
     texts = {name: f"{name}: {kind}" for name, kind in types.items()}
     in_files = [text for name, text in texts.items() if name not in report.partition_by]

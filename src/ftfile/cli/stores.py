@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import ftfile
-from ftfile.arrays.spark_types import spark_schema_json, sql_types
 from ftfile.cli.display.output import print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
@@ -112,6 +111,8 @@ def stats(
     storage: Storage = None,
 ) -> None:
     """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due merges."""
+    from ftfile.arrays.spark_types import spark_schema_json, sql_types
+
     with ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings_of(storage)) as reader:
         found, definition = reader.stats(), reader.definition
     if json:
@@ -231,6 +232,8 @@ def _parts_of(text: str) -> list[Any]:
 
 def _value_of(part: object, field: "pa.Field") -> Any:  # noqa: ANN401 - of any column
     import pyarrow as pa
+
+    from ftfile.arrays.spark_types import spark_schema_json, sql_types
 
     try:
         return pa.scalar(part).cast(field.type).as_py()
