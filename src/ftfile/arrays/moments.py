@@ -22,7 +22,7 @@ import pyarrow as pa
 from ftfile.arrays.comparisons import TimeText, typed
 from ftfile.arrays.time_text import DAYS_OF_TEXT, TimePattern
 from ftfile.arrays.time_zones import clocks_of
-from ftfile.arrays.tokens import expected, tokens_of, unquoted
+from ftfile.arrays.tokens import Cursor, unquoted
 from ftfile.arrays.value_text import UTC, offset_text, value_texts
 from ftfile.core.errors import ConfigError
 
@@ -67,15 +67,14 @@ class _Moment(NamedTuple):
     value: int  # days or microseconds since 1970 UTC
 
 
-class _Settling:
+class _Settling(Cursor):
     """Walks a text once."""
 
     def __init__(self, where: str, now_us: int, time_zone: str) -> None:
-        self._where = where
+        super().__init__(where)
         self._now_us = now_us
         self._zone = time_zone
-        self._tokens = tokens_of(where)
-        self._next = self._nested = 0
+        self._nested = 0
 
     def text(self) -> str:
         pieces, copied = list[str](), 0
@@ -249,21 +248,6 @@ class _Settling:
             return following[0].word == "("
         is_literal = word in _LITERALS and following[0].kind == "text"
         return is_literal and following[1].word in _SIGNS
-
-    def _peek(self) -> Token:
-        return self._tokens[self._next]
-
-    def _take(self, word: str) -> bool:
-        taken = self._peek().word == word
-        self._next += taken
-        return taken
-
-    def _expect(self, word: str) -> None:
-        if not self._take(word):
-            raise self._error(word)
-
-    def _error(self, what: str) -> ConfigError:
-        return expected(what, self._where, self._tokens, self._next)
 
 
 def _plus_months(day: int, months: int) -> int:

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.comparisons import Columns, TimeText
-from ftfile.arrays.tokens import TAKEN, expected, tokens_of, unquoted
+from ftfile.arrays.tokens import TAKEN, Cursor, unquoted
 from ftfile.arrays.value_text import UTC
 from ftfile.core.errors import ConfigError
 
@@ -141,15 +141,13 @@ def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]
     return join(_joined(join, conditions[:middle]), _joined(join, conditions[middle:]))
 
 
-class _Parser:
+class _Parser(Cursor):
     """Reads a text once, and builds the condition, or with `negated` its opposite: only rows it is true for count."""
 
     def __init__(self, where: str, columns: Columns) -> None:
-        self._where = where
+        super().__init__(where)
         self._columns = columns
         self._depth = self._comparisons = 0
-        self._tokens = tokens_of(where)
-        self._next = 0
 
     def parsed(self) -> pc.Expression:
         if len(self._tokens) == 1:
@@ -268,9 +266,6 @@ class _Parser:
         value = int(token.text) if token.text.isdigit() else Decimal(token.text)
         return -value if negative else value
 
-    def _peek(self) -> Token:
-        return self._tokens[self._next]
-
     def _advance(self) -> Token:
         self._next += 1
         return self._tokens[self._next - 1]
@@ -278,15 +273,3 @@ class _Parser:
     def _is_time(self) -> bool:
         # `date` and `timestamp` are names of columns, too.
         return self._peek().word in _TIMES and self._tokens[self._next + 1].kind == "text"
-
-    def _take(self, word: str) -> bool:
-        taken = self._peek().word == word
-        self._next += taken
-        return taken
-
-    def _expect(self, word: str) -> None:
-        if not self._take(word):
-            raise self._error(word)
-
-    def _error(self, what: str) -> ConfigError:
-        return expected(what, self._where, self._tokens, self._next)

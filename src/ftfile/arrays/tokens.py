@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TAKEN = (
     'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
@@ -52,12 +48,36 @@ def tokens_of(where: str) -> list[Token]:
     return [*tokens, Token("end", "", end)]
 
 
-def expected(what: str, where: str, tokens: Sequence[Token], place: int) -> ConfigError:
-    """Return the error that something else is expected at a place of a condition."""
-    before = where[: tokens[place - 1].position].strip() if place else ""
-    found = tokens[place].text or "nothing"
-    after = f"after {before!r}" if before else "at the start"
-    return ConfigError(f"where={where!r}: {what} is expected {after}, not {found!r}")
+class Cursor:
+    """Reads the pieces of a condition one after the other.
+
+    Raises:
+        ConfigError: as `tokens_of`.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._tokens = tokens_of(where)
+        self._next = 0
+
+    def _peek(self) -> Token:
+        return self._tokens[self._next]
+
+    def _take(self, word: str) -> bool:
+        taken = self._peek().word == word
+        self._next += taken
+        return taken
+
+    def _expect(self, word: str) -> None:
+        if not self._take(word):
+            raise self._error(word)
+
+    def _error(self, what: str) -> ConfigError:
+        """Return the error that something else is expected here."""
+        before = self._where[: self._tokens[self._next - 1].position].strip() if self._next else ""
+        found = self._peek().text or "nothing"
+        after = f"after {before!r}" if before else "at the start"
+        return ConfigError(f"where={self._where!r}: {what} is expected {after}, not {found!r}")
 
 
 def unquoted(text: str) -> str:

@@ -243,7 +243,7 @@ def test_directories_by_time_go_by_age(tmp_path: Path) -> None:
 @pytest.mark.parametrize("newest", ["America/Los_Angeles", "UTC"])
 @pytest.mark.parametrize("is_column", [False, True])
 def test_directories_of_a_writer_go_by_its_own_clocks(tmp_path: Path, newest: str, *, is_column: bool) -> None:
-    """What is left is that of now, 13:00 in Los Angeles, whoever wrote last."""
+    """A drop keeps the bucket of the present hour, 13:00 in Los Angeles, whichever writer wrote last."""
     out = str(tmp_path / "out")
     pattern = "yyyy-MM-dd--HH"
     by = {"partitionBy": "at"} if is_column else {"bucketPattern": f"ts:{pattern}"}
