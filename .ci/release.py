@@ -37,11 +37,11 @@ def quick_start(directory: Path) -> str:
 def try_wheel(wheel: Path, spark: str) -> None:
     """Install it beside a Spark in an environment of its own, and run the quick start."""
     with tempfile.TemporaryDirectory(prefix="ftfile-release-") as home:
-        venv.create(Path(home, "environment"), with_pip=True)
+        venv.create(Path(home, "environment"))
         python = Path(home, "environment/bin/python")
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check"]
         began = time.perf_counter()
-        subprocess.run([*install, wheel, f"pyspark=={spark}"], check=True)
+        subprocess.run([*pip, "install", wheel, f"pyspark=={spark}"], check=True)
         installed = time.perf_counter()
         clean = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
         program, started = quick_start(Path(home, "quick-start")), time.time()
