@@ -18,9 +18,9 @@ from ftfile.core.options.kinds import NOTE
 from ftfile.exporting.after_commit import export_soon
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
-from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
+from ftfile.spark.worker import acknowledge_at_once, freeze_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,6 +58,7 @@ class TaskCommitMessage(WriterCommitMessage):
 class _Writer(Shipped):
     def __init__(self, writer: Writer[Any]) -> None:
         self._writer = writer
+        freeze_modules()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
@@ -70,6 +71,7 @@ class _Writer(Shipped):
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         acknowledge_at_once()
+        freeze_modules()
         user_metadata = _session_metadata()
         return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM), user_metadata=user_metadata)
 

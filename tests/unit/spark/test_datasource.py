@@ -17,8 +17,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.spark.quick_ack import acknowledge_at_once
 from ftfile.spark.settings import absolute_options
+from ftfile.spark.worker import acknowledge_at_once
 from ftfile.spark.writers import TaskCommitMessage, sink_config, stream_task, unwrap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
