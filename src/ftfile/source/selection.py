@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.predicates import predicate
 from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.core.errors import ConfigError, CorruptData
@@ -263,6 +262,8 @@ def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> It
 
 def _no_such(name: str, known: Collection[str]) -> str:
     """Return the text that there is no column of a name, with those that there are."""
+    import difflib  # noqa: PLC0415 - for mistakes alone
+
     spelling = {each.lower(): each for each in known}
     near = [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]
     meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."

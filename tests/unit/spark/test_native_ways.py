@@ -76,8 +76,8 @@ def test_names_that_differ_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """As an earlier ftfile admitted them: Spark's reader may find no column, or the wrong one."""
     out = str(tmp_path / "out")
     MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
-    monkeypatch.setattr("ftfile.sink.driver.proposal.check_schema_change", lambda *_: None)
-    monkeypatch.setattr("ftfile.sink.driver.proposal._check_older_rows", lambda *_: None)
+    monkeypatch.setattr("ftfile.sink.driver.head.check_schema_change", lambda *_: None)
+    monkeypatch.setattr("ftfile.sink.driver.head._check_older_rows", lambda *_: None)
     MicroBatch(out, {"ID": "long"}).run(1, [[{"ID": 2}]])
     ways = ways_of(out)
     assert ways.reasons == {"column 'ID' is 'id' in files": 1}
