@@ -76,7 +76,7 @@ def roll_forward(  # noqa: PLR0913 - the last by name
         head.unpublished.pop(version, None)
         log.notes.recoveries += version != created
     if not head.unpublished:
-        write_published(log.fs, PublishedHint(head.version, head.nonce))
+        log.has_hint = write_published(log.fs, PublishedHint(head.version, head.nonce))
     return problems
 
 
