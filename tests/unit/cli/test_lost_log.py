@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ftfile.commit.format import layout
+from ftfile.core.errors import BatchGap
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.cli.running import run
 
@@ -52,6 +53,15 @@ def test_every_command_says_so(lost: str) -> None:
 def test_also_without_hints(lost: str) -> None:
     shutil.rmtree(Path(lost, layout.META, "hints"))
     assert "no such directory" in run("ls", lost, code=4).stderr
+
+
+def test_a_batch_that_is_refused_does_not_hide_it(query: MicroBatch) -> None:
+    for path in (layout.LOG, layout.HINTS):
+        shutil.rmtree(Path(query.path, path))
+    query.restart()
+    with pytest.raises(BatchGap):
+        query.run(3, [[]])
+    assert "no such directory" in run("status", query.path, code=4).stdout
 
 
 @pytest.mark.parametrize("lost", [(layout.LOG,), (layout.LOG, layout.HINTS)], ids=["log", "log and hints"])
