@@ -76,7 +76,8 @@ def roll_forward(  # noqa: PLR0913 - the last by name
         head.unpublished.pop(version, None)
         log.notes.recoveries += version != created
     if not head.unpublished:
-        log.has_hint = write_published(log.fs, PublishedHint(head.version, head.nonce))
+        write_published(log.fs, PublishedHint(head.version, head.nonce))
+        log.has_hint = True  # or the next parts bring it: a store that fails is not asked twice
     return problems
 
 

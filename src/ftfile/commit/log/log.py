@@ -101,7 +101,7 @@ class CommitLog(Records):
         self._newest_content: bytes | None = None
         self._durable_to = -1
         self._prepared = False
-        self.has_hint = False  # this process has written it
+        self.has_hint = False  # this process has written it, or will with the next parts
         self.known_paths = KnownPaths()
         self.lock = threading.RLock()
 
