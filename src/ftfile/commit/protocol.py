@@ -68,8 +68,6 @@ def commit(  # noqa: PLR0913 - the last by name
     nonce, measured = log.ids.unique(), Measured(log)
     while True:
         head = log.read_on(durable=True)
-        if head.version >= 0:
-            log.prepare_directory()
         problems = roll_forward(log, head, policy, author)
         raise_own(problems, author)
         if head.has(author):

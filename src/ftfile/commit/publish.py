@@ -60,6 +60,8 @@ def roll_forward(  # noqa: PLR0913 - the last by name
     skip_published(log, head)
     if not head.unpublished:
         return []
+    if created is None:
+        log.prepare_directory()  # nothing is moved in a layout that this version does not know
     problems = []
     done = {problem.entry.version for problem in tried}
     while waiting := head.unpublished.keys() - done:
