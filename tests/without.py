@@ -59,6 +59,9 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         # Without a hint nobody knows which versions were published, and each counts.
         "unit/sink/test_history.py": ("TestCounters::test_recoveries_are_versions_that_others_left_unpublished",),
+        # Nothing else tells that there were records.
+        "unit/kv/operator/test_lost_log.py": ("test_it_is_refused_until_the_log_is_back",),
+        "crash/test_operator.py": ("test_a_log_that_is_lost_is_told_of_after_every_crash",),
         # What a hint saves.
         "unit/commit/test_log_start.py": ("TestCommitters::test_a_hint_whose_record_is_gone_is_still_true",),
         # Its bytes are changed.
@@ -80,6 +83,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # Hints alone tell of what is lost, or are what is damaged.
         "unit/maintenance/test_accidents.py": (
             "test_accident[The log is lost]",
+            "test_accident[The log of a store is lost]",
             "test_accident[Only the log is older]",
             "test_accident[Hints, bases",
         ),

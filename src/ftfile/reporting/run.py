@@ -19,7 +19,7 @@ from ftfile.maintenance.doctor import doctor
 from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.run import verify as compare
 from ftfile.reporting import advice
-from ftfile.reporting.commits import read_commits
+from ftfile.reporting.commits import CommitColumns, read_commits
 from ftfile.reporting.live_files import live_files_of
 from ftfile.reporting.page import Contents, render
 
@@ -93,13 +93,14 @@ def report(
     log = open_log(path, key_provider, storage, context)
     head, url = log.read_on(), normalise(os.fspath(path))
     is_store = store_of(head) is not None
-    found = compare(log.fs) if verify else None
+    columns = CommitColumns()
+    found = compare(log.fs, on_record=columns.add) if verify else None
     contents = Contents(
         path=parse(url).path if is_local(url) else url,
         made_ms=context.clock.now_ms(),
         is_store=is_store,
         is_verified=verify,
-        commits=read_commits(log),
+        commits=read_commits(log) if found is None else columns.commits(log, found.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
         status=directory_status(log),
         checks=doctor(path, key_provider=key_provider, storage=storage, context=context).checks,

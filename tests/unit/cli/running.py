@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from ftfile.cli.app import app
 if TYPE_CHECKING:
     from typer.testing import Result
 
-__all__ = ("COMMAND", "ENVIRONMENT", "documents", "in_terminal", "lines", "run")
+__all__ = ("COMMAND", "ENVIRONMENT", "answering", "documents", "in_terminal", "lines", "run")
 
 SOURCES = Path(__file__).parents[3] / "src"
 COMMAND = (sys.executable, "-m", "ftfile.cli")
@@ -61,3 +63,28 @@ def in_terminal(columns: int, *arguments: object) -> str:
         os.close(parent)
     assert process.wait() == 0, found.decode()
     return found.decode().replace("\r\n", "\n")
+
+
+def answering(answer: str, *arguments: object) -> tuple[str, str]:
+    """Run the command in a terminal, and answer its question; return what it writes before that, and what after."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stdin=child, stdout=child, stderr=child, env=ENVIRONMENT
+    )
+    os.close(child)
+    before = after = b""
+    try:
+        while b"[y/N]" not in before:
+            before += os.read(parent, 65_536)
+        time.sleep(0.3)  # a bar that goes on is drawn ten times a second
+        while select.select([parent], [], [], 0)[0]:
+            before += os.read(parent, 65_536)
+        os.write(parent, f"{answer}\n".encode())
+        while piece := os.read(parent, 65_536):
+            after += piece
+    except OSError:  # the end, on Linux
+        pass
+    finally:
+        os.close(parent)
+    assert process.wait() == 0, after.decode()
+    return before.decode(), after.decode()

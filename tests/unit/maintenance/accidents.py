@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import json
 import re
@@ -111,7 +112,12 @@ class Scene:
         words = shlex.split(command)
         settings = dict(word.split("=", 1) for word in words[2:] if re.match(r"\w+=", word))
         if words[0] in {"spark-submit", "python"}:
-            programs = {"job.py": lambda: self._job(settings), "full.py": self._full, "counts.py": self._count}
+            counts = functools.partial(self._count, restore=settings.get("restore"))
+            programs: dict[str, Callable[[], object]] = {
+                "job.py": lambda: self._job(settings),
+                "full.py": self._full,
+                "counts.py": counts,
+            }
             return self._shown(_told(programs.get(words[1], self._add_word)))
         if words[0] == "faketime":
             with _ahead(int(words[1].removeprefix("+").removesuffix(" days")) * DAY_MS):
@@ -177,15 +183,17 @@ class Scene:
         options = {"keyColumns": "word", "merge": "n:sum", "buckets": "1"}
         return StoreBatch(str(self.at("/data/words")), {"word": "string", "n": "long"}, options)
 
-    def _count(self, *, committed: int | None = None) -> None:
-        """End another window, and record those up to one."""
+    def _count(self, *, committed: int | None = None, restore: str | None = None) -> None:
+        """End another window, in a new process, and record those up to one."""
+        forget_caches()
         settings: dict[str, Any] = {
             "keys": {"word": "string"},
             "values": {"n": "bigint"},
             "merge": "sum",
             "writer": "counts",
         }
-        store = KeyValueStore(str(self.at("/data/counts")), **settings)
+        last = None if restore is None else int(restore)
+        store = KeyValueStore(str(self.at("/data/counts")), restore=last, **settings)
         print(f"goes on behind window {store.last_window}")
         window = max(store.last_window + 1, 1)
         store.begin_window(window)

@@ -87,6 +87,12 @@ def test_the_page_of_a_store(tmp_path: Path) -> None:
     assert "Merges due" in report.html
 
 
+def test_the_records_are_read_once(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch) -> None:
+    """The plots take what the comparison has read."""
+    monkeypatch.setattr("ftfile.reporting.run.read_commits", None)
+    assert "3 versions, from left to right" in ftfile.report(rolled.path).html
+
+
 def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not an ftfile directory"):
         ftfile.report(tmp_path)

@@ -86,7 +86,7 @@ class Recorder:
         """Return the newest state of the log.
 
         Raises:
-            Fenced: a newer process has opened the store as this writer.
+            Fenced, CorruptData: see `require_epoch`.
         """
         head = self.log.read_on()
         require_epoch(head, self.writer, self.epoch)
