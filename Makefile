@@ -139,7 +139,7 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 
 .PHONY: kills
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
-	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
+	FTFILE_KILLS=24 $(call pytest,.venv,kills) -o faulthandler_timeout=9000 tests/spark/test_kills.py
 
 .PHONY: spark
 spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment ## the tests in the newest Spark
