@@ -151,8 +151,8 @@ class StoreScenario(Scenario):
         return found
 
     def check_finished(self, fs: FileSystem) -> None:
-        self.check(fs, [batch.note for batch in self.batches])
-        check_store(self.with_keys(fs))
+        directory = self.check(fs, [batch.note for batch in self.batches])
+        check_store(self.with_keys(fs), directory=directory)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from ftfile.kv.operator.epochs import TABLE
 from ftfile.kv.planning.runs import apart, position_of, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.testing.checker import DirectoryReport, check_directory
-from ftfile.testing.log_check import LogContents, read_log, require
+from ftfile.testing.log_check import LogContents, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,9 @@ class StoreReport:
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
 
-def check_store(fs: FileSystem, *, earlier: StoreReport | None = None) -> StoreReport:
+def check_store(
+    fs: FileSystem, *, earlier: StoreReport | None = None, directory: DirectoryReport | None = None
+) -> StoreReport:
     """Check K1 to K8, and I1 to I9 of its directory, and return the rows of a store. Changes nothing.
 
     Rows of a version are compared with those of the version before, with the new runs on top; so all versions that the
@@ -81,12 +83,14 @@ def check_store(fs: FileSystem, *, earlier: StoreReport | None = None) -> StoreR
     Args:
         fs: rooted at the store, with its keys, if it is encrypted.
         earlier: of an earlier check; what it has checked is only compared by its bytes.
+        directory: what `check_directory` found, if nothing has changed since.
 
     Raises:
         InvariantViolation: names the invariant and what was found.
     """
-    directory = check_directory(fs, earlier=earlier.directory if earlier else None, rows_of=lambda _: ())
-    check = _Check(fs, read_log(fs), earlier)
+    if directory is None:
+        directory = check_directory(fs, earlier=earlier.directory if earlier else None, rows_of=lambda _: ())
+    check = _Check(fs, directory.log, earlier)
     _check_epochs(check.log.records)
     newest = check.log.head
     for version in sorted(check.log.snapshots):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
@@ -11,15 +12,19 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-from typer.testing import CliRunner
+from typer import testing
+from typer.main import get_command
 
 from ftfile.cli.app import app
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typer.testing import Result
 
-__all__ = ("COMMAND", "ENVIRONMENT", "answering", "documents", "in_terminal", "lines", "run")
+__all__ = ("COMMAND", "ENVIRONMENT", "answering", "documents", "in_terminal", "invoke", "lines", "run")
 
 SOURCES = Path(__file__).parents[3] / "src"
 COMMAND = (sys.executable, "-m", "ftfile.cli")
@@ -27,9 +32,19 @@ PYTHONPATH = os.pathsep.join([str(SOURCES), *os.environ.get("PYTHONPATH", "").sp
 ENVIRONMENT = {**os.environ, "PYTHONPATH": PYTHONPATH, "TERM": "xterm-256color"}
 
 
+# Typer makes all commands anew for each run, which takes longer than most of them.
+_made_once = functools.cache(get_command)
+
+
+def invoke(arguments: Sequence[str], answer: str | None = None) -> Result:
+    """Run the command in this process."""
+    with mock.patch.object(testing, "_get_command", _made_once):
+        return testing.CliRunner().invoke(app, arguments, input=answer, prog_name="ftfile")
+
+
 def run(*arguments: object, code: int = 0, answer: str | None = None) -> Result:
     """Run the command in this process, and compare its exit code."""
-    result = CliRunner().invoke(app, [*map(str, arguments)], input=answer, prog_name="ftfile")
+    result = invoke([*map(str, arguments)], answer)
     assert result.exit_code == code, f"{result.exit_code}: {result.output}{result.exception!r}"
     assert "Traceback" not in result.output
     return result

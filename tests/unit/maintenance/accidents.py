@@ -16,14 +16,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from typer.testing import CliRunner
-
 import ftfile
-from ftfile.cli.app import app
 from ftfile.core.errors import FtfileError
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.sink.writer import forget_caches
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.unit.cli.running import invoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -147,7 +145,7 @@ class Scene:
     def _ftfile(self, words: list[str]) -> str:
         forget_caches()
         found = [str(self.at(word)) if re.match(r"/(data|backup)\b", word) else word for word in words]
-        result = CliRunner().invoke(app, found, prog_name="ftfile")
+        result = invoke(found)
         assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
         code = f"# ends with {result.exit_code}\n" if result.exit_code else ""
         return self._shown(result.output) + code
