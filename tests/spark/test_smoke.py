@@ -89,7 +89,7 @@ def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
         "value is recorded as Value": lambda: (
             frame.selectExpr("Value as value").write.format("ftfile").save(out, mode="append")
         ),
-        "Give the directory that has _ftfile": lambda: reader.load(f"{out}/{part}"),
+        "is a file, or lies below one. It lies within": lambda: reader.load(f"{out}/{part}"),
         "a reader takes one directory": lambda: reader.load([out, out]),
         "Value was int64 and is string": lambda: reader.schema("Value string").load(out).collect(),
         "needs a place for it": lambda: (
