@@ -60,19 +60,26 @@ def open_log(
 
 def _advice(url: str, storage: Mapping[str, str] | None, context: Context) -> str:
     """Return a sentence with the directory in which a path lies; nothing if it lies in none."""
+    above = directory_above(url, storage, context)
+    if above is None:
+        return ""
+    chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(above) :] else ""
+    return f". It lies within {above!r}: give that{chosen}"
+
+
+def directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
+    """Return the URL of the directory of ftfile in which a path lies; None if it lies in none."""
     found = parse(url)
-    for above in PurePosixPath(found.path).parents:
-        parent = replace(found, path=str(above)).url
+    for parent in PurePosixPath(found.path).parents:
+        above = replace(found, path=str(parent)).url
         try:
-            if not open_filesystem(parent, context, storage).exists(layout.FORMAT_FILE):
-                continue
+            if open_filesystem(above, context, storage).exists(layout.FORMAT_FILE):
+                return above
         except NotADirectory:
             continue
-        except FtfileError:  # nobody has asked for what lies above
+        except FtfileError:  # nobody has asked for what lies there
             break
-        chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(parent) :] else ""
-        return f". It lies within {parent!r}: give that{chosen}"
-    return ""
+    return None
 
 
 def _check_layout(log: CommitLog, *, repairs: bool) -> None:
