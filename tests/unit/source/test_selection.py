@@ -135,7 +135,7 @@ def test_what_names_nothing_is_an_error_at_once(tmp_path: Path, arguments: dict[
 
 def test_a_field_comes_with_its_column(tmp_path: Path) -> None:
     field = {"name": "a", "type": "long", "nullable": True, "metadata": {}}
-    pairs = [{"pair": {"a": 1}}, {"pair": None}]
+    pairs: list[dict[str, Any]] = [{"pair": {"a": 1}}, {"pair": None}]
     MicroBatch(str(tmp_path), {"pair": {"type": "struct", "fields": [field]}}).run(0, [pairs])
     directory = ftfile.open(tmp_path)
     with pytest.raises(ConfigError, match=r"columns: 'Pair\.a' is within a column: take 'pair', which has it"):
