@@ -102,14 +102,14 @@ LEAVES: dict[pa.DataType, list[Any]] = {
 
 
 def nested() -> Iterator[tuple[pa.DataType, list[Any]]]:
-    """Yield types of several fields with values that tell their places, and nulls at every depth."""
+    """Yield types with nulls at every depth; keys of maps are in order, in which Spark has those of ORC."""
     for kind in (INT, LONG, FLOAT, DOUBLE, pa.decimal128(6, 3), pa.decimal128(15, 5), pa.decimal128(21, 2), STRING):
         values = LEAVES[kind][:12]
         yield listed(kind), [[*values, None], [], [None]]
-        yield pa.map_(STRING, kind), [[(str(place), value) for place, value in enumerate([*values, None])], []]
+        yield pa.map_(STRING, kind), [[(chr(97 + place), value) for place, value in enumerate([*values, None])], []]
         yield struct(a=kind), [{"a": value} for value in [*values, None]]
     for kind in (INT, LONG, pa.decimal128(19, 0)):
-        yield pa.map_(kind, STRING), [[(1, "x"), (-1, None)], []]
+        yield pa.map_(kind, STRING), [[(-1, None), (1, "x")], []]
     yield struct(b=STRING, a=INT), [{"b": "x", "a": 1}, {"b": None, "a": None}]
     yield struct(a=LONG, c=struct(d=INT)), [{"a": 2**53 + 1, "c": {"d": 1}}, {"a": 1, "c": None}]
     yield struct(c=struct(e=STRING, d=LONG), b=STRING), [{"c": {"e": "x", "d": 1}, "b": "y"}, {"c": None, "b": None}]

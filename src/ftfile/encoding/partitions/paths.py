@@ -72,14 +72,14 @@ def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dic
     texts: dict[str, str] = {}
     for name in path.split("/"):
         column, _, text = name.partition("=")
-        texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
+        texts.setdefault(unescaped(column), text)  # partition columns are outermost: others below may look like them
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
 
 @functools.lru_cache(maxsize=1024)  # a directory has many files
 def columns_of_directory(directory: str) -> tuple[str, ...]:
     """Return the columns that the names of directories on a path give values for, as in `a=1/b=2`."""
-    return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
+    return tuple(unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
 
 
 def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
@@ -119,7 +119,7 @@ def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
     if not text:
         raise CorruptData(path, expected, "none")
     try:
-        return value_of(_unescaped(text), kind, time_zone)
+        return value_of(unescaped(text), kind, time_zone)
     except ValueError as error:
         raise CorruptData(path, expected, f"{text!r} ({error})") from error
 
@@ -138,5 +138,6 @@ def _escaped_value(text: str) -> str:
     return escaped
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """Return the name or the value that is escaped in the name of a directory."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
