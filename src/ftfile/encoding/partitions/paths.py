@@ -72,14 +72,29 @@ def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dic
     texts: dict[str, str] = {}
     for name in path.split("/"):
         column, _, text = name.partition("=")
-        texts.setdefault(unescaped(column), text)  # partition columns are outermost: others below may look like them
+        texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
     return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
 
 
 @functools.lru_cache(maxsize=1024)  # a directory has many files
 def columns_of_directory(directory: str) -> tuple[str, ...]:
     """Return the columns that the names of directories on a path give values for, as in `a=1/b=2`."""
-    return tuple(unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
+    return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
+
+
+def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
+    """Return the columns with decimals whose texts on a path have another scale: written before they had their type.
+
+    Spark takes the digits of a text for those of the type and so moves the point, and readers of Delta fail.
+    """
+    found = []
+    for part in directory.split("/"):
+        name, _, text = part.partition("=")
+        place = schema.get_field_index(_unescaped(name))
+        kind: pa.DataType = schema.field(place).type if place >= 0 else pa.null()
+        if pa.types.is_decimal(kind) and text != NULL_NAME and len(text.partition(".")[2]) != kind.scale:
+            found.append(schema.field(place).name)
+    return found
 
 
 def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
@@ -119,7 +134,7 @@ def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
     if not text:
         raise CorruptData(path, expected, "none")
     try:
-        return value_of(unescaped(text), kind, time_zone)
+        return value_of(_unescaped(text), kind, time_zone)
     except ValueError as error:
         raise CorruptData(path, expected, f"{text!r} ({error})") from error
 
@@ -138,6 +153,5 @@ def _escaped_value(text: str) -> str:
     return escaped
 
 
-def unescaped(text: str) -> str:
-    """Return the name or the value that is escaped in the name of a directory."""
+def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)

@@ -16,7 +16,7 @@ from ftfile.arrays.widening import is_wider
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import keys_of
-from ftfile.encoding.partitions.paths import NULL_NAME, columns_of_directory, unescaped
+from ftfile.encoding.partitions.paths import columns_of_directory, rescaled_columns
 from ftfile.fs.calls.parallel import parallel
 
 if TYPE_CHECKING:
@@ -189,19 +189,8 @@ def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], reco
         directory.count("/") + 1 != len(partition_by) or columns_of_directory(directory) != partition_by
     ):
         return "directories are more than partition columns"
-    rescaled = partition_by and any(_is_rescaled(name, recorded) for name in directory.split("/"))
+    rescaled = partition_by and rescaled_columns(directory, recorded)
     return "decimals in directories have another scale" if rescaled else None
-
-
-def _is_rescaled(directory: str, recorded: pa.Schema) -> bool:
-    """Return True if the name of a directory has a decimal of another scale than its column's: Spark moves its point.
-
-    It was written before the column had its type.
-    """
-    name, _, text = directory.partition("=")
-    place = recorded.get_field_index(unescaped(name))
-    kind: pa.DataType = recorded.field(place).type if place >= 0 else pa.null()
-    return pa.types.is_decimal(kind) and text != NULL_NAME and len(text.partition(".")[2]) != kind.scale
 
 
 def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:
