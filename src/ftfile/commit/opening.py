@@ -60,14 +60,14 @@ def open_log(
 
 def _advice(url: str, storage: Mapping[str, str] | None, context: Context) -> str:
     """Return a sentence with the directory in which a path lies; nothing if it lies in none."""
-    above = directory_above(url, storage, context)
+    above = _directory_above(url, storage, context)
     if above is None:
         return ""
     chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(above) :] else ""
     return f". It lies within {above!r}: give that{chosen}"
 
 
-def directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
+def _directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
     """Return the URL of the directory of ftfile in which a path lies; None if it lies in none."""
     found = parse(url)
     for parent in PurePosixPath(found.path).parents:

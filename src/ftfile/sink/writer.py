@@ -13,7 +13,6 @@ from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key
-from ftfile.commit.opening import directory_above
 from ftfile.commit.read.snapshot import added_by, take_snapshot
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
@@ -167,8 +166,5 @@ def _greet(config: SinkConfig, log: CommitLog) -> None:
             len(found),
             found[0],
         )
-    above = directory_above(config.path, dict(config.storage_options.connection), log.fs.context)
-    if above is not None:
-        _log.warning("%s lies within %s: plain readers of that read these rows, too", config.path, above)
     if config.bucketing.is_single:
         _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")

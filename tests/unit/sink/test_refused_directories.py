@@ -119,14 +119,6 @@ def test_a_path_that_only_looks_like_a_log(out: Path, name: str) -> None:
     MicroBatch(str(out / name), {"id": "long"}).run(0, ROWS)
 
 
-@pytest.mark.parametrize(("below", "told"), [("p=x", True), ("a/b", True), ("../other", False)])
-def test_a_directory_within_another_one(out: Path, below: str, told: bool, caplog: pytest.LogCaptureFixture) -> None:
-    MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
-    MicroBatch(str(out / below), {"id": "long"}).run(0, ROWS)
-    text = f"lies within file://{out}: plain readers of that read these rows, too"
-    assert [record.levelname for record in caplog.records if text in record.message] == ["WARNING"] * 2 * told
-
-
 def test_a_file(out: Path) -> None:
     MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
     (part,) = out.glob("*.parquet")
