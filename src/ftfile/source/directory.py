@@ -256,7 +256,8 @@ class Directory:
 
         Raises:
             ConfigError: nothing has been committed, or there is no such version; or there are files that pyarrow cannot
-                read: open or encrypted ones, or of another format than Parquet, ORC and Arrow. `to_batches` reads them.
+                read: open or encrypted ones, of another format than Parquet, ORC and Arrow, or with decimals where the
+                version has floating-point numbers. `to_batches` reads them.
             CorruptData: a file is nowhere.
         """
         from ftfile.source.arrow_dataset import dataset_of  # noqa: PLC0415 - imports much

@@ -186,6 +186,9 @@ def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     found = [by_name.get(name.lower()) for name in columns]
     for name, own in zip(columns, found, strict=True):
         if own is None:
+            whole = by_name.get(name.partition(".")[0].lower())
+            if whole is not None and pa.types.is_nested(recorded.field(whole).type):
+                raise ConfigError(f"columns: {name!r} is within a column: take {whole!r}, which has it")
             raise ConfigError(f"columns: {_no_such(name, recorded.names)}")
     if twice := [name for place, name in enumerate(columns) if found[place] in found[:place]]:
         raise ConfigError(f"columns: {', '.join(map(repr, twice))} comes twice")

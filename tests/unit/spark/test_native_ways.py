@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,22 @@ def test_what_spark_would_read_differently(
     ways = ways_of(out)
     assert (len(ways.groups), len(ways.rest)) == ((1, 0) if told is None else (0, 1))
     assert told is None or next(iter(ways.reasons)).startswith(told)
+
+
+def test_decimals_in_paths_that_spark_would_take_for_others(tmp_path: Path) -> None:
+    """It takes the digits of a text for those of the type, whatever is behind the point: 1 would be 0.1."""
+    out, options = str(tmp_path / "out"), {"partitionBy": "d e,n", "onSchemaChange": "any"}
+    query = MicroBatch(out, {"id": "long", "d e": "short", "n": "decimal(9,2)"}, options)
+    query.run(0, [[{"id": 1, "d e": 1, "n": Decimal("1.25")}, {"id": 2, "d e": None, "n": None}]])
+    assert not ways_of(out).rest
+    query.columns = {"id": "long", "d e": "short", "n": "decimal(12,3)"}
+    query.run(1, [[{"id": 3, "d e": 1, "n": Decimal("1.25")}]])
+    assert ways_of(out).reasons == {"decimals in directories have another scale": 1}
+    query.columns = {"id": "long", "d e": "decimal(11,1)", "n": "decimal(12,3)"}
+    query.run(2, [[{"id": 4, "d e": Decimal(1), "n": Decimal("1.25")}]])
+    ways = ways_of(out)
+    assert ways.reasons == {"decimals in directories have another scale": 2}
+    assert sum(add.rows for group in ways.groups for add, _ in group.files) == 2
 
 
 def test_times_that_the_session_parses_otherwise(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.encryption import ENCRYPTION
-from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, Option
+from ftfile.core.options.kinds import FILES, FORMATS, OF_FILES, STORE_WRITE, STORES, WRITE, Option
 from ftfile.core.options.store import STORE_ELSEWHERE
 from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, STORAGE_PREFIX
 
@@ -26,6 +26,9 @@ _USES: dict[str, str] = {
     "ftkv-follow": "reading the changes of keyed stores (`ftkv` with `readChangeFeed`)",
 }
 
+
+_READS = ("read", "ftkv-read")
+_OF_A_VERSION = "a version is read as the log describes it: leave it out"
 
 # How alike names are that are proposed for one another: others mislead, as blockSize for parquet.block.size.
 _NEAR = 0.75
@@ -125,6 +128,8 @@ def _misplaced(option: Option, uses: tuple[Use, ...]) -> str:
     elif is_foreign:
         here = f"files (`ftfile`): {here}"
     hint = _elsewhere(uses).get(option.name.lower())
+    if hint is None and uses[0] in _READS and not option.used_by.isdisjoint(WRITE | STORE_WRITE | FILES):
+        hint = _OF_A_VERSION
     return f"option {option.name!r} is for {meant}, not for {here}" + (f"; {hint}" if hint else "")
 
 
