@@ -29,6 +29,7 @@ TOLD = {
     "repair": ("repair", "steps"),
     "vacuum": ("vacuum", "files"),
     "expire": ("expire", "files"),
+    "export": ("export", "steps"),
     "export again": ("export", "versions"),
     "migrate": ("migrate", "files"),
     "kv compact": ("compact", "merges"),
@@ -68,8 +69,8 @@ def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.Monkey
 
 
 def test_every_command_that_changes_something_is_tried() -> None:
-    """A first export is one step, and undoing a migration is short."""
-    assert TOLD.keys() == CASES.keys() - {"export", "migrate --undo"}
+    """Undoing a migration is short."""
+    assert TOLD.keys() == CASES.keys() - {"migrate --undo"}
 
 
 @pytest.mark.usefixtures("_wide")
