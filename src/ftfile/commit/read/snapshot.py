@@ -10,7 +10,7 @@ import itertools
 import operator
 from collections.abc import Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.commit.format import layout
 from ftfile.commit.format.columns import FIELDS, decode_adds, decode_columns
@@ -21,7 +21,7 @@ from ftfile.core.logs import get_logger
 from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from ftfile.commit.format.columns import Document
@@ -36,6 +36,9 @@ RESTORES = "restores"
 
 TRIES, ADDED_TRIES = 100, 5
 _ADVICE = "Delete the ranges, and ftfile.maintenance.ranges.merge_ranges(path) makes them anew of the records"
+
+_AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
+_Found = TypeVar("_Found")
 
 _log = get_logger(__name__)
 
@@ -194,14 +197,31 @@ def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, sinc
     are not kept any more.
     """
     version = head.version if version is None else version
+    return _read(log, head, lambda: _Builder(version, version if since is None else since), _Builder.snapshot)
+
+
+def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
+    """Return the newest version after `since`, up to `until`, that ended adds; `since` if none did.
+
+    CorruptData if the records of an older head are not kept any more.
+    """
+    if until <= since:
+        return since
+    return _read(log, head, lambda: _Removals(until, since), _Removals.removal)
+
+
+def _read(
+    log: CommitLog, head: LogState, begin: Callable[[], _AnyBuilder], end: Callable[[_AnyBuilder], _Found]
+) -> _Found:
+    """Return what a builder makes of ranges and records; it begins anew where ranges are merged meanwhile."""
     seen: set[layout.RangeName] | None = None
     while True:
         found = set(list_ranges(log.fs))
-        builder = _Builder(version, version if since is None else since)
+        builder = begin()
         try:
             builder.add_ranges(log, OwnRanges(log, head, found))
             builder.add_records(log, head)
-            return builder.snapshot()
+            return end(builder)
         except CorruptData:
             # A listing may miss ranges that are merged meanwhile; a range missing from two listings is not there.
             if found == seen:
@@ -386,6 +406,27 @@ class _Builder:
         self._others.update((add.id, replace(add, ranges=()) if add.ranges else add) for add in record.adds)
         self._schema = record.schema or self._schema
         self._definitions.update(record.definitions)
+        self._end = record.version
+
+
+class _Removals(_Builder):
+    """Finds the newest version that ended adds, and makes none of them."""
+
+    def __init__(self, version: int, since: int) -> None:
+        super().__init__(version, since)
+        self.newest = since
+
+    def removal(self) -> int:
+        return self.newest
+
+    def _add_range(self, content: Range) -> None:
+        ended = (document.versions().removed for document in content.ended or ())
+        versions = itertools.chain(content.removes.values(), *ended)
+        self.newest = max([self.newest, *(version for version in versions if version <= self._version)])
+        self._end = content.last
+
+    def _add_record(self, record: Record) -> None:
+        self.newest = record.version if record.removes else self.newest
         self._end = record.version
 
 
