@@ -3,13 +3,14 @@
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import ftfile
-from ftfile.cli.checking import print_findings
+from ftfile.cli.checking import command_for, print_findings
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import DAMAGED
@@ -18,6 +19,7 @@ from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, V
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.human_text import ago, bytes_text, count_text, time_text
+from ftfile.reporting.commands import in_commands
 
 if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.offset_ranges import OffsetRange
     from ftfile.maintenance.opened import OpenedDirectory
-    from ftfile.maintenance.status import DirectoryStatus, OpenFile
+    from ftfile.maintenance.status import DirectoryStatus, OpenFile, UnpublishedFile
 
 # On a terminal; a pipe gets all.
 SHOWN = 1_000
@@ -148,7 +150,7 @@ def status(
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
     found = directory.status(staged=staged)
     if json:
-        print_json(found)
+        print_json(found, partial(command_for, path=path))
     else:
         _print_status(directory.path, found, path, _oldest(directory, found))
     if found.version < 0 and any(finding.severity == "error" for finding in found.findings):
@@ -190,7 +192,7 @@ def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) ->
         ]
         print_table(columns, found.queries)
     if found.open:
-        _print_open(found.open, now_ms)
+        _print_open(found.open, now_ms, path)
     if found.unpublished:
         heading("Not published: committed files that are not at their names, or removed ones that still are")
         columns = [
@@ -198,7 +200,7 @@ def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) ->
             Column("version", lambda each: each.version, COUNT),
             Column(
                 "why",
-                lambda each: each.problem or f"the next commit {'hides' if each.removed else 'publishes'} it",
+                lambda each: in_commands(each.problem, path) or f"the next commit {_does(each)} it",
                 folds=True,
                 style=lambda why: "" if why.startswith("the next") else "red",
             ),
@@ -228,7 +230,7 @@ def _print_summary(path: str, found: "DirectoryStatus", now_ms: int, oldest: str
     )
 
 
-def _print_open(files: "Sequence[OpenFile]", now_ms: int) -> None:
+def _print_open(files: "Sequence[OpenFile]", now_ms: int, path: str) -> None:
     heading("Open files: rows that are committed, and in no finished file yet")
     columns = [
         Column("directory", lambda each: each.partition or ".", folds=True),
@@ -237,7 +239,7 @@ def _print_open(files: "Sequence[OpenFile]", now_ms: int) -> None:
         Column("pieces", lambda each: each.segments, COUNT, keep=2),
         Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
         Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
-        Column("why it is open", lambda each: each.waiting, keep=6, folds=True),
+        Column("why it is open", lambda each: in_commands(each.waiting, path), keep=6, folds=True),
         Column("query", lambda each: each.query_id, keep=1),
     ]
     print_table(columns, files)
@@ -248,6 +250,10 @@ def _unneeded(found: "DirectoryStatus") -> str | None:
         return None
     staged = f"{count_text(found.unneeded_files, 'staged file')} of {bytes_text(found.unneeded_bytes or 0)}"
     return f"{staged}: running tasks, lost attempts, or used up"
+
+
+def _does(file: "UnpublishedFile") -> str:
+    return "hides" if file.removed else "publishes"
 
 
 def _due(file: Any, now_ms: int) -> str:  # noqa: ANN401 - an OpenFile
