@@ -12,6 +12,7 @@ import typer
 import ftfile
 from ftfile.cli.checking import command_for, print_findings
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
+from ftfile.cli.display.queries import print_queries
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import DAMAGED
 from ftfile.cli.log_check import open_directory
@@ -139,16 +140,38 @@ def status(
     staged: Annotated[
         bool, typer.Option("--staged", help="Count orphans, too: staged files that nothing needs. Takes longer.")
     ] = False,
+    lag: Annotated[
+        bool,
+        typer.Option("--lag/--no-lag", help="Look at checkpoints, and at what sources have left; for 5 s at most."),
+    ] = True,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="PATH",
+            help="Of a query whose checkpoint is not recorded here, or is elsewhere from here. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source",
+            metavar="PATH",
+            help="An ftfile directory that a query follows, which no checkpoint names. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
     key_provider: KeyProvider = None,
     storage: Storage = None,
 ) -> None:
-    """Show what is going on: queries, open files and why they are still open, files that are not published and why.
+    """Show what is going on: queries, their lag, open files and why they are open, files not published and why.
 
     It ends with 4 where the whole log is lost.
     """
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
-    found = directory.status(staged=staged)
+    found = directory.status(staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or ())
     if json:
         print_json(found, partial(command_for, path=path))
     else:
@@ -183,14 +206,7 @@ def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) ->
     _print_summary(url, found, now_ms, oldest)
     print_findings(found.findings, path)
     if found.queries:
-        heading("Queries")
-        columns = [
-            Column("query", lambda each: each.query_id, folds=True),
-            Column("last batch", lambda each: each.last_batch, TEXT),
-            Column("version", lambda each: each.version, COUNT, keep=5),
-            Column("committed", lambda each: each.time_ms and ago(each.time_ms, now_ms)),
-        ]
-        print_table(columns, found.queries)
+        print_queries(found.queries, path, now_ms)
     if found.open:
         _print_open(found.open, now_ms, path)
     if found.unpublished:

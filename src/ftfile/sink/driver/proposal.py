@@ -16,6 +16,7 @@ from ftfile.attempt.schema_change import (
     refuse_respelled,
     respelled_of,
 )
+from ftfile.attempt.spark_checkpoint import recorded_place
 from ftfile.attempt.stage import durability_of
 from ftfile.commit.format.model import Body, Remove, StreamAuthor
 from ftfile.commit.format.record import definition_key
@@ -70,6 +71,7 @@ def make_proposal(
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
+        place = recorded_place(head, author.query_id, config.checkpoint) if isinstance(author, StreamAuthor) else {}
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
@@ -82,7 +84,7 @@ def make_proposal(
             encoding=key,
             definitions=definitions,
             metrics=metrics | accepted.metrics(metrics.get("partsByReason")),
-            tables=named.tables | marks,
+            tables=named.tables | marks | place,
         )
         jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
         return replace(body, assembly_jobs=jobs)
