@@ -12,7 +12,7 @@ import typer
 import ftfile
 from ftfile.cli.checking import command_for, print_findings
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
-from ftfile.cli.display.queries import print_queries
+from ftfile.cli.display.queries import print_open, print_queries
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import DAMAGED
 from ftfile.cli.log_check import open_directory
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.offset_ranges import OffsetRange
     from ftfile.maintenance.opened import OpenedDirectory
-    from ftfile.maintenance.status import DirectoryStatus, OpenFile, UnpublishedFile
+    from ftfile.maintenance.status import DirectoryStatus, UnpublishedFile
 
 # On a terminal; a pipe gets all.
 SHOWN = 1_000
@@ -208,7 +208,7 @@ def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) ->
     if found.queries:
         print_queries(found.queries, path, now_ms)
     if found.open:
-        _print_open(found.open, now_ms, path)
+        print_open(found.open, now_ms, path)
     if found.unpublished:
         heading("Not published: committed files that are not at their names, or removed ones that still are")
         columns = [
@@ -246,21 +246,6 @@ def _print_summary(path: str, found: "DirectoryStatus", now_ms: int, oldest: str
     )
 
 
-def _print_open(files: "Sequence[OpenFile]", now_ms: int, path: str) -> None:
-    heading("Open files: rows that are committed, and in no finished file yet")
-    columns = [
-        Column("directory", lambda each: each.partition or ".", folds=True),
-        Column("rows", lambda each: each.rows, COUNT),
-        Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
-        Column("pieces", lambda each: each.segments, COUNT, keep=2),
-        Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
-        Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
-        Column("why it is open", lambda each: in_commands(each.waiting, path), keep=6, folds=True),
-        Column("query", lambda each: each.query_id, keep=1),
-    ]
-    print_table(columns, files)
-
-
 def _unneeded(found: "DirectoryStatus") -> str | None:
     if found.unneeded_files is None:
         return None
@@ -270,12 +255,6 @@ def _unneeded(found: "DirectoryStatus") -> str | None:
 
 def _does(file: "UnpublishedFile") -> str:
     return "hides" if file.removed else "publishes"
-
-
-def _due(file: Any, now_ms: int) -> str:  # noqa: ANN401 - an OpenFile
-    if file.reason:
-        return f"now ({file.reason})"
-    return "no deadline" if file.deadline_ms is None else ago(file.deadline_ms, now_ms)
 
 
 def _print_version(found: "VersionDetails") -> None:

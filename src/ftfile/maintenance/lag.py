@@ -50,7 +50,7 @@ _NOT_LOOKED_AT = f"it was not looked at, as the {CHECKPOINTS_MAX} of the queries
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """What a query has read of one source, and what is left to read, as far as it can be known from here.
+    """The backlog of one source of a query, if it can be known from here.
 
     Attributes:
         source: its number in the query, as in Spark's checkpoint: `sources/0`.
@@ -115,7 +115,7 @@ class Lag:
     storage: Mapping[str, str]
 
     def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
-        """Return what the checkpoint of each query tells, by query id; what does not answer in time says so.
+        """Return the status of each checkpoint by query id, also of those that do not answer in time.
 
         Raises:
             ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
@@ -157,14 +157,14 @@ def _compared(found: dict[str, CheckpointStatus], before: LogState, after: LogSt
 
 
 class _Look:
-    """Looks at checkpoints, each in a thread of its own, and keeps what is known so far."""
+    """Looks at checkpoints, each in a thread of its own, and keeps each result as it comes."""
 
     def __init__(self, scheme: str, sources: Collection[str], storage: Mapping[str, str], context: Context) -> None:
         self._scheme, self._directories, self._storage, self._context = scheme, sources, dict(storage), context
         self.found: dict[str, CheckpointStatus] = {}
 
     def look_at(self, query_id: str, url: str) -> None:
-        """Note what a query's checkpoint tells, and then, source by source, what is left to read."""
+        """Note the status of a query's checkpoint, and then the backlog of each source."""
         try:
             progress = read_progress(url, query_id, self._context)
         except (FtfileError, OSError) as error:
@@ -183,7 +183,7 @@ class _Look:
             self.found[query_id] = replace(status, sources=tuple(sources))
 
     def _counted(self, source: SourceLag, checkpoint: str) -> SourceLag:
-        """Return a source with what is left to read, where its offset tells what it is."""
+        """Return a source with its backlog, where its offset tells of which kind it is."""
         if source.kind == "files":
             return self._files(source, checkpoint)
         if source.kind == "ftfile":

@@ -1,4 +1,4 @@
-"""What Python says in its own words, in those of the command `ftfile`: calls are commands, and arguments options."""
+"""Messages of Python in the words of the command `ftfile`: calls become commands, and arguments options."""
 
 import ast
 import re

@@ -1,10 +1,10 @@
-"""Queries and their lag, as `status` shows them."""
+"""Queries with their lag, and open files, as `status` shows them."""
 
 from json import dumps
 from typing import TYPE_CHECKING
 
 from ftfile.cli.display.output import heading, say
-from ftfile.cli.display.tables import COUNT, TEXT, Column, is_terminal, print_table
+from ftfile.cli.display.tables import BYTES, COUNT, TEXT, Column, is_terminal, print_table
 from ftfile.core.human_text import ago, bytes_text, count_text, duration_text
 from ftfile.reporting.commands import in_commands
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.maintenance.lag import SourceLag
-    from ftfile.maintenance.status import QueryStatus
+    from ftfile.maintenance.status import OpenFile, QueryStatus
 
 
 def print_queries(queries: "Sequence[QueryStatus]", path: str, now_ms: int) -> None:
@@ -48,6 +48,22 @@ def print_queries(queries: "Sequence[QueryStatus]", path: str, now_ms: int) -> N
             print(in_commands(text))
 
 
+def print_open(files: "Sequence[OpenFile]", now_ms: int, path: str) -> None:
+    """Print open files, when each ends, and why it is open."""
+    heading("Open files: rows that are committed, and in no finished file yet")
+    columns = [
+        Column("directory", lambda each: each.partition or ".", folds=True),
+        Column("rows", lambda each: each.rows, COUNT),
+        Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
+        Column("pieces", lambda each: each.segments, COUNT, keep=2),
+        Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
+        Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
+        Column("why it is open", lambda each: in_commands(each.waiting, path), keep=6, folds=True),
+        Column("query", lambda each: each.query_id, keep=1),
+    ]
+    print_table(columns, files)
+
+
 def _under_way(query: "QueryStatus", now_ms: int) -> str | None:
     """Return the batch that Spark has planned behind the last one, and for how long; None if that is not known."""
     found = query.checkpoint
@@ -60,7 +76,7 @@ def _under_way(query: "QueryStatus", now_ms: int) -> str | None:
 
 
 def _left(source: "SourceLag", now_ms: int) -> str:
-    """Return what is left to read of a source."""
+    """Return the backlog of a source."""
     if source.unknown:
         return "not known"
     if source.versions_behind is not None:
@@ -69,3 +85,9 @@ def _left(source: "SourceLag", now_ms: int) -> str:
     others = [f"{count:,} {word}" for count, word in ((source.parked, "parked"), (source.late, "too late")) if count]
     files = f"{count_text(source.files_behind or 0, 'file')} of {bytes_text(source.bytes_behind or 0)}"
     return "; ".join([f"{files}{oldest}", *others])
+
+
+def _due(file: "OpenFile", now_ms: int) -> str:
+    if file.reason:
+        return f"now ({file.reason})"
+    return "no deadline" if file.deadline_ms is None else ago(file.deadline_ms, now_ms)
