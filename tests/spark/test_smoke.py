@@ -46,6 +46,11 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
         run()
     for name in ("1", ".1.crc"):
         (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+    (written,) = ftfile.open(out).status().queries
+    assert written.checkpoint is not None
+    assert (written.checkpoint.planned_batch, written.checkpoint.committed_batch) == (1, 0)
+    assert [(each.kind, each.offset) for each in written.checkpoint.sources] == [("other", {"logOffset": 1})]
+    assert abs((written.checkpoint.planned_ms or 0) - (written.time_ms or 0)) < 600_000
     run()
     expected: list[Any] = sorted(map(tuple, spark.read.schema(SCHEMA).parquet(source).collect()))
     assert len(expected) == 20

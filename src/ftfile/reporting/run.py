@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -111,11 +110,11 @@ def report(
 
 
 def _warnings(contents: Contents, found: VerifyReport | None) -> Iterator[ReportWarning]:
-    path, commits, status = shlex.quote(contents.path), contents.commits, contents.status
+    path, commits, status = contents.path, contents.commits, contents.status
     if found is not None:
-        yield from advice.of_findings(found.findings)
+        yield from advice.of_findings(found.findings, path)
         yield from advice.of_stage(found.unrecorded_files, found.unrecorded_bytes, path)
-    yield from advice.of_checks(contents.checks)
+    yield from advice.of_checks(contents.checks, path)
     if not contents.is_store:
         yield from advice.of_status(status, path, contents.made_ms, is_verified=found is not None)
         yield from advice.of_files(contents.files, commits, status, path)

@@ -52,6 +52,7 @@ class Directory:
     ) -> None:
         self.path = normalise(os.fspath(path))
         self._log = open_log(path, key_provider, storage, context)
+        self._storage = dict(storage or {})
         self.file_system = self._log.fs
 
     def __repr__(self) -> str:

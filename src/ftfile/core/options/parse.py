@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ftfile.core.errors import ConfigError
@@ -59,6 +59,7 @@ class ParsedOptions:
     spark: dict[str, str]  # Spark's own keys, in lower case
     own: dict[str, str]  # `prefix.<name>`, in lower case: for the user's own code, and for the file system
     uses: tuple[Use, ...]
+    texts: dict[str, str] = field(default_factory=dict)  # of `given`, as the user wrote them
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
         if name in self.given:
@@ -106,7 +107,7 @@ def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
         option = _option(lower, uses)
         if option is None or option.used_by.isdisjoint(uses):
             raise ConfigError(_unknown(key, uses) if option is None else _misplaced(option, uses))
-        parsed.given[option.name] = _parse(option, text)
+        parsed.given[option.name], parsed.texts[option.name] = _parse(option, text), text
     return parsed
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.message import add_of
+from ftfile.attempt.spark_checkpoint import recorded_place
 from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import Body, Remove, StreamAuthor
 from ftfile.commit.format.record import definition_key
@@ -62,6 +63,7 @@ def make_proposal(
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
+        place = recorded_place(head, author.query_id, config.checkpoint) if isinstance(author, StreamAuthor) else {}
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
@@ -74,7 +76,7 @@ def make_proposal(
             encoding=key,
             definitions=definitions,
             metrics=metrics | accepted.metrics(metrics.get("partsByReason")),
-            tables=named.tables | marks,
+            tables=named.tables | marks | place,
         )
         jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
         return replace(body, assembly_jobs=jobs)
