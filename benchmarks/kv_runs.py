@@ -12,7 +12,7 @@ from benchmarks.kv_engines import ENGINES, Design
 from benchmarks.kv_rates import bulk_rates, cpu_s, draw_keys, get_all, get_rate
 from benchmarks.kv_rows import rows_of
 from benchmarks.report import Table
-from ftfile.kv.hashing.rows import hash_keys, hash_rows, key_hasher
+from ftfile.kv.hashing import hash_keys, hash_rows, key_hasher
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import write_run

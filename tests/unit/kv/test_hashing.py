@@ -14,7 +14,7 @@ import pytest
 from xxhash import xxh64_intdigest
 
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.kv.hashing.rows import buckets_of, hash_keys, hash_rows, key_hasher
+from ftfile.kv.hashing import buckets_of, hash_keys, hash_rows, key_hasher
 from ftfile.kv.key_columns import first_fall, key_reader, refuse_key_types
 
 # By type: values that hash as an int of 4 bytes, as a long of 8, or as bytes.

@@ -24,9 +24,7 @@ from ftfile.kv.feed import planner as feed_planner
 from ftfile.kv.feed import rows as feed_rows
 from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
-from ftfile.kv.pushdown import selection
-from ftfile.kv.pushdown.conditions import Condition
-from ftfile.kv.pushdown.selection import select
+from ftfile.kv.pushdown import Condition, select, selection
 from ftfile.kv.reading import bucket, reader, verify
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.pages import PageTable, Probes, build_pages, shape_for

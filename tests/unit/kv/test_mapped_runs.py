@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import CorruptData
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run.blocks import MAPPED_BYTES
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader

@@ -13,8 +13,8 @@ from ftfile.commit.format.model import Add, Origin
 from ftfile.core.checksum import checksum
 from ftfile.kv.columns import ops_in
 from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.hashing.rows import hash_rows, key_hasher
-from ftfile.kv.key_values import key_at, to_scalar
+from ftfile.kv.hashing import hash_rows, key_hasher
+from ftfile.kv.key_values import to_scalar
 from ftfile.kv.planning.jobs import Output
 from ftfile.kv.reading import levels
 from ftfile.kv.reading.levels import Sources
@@ -23,6 +23,7 @@ from ftfile.kv.run import writer
 from ftfile.kv.run.cache import Cache
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.crash.share import THOROUGH
+from tests.kit.store_check import key_at
 from tests.unit.kv.model import STEPS, Store, Version
 from tests.unit.kv.runs import written
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import EncodingError, SchemaError
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run import reader as reading
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import END_BYTES, RunReader

@@ -15,7 +15,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.wal.files import WalFiles, list_wal
 from ftfile.commit.wal.frames import BEGIN, WINDOW, Frame, read_frames
 from ftfile.core.errors import CorruptData
-from ftfile.kv.fold.rows import aligned
+from ftfile.kv.columns import aligned
 from ftfile.kv.key_ranges import decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
 

@@ -12,12 +12,11 @@ import pyarrow as pa
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import CorruptData
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import bools_of, first_fall, key_reader
-from ftfile.kv.run.blocks import MAPPED_BYTES, Block, joined
+from ftfile.kv.run.blocks import MAPPED_BYTES, Block, gathered, joined
 from ftfile.kv.run.cache import Shelf
 from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded, require_crc
-from ftfile.kv.run.gather import gathered
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, build_pages, one_page, places_of
 
 if TYPE_CHECKING:

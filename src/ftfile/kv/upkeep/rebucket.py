@@ -17,11 +17,10 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.buckets import bucket_number, by_bucket
-from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET, ops_in
+from ftfile.kv.columns import aligned, names_with, ops_in
 from ftfile.kv.definition import check_buckets
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.rows import aligned
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import Marks, position_of, run_of
@@ -238,10 +237,5 @@ def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[
     ops = 0
     for table in tables:
         ops |= ops_in(table)
-    columns = [*definition.schema.names]
-    if definition.sequence is not None and ops & 1 << DELETE:
-        columns.append(DELETED_MS)
-    if ops & ~(1 << SET):
-        columns.append(OP)
     for table in tables:
-        yield table.select(columns)
+        yield table.select(names_with(definition, ops))
