@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ftfile.kv.key_values import Key
-
     Words = NDArray[np.uint64]
     Rows = NDArray[np.intp] | slice
 
@@ -221,21 +219,6 @@ def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
     for column in columns:
         found = _hash_column(column, hashes)
         hashes = np.where(is_valid(column), found, hashes) if column.null_count else found
-    return hashes
-
-
-def hash_keys(keys: Sequence[Key], kinds: Sequence[pa.DataType]) -> NDArray[np.uint64]:
-    """Return the hash of each key, given its stored values and the types of their columns."""
-    hashes = np.full(len(keys), SEED, np.uint64)
-    for place, kind in enumerate(kinds):
-        values: list[Any] = [key[place] for key in keys]
-        if is_byte_key(kind):
-            offsets = np.append(0, np.cumsum([*map(len, values)], dtype=np.int64))
-            hashes = hash_bytes(offsets, np.frombuffer(b"".join(values), np.uint8), hashes)
-        elif is_hashed_as_int(kind):
-            hashes = hash_ints(np.array(values, np.int32), hashes)
-        else:
-            hashes = hash_longs(np.array(values, np.int64), hashes)
     return hashes
 
 

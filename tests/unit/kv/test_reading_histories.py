@@ -80,7 +80,7 @@ class ReadStore(Store):
         sources = Sources(self.read, self.cache, self.definition)
         view = view_of(len(self.versions) - 1, version.live.values(), sources, before)
         self.view = view
-        for read in self.rng.sample((self._get, self._get_many, self._lookup, self._scan), self.rng.choice((1, 2, 4))):
+        for read in self.rng.sample((self._get, self._lookup, self._scan), self.rng.choice((1, 2, 3))):
             read(view, version.expected)
             self.reads += 1
 
@@ -89,12 +89,6 @@ class ReadStore(Store):
             hashed = view.hash_key(key)
             bucket = view.buckets.get(view.bucket_of(key, hashed))
             assert (bucket.get(key, hashed) if bucket is not None else None) == expected.get(key), key
-
-    def _get_many(self, view: View, expected: dict[Key, Any]) -> None:
-        for number, bucket in view.buckets.items():
-            keys = [key for key in self._asked() if view.bucket_of(key, view.hash_key(key)) == number]
-            found = bucket.get_many(keys, view.hash_keys(keys, self.definition.keys))
-            assert found == [expected.get(key) for key in keys]
 
     def _lookup(self, view: View, expected: dict[Key, Any]) -> None:
         names = self.definition.keys

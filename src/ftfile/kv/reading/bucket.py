@@ -75,43 +75,6 @@ class Bucket:
                 raise
             return self._unfolded().get(key, hashed)
 
-    def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
-        """Return the values of keys, in their order, as `get` does; what is missing is fetched side by side."""
-        try:
-            return self._get_many(keys, hashes)
-        except (EncodingError, UserCodeError):
-            return self._unfolded()._get_many(keys, hashes)  # noqa: SLF001
-
-    def _get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
-        found: list[Values | None] = [None] * len(keys)
-        several: dict[int, list[tuple[int, Values]]] = {}
-        all_count = self.all_count
-        wanted = [*range(len(keys))]
-        for level in self.levels:
-            low, high = level.low, level.high
-            here = [number for number in wanted if low <= keys[number] <= high]
-            ended = set()  # of them, older levels have no rows that count
-            if here:
-                opened = level.opened()
-                rows = opened.reader.get_many([keys[number] for number in here], hashes[here])
-                is_last = opened.is_plain and not all_count
-                for number, row in zip(here, rows, strict=True):
-                    if row is None:
-                        continue
-                    if is_last and number not in several:
-                        found[number] = row
-                        continue
-                    op, values = opened.split(row)
-                    several.setdefault(number, []).append((op, values))
-                    if op != MERGE and not all_count:
-                        ended.add(number)
-            if level.purges:
-                ended.update(number for number in wanted if overlap(level.purges, keys[number], keys[number]))
-            wanted = [number for number in wanted if found[number] is None and number not in ended]
-        for number, partial in several.items():
-            found[number] = fold_key(partial, keys[number], self.definition)
-        return found
-
     def lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
         """Look many keys up, none of which has a null.
 

@@ -133,23 +133,6 @@ class RunReader:
 
         return get
 
-    def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[tuple[Any, ...] | None]:
-        """Return rows as `get` does, in the order of the keys; missing pages, then blocks, are fetched side by side."""
-        rows: list[tuple[Any, ...] | None] = [None] * len(keys)
-        probes, wanted = self._probes(hashes), np.arange(len(keys))
-        while wanted.size:
-            places = probes.next_places(wanted)
-            wanted, places = wanted[places >= 0], places[places >= 0]
-            numbers = (places >> self._row_bits).tolist()
-            blocks = _cached(self._blocks, numbers, self._load_block, self._parallel)
-            others: list[int] = []  # keys of which another one has the fingerprint
-            for number, block, row in zip(wanted.tolist(), numbers, (places & self._row_mask).tolist(), strict=True):
-                found = rows[number] = blocks[block].find(row, keys[number])
-                if found is None:
-                    others.append(number)
-            wanted = np.array(others, np.intp)
-        return rows
-
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Look many keys up.
 
