@@ -23,7 +23,7 @@ from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.kv.buckets import bucket_number
-from ftfile.kv.columns import DELETE, aligned, operations, ops_in
+from ftfile.kv.columns import DELETE, operations, ops_in
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.feed.differences import differ
 from ftfile.kv.files.opening import OpenFiles, open_run
@@ -292,10 +292,10 @@ def _are_same(expected: pa.Table, found: pa.Table) -> bool:
 def _live_rows(buckets: Buckets, definition: StoreDefinition) -> pa.Table:
     """Return the rows of all buckets that are no deletes, by key, without columns of ours."""
     names = definition.schema.names
-    tables = [aligned(definition.schema.empty_table(), definition).select(names)]
+    tables = [definition.aligned(definition.schema.empty_table()).select(names)]
     for rows in buckets.values():
         live = rows.filter(pa.array(operations(rows) != DELETE))
-        tables.append(aligned(live, definition).select(names))
+        tables.append(definition.aligned(live).select(names))
     found = pa.concat_tables(tables)
     order = pc.sort_indices(found.select(definition.keys), [(name, "ascending") for name in definition.keys])
     return found.take(order).combine_chunks()

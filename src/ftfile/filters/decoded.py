@@ -50,12 +50,13 @@ def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
 def plain_pieces(stored: Iterable[bytes], decoder: Stream, path: str) -> Iterator[bytes]:
     """Yield the plain content of stored bytes, whose end the last piece verifies; `CorruptData` names `path`."""
     feed_bytes = _FEED_BYTES_MIN
-    for data in map(memoryview, stored):
-        while data:
+    for data in stored:
+        rest = memoryview(data)
+        while rest:
             with stream_errors(path):
-                plain = decoder.feed(data[:feed_bytes])
-            likely = min(feed_bytes, len(data)) * _PLAIN_BYTES // (len(plain) + 1)
-            data = data[feed_bytes:]  # noqa: PLW2901 - the rest of it
+                plain = decoder.feed(rest[:feed_bytes])
+            likely = min(feed_bytes, len(rest)) * _PLAIN_BYTES // (len(plain) + 1)
+            rest = rest[feed_bytes:]
             feed_bytes = min(max(likely, _FEED_BYTES_MIN), 2 * feed_bytes, _FEED_BYTES_MAX)
             yield plain
     with stream_errors(path):

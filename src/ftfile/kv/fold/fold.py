@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, aligned, operations
+from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.key_columns import bools_of, first_fall
 from ftfile.kv.key_ranges import contain, union
 from ftfile.kv.merge_functions import is_merge_name, merge_function
@@ -97,7 +97,7 @@ def _unpurged(
     stretches: Sequence[pa.Table], definition: StoreDefinition, purges: Sequence[Sequence[KeyRange]]
 ) -> pa.Table:
     """Return all rows, old to new, without those that a later purge ends."""
-    rows = aligned(pa.concat_tables(stretches, promote_options="permissive"), definition).combine_chunks()
+    rows = definition.aligned(pa.concat_tables(stretches, promote_options="permissive")).combine_chunks()
     if not any(purges):
         return rows
     keys = [rows[name].combine_chunks() for name in definition.keys]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import bools_from, from_numpy, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, aligned, operations
+from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.key_ranges import contain, overlap
@@ -130,7 +130,7 @@ class Bucket:
         read_bytes = window_bytes // len(levels)
         if len(levels) == 1 and _meets(levels[0], start, end) and not _has_ops(levels[0]):
             for batch in _scanned(levels[0], definition, start, end, read_bytes)[0]:
-                yield _batch_of(aligned(pa.Table.from_batches([batch]), definition).select(shown))
+                yield _batch_of(definition.aligned(pa.Table.from_batches([batch])).select(shown))
             return
         sources = [_rows_of(level, definition, start, end, read_bytes) for level in levels]
         purges = [level.purges for level in levels]
@@ -157,7 +157,7 @@ class Bucket:
         """Return the value columns and the operations of rows, as the store has them."""
         table = pa.Table.from_batches([rows])
         names = [*self.definition.values, OP]
-        return aligned(table, self.definition).select(names)
+        return self.definition.aligned(table).select(names)
 
     def _sets(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         """Return the rows of keys of which one row counts, without those of deletes."""

@@ -11,7 +11,7 @@ from ftfile.commit.format.model import Origin
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
-from ftfile.kv.columns import SET, aligned, names_with
+from ftfile.kv.columns import SET
 from ftfile.kv.files.coalescing import CoalescingFiles
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.fold import fold
@@ -177,9 +177,9 @@ class Merger:
             ops |= run.marks.ops
         if share.group.terms.is_bottom and self.definition.sequence is None:
             ops = 1 << SET
-        columns = names_with(self.definition, ops)
+        columns = self.definition.names_with(ops)
         for table in itertools.chain(head, tables):
-            yield aligned(table, self.definition).select(columns)
+            yield self.definition.aligned(table).select(columns)
 
 
 def _origin(share: Share) -> Origin:

@@ -17,7 +17,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.buckets import bucket_number, by_bucket
-from ftfile.kv.columns import aligned, names_with, ops_in
+from ftfile.kv.columns import ops_in
 from ftfile.kv.definition import check_buckets
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.fold import fold
@@ -213,7 +213,7 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
         buckets[run.add.bucket].append(run)
     inputs.open(runs)
     keys = how.definition.keys
-    schema = aligned(how.definition.schema.empty_table(), how.definition).schema
+    schema = how.definition.aligned(how.definition.schema.empty_table()).schema
     sources = [SortedRows(_folded(own, how, inputs, now_ms), schema, len(keys)) for own in buckets.values()]
     for window in windows_of(sources, _WINDOW_BYTES):
         tables = [table for table in window if table.num_rows]
@@ -227,7 +227,7 @@ def _folded(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -
     sources = [inputs.rows(run, None) for run in runs]
     for window in windows_of(sources, _WINDOW_BYTES):
         table = fold(window, how.definition, bottom=True, purges=purges, expired_ms=expired_ms)
-        yield from aligned(table, how.definition).to_batches()
+        yield from how.definition.aligned(table).to_batches()
     for run, rows in zip(runs, sources, strict=True):
         inputs.left(run, None, rows.taken)
 
@@ -238,4 +238,4 @@ def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[
     for table in tables:
         ops |= ops_in(table)
     for table in tables:
-        yield table.select(names_with(definition, ops))
+        yield table.select(definition.names_with(ops))

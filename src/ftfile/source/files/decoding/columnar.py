@@ -12,7 +12,7 @@ from pyarrow import orc
 from ftfile.arrays.nested import rebuild
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.encoding.avro.container import import_fastavro
-from ftfile.encoding.base.reading import batch_of
+from ftfile.encoding.base.reading import batch_as, batch_of
 from ftfile.encoding.registry import format_from_options
 from ftfile.parts.reader import recorded_names
 
@@ -44,7 +44,7 @@ def column_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileD
             stored = pa.schema([in_file.field(each) for each in spelled.names if each in in_file.names])
             file.seek(0)
             for batch in format_from_options(name, {}).decode(file, stored):
-                yield _as_requested(batch, spelled, schema)
+                yield batch_as(batch, spelled, _cast).rename_columns(schema.names)
         except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
             raise CorruptData(path, expected, str(error)) from error
 
@@ -126,17 +126,6 @@ def _spelled(schema: pa.Schema, in_file: pa.Schema, path: str) -> pa.Schema:
         except (pa.ArrowException, AttributeError, TypeError) as error:
             raise SchemaError(f"{detail}: {error}") from error
     return spelled
-
-
-def _as_requested(batch: pa.RecordBatch, spelled: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:
-    present = set(batch.schema.names)
-    columns = [
-        rebuild(batch.column(field.name), field.type, _cast)
-        if field.name in present
-        else pa.nulls(batch.num_rows, field.type)
-        for field in spelled
-    ]
-    return batch_of(columns, schema, batch.num_rows)
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
