@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     Key = tuple[Any, ...]
 
 _INT_BITS = 32
-_BYTES_MAX = (1 << 31) - 1  # of a column of strings
 
 
 def is_byte_key(kind: pa.DataType) -> bool:
@@ -60,7 +59,7 @@ def key_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return stored values as a key column of a type."""
     if is_byte_key(kind):
         offsets = np.cumsum([0, *map(len, values)])
-        if offsets[-1] > _BYTES_MAX:
+        if offsets[-1] >> 31:  # where a column of strings ends
             raise ConfigError(f"keys of {offsets[-1]} bytes are too many at a time: give fewer")
         return strings_from(offsets, np.frombuffer(b"".join(values), np.uint8), kind)
     if pa.types.is_boolean(kind):

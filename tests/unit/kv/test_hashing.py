@@ -158,3 +158,12 @@ class TestFirstFall:
     def test_one_row_rises(self) -> None:
         assert first_fall([pa.array([1])]) is None
         assert first_fall([pa.array([], pa.int64())]) is None
+
+
+def test_more_keys_at_a_time_than_a_column_holds() -> None:
+    class Long(bytes):
+        def __len__(self) -> int:
+            return 1 << 31
+
+    with pytest.raises(ConfigError, match="keys of 2147483649 bytes are too many at a time"):
+        key_array([b"a", Long()], pa.binary())
