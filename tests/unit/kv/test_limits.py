@@ -18,7 +18,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv import marks
+from ftfile.kv import marks, pushdown
 from ftfile.kv.definition import define
 from ftfile.kv.feed import planner as feed_planner
 from ftfile.kv.feed import rows as feed_rows
