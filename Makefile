@@ -223,7 +223,7 @@ bench: java hdfs-jars s3-server azure-server delta environment ## measure agains
 
 .PHONY: docs
 docs: environment ## write docs/options.md from the option table, and the site to build/site (start at its index.html)
-	@$(python) -m ftfile.core.options.document >docs/options.md.new
+	@$(python) .ci/options.py >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
 	@$(site)
 

@@ -10,8 +10,8 @@ from ftfile import kv
 from ftfile.kv.config import StoreConfig
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import BatchQuery, StoreBatch, spark_schema
-from ftfile.testing.store_check import check_store
 from tests.crash.world import CRASH_KEYS, Batch, Scenario
+from tests.kit.store_check import check_store
 from tests.unit.kv.stores import rows_in
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from ftfile.kv.operator.epochs import epoch_of
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
-from ftfile.testing.store_check import check_store
 from ftfile.testing.sweep import fault_sweep
 from tests.crash.faults import FAULTS
 from tests.crash.share import THOROUGH, some
 from tests.crash.world import CLOCK, IDS, told
+from tests.kit.store_check import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

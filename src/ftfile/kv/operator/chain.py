@@ -15,7 +15,6 @@ from ftfile.commit.format import layout
 from ftfile.commit.wal.files import WalFiles, list_wal
 from ftfile.commit.wal.frames import BEGIN, WINDOW, Frame, read_frames
 from ftfile.core.errors import CorruptData
-from ftfile.kv.fold.rows import aligned
 from ftfile.kv.key_ranges import decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
 
@@ -104,7 +103,7 @@ class FileCodec(WalFiles):
         """Return rows with the columns that the store has now."""
         if rows.schema == self._schema:
             return rows
-        table = aligned(pa.Table.from_batches([rows]), self._definition).combine_chunks()
+        table = self._definition.aligned(pa.Table.from_batches([rows])).combine_chunks()
         return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=self._schema)
 
 

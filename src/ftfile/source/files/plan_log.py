@@ -20,8 +20,7 @@ from ftfile.commit.protocol import record_of
 from ftfile.core.errors import CorruptData, FtfileError, StateLost, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.source.files.known import KnownFiles
-from ftfile.source.files.offsets import PlanPosition
-from ftfile.source.files.plan import Plan
+from ftfile.source.files.plan import Plan, PlanPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

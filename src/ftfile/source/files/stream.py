@@ -17,9 +17,9 @@ from ftfile.source.files.clean import open_cleaner
 from ftfile.source.files.decoding.columns import require_columns_beside
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.decoding.split import split
-from ftfile.source.files.finding.rows import refuse_rows, refuse_rows_above
+from ftfile.source.files.finding.listing import refuse_rows, refuse_rows_above
 from ftfile.source.files.globs import has_wildcard
-from ftfile.source.files.offsets import PlanPosition, position_of, to_offset
+from ftfile.source.files.plan import PlanPosition, position_of, to_offset
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.source.files.scan import Scanner
 from ftfile.source.files.settings import FilesSettings

@@ -18,7 +18,7 @@ from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import build_pages
 from ftfile.testing.checker import InvariantViolation, check_directory
 from ftfile.testing.context import current, open_filesystem
-from ftfile.testing.store_check import check_store
+from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts
 
 if TYPE_CHECKING:
