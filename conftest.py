@@ -50,7 +50,7 @@ def pytest_collection_finish() -> None:
     """Have garbage looked for in what tests make, and no more in modules and thousands of tests, and seldom."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
