@@ -17,7 +17,7 @@ from ftfile.core.options import STORAGE_PREFIX
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.deadline import start
 from ftfile.fs.location import normalise, parse
-from ftfile.source.files.offsets import position_of as plan_of
+from ftfile.source.files.plan import position_of as plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

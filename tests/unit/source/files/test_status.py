@@ -7,8 +7,7 @@ import pytest
 
 import ftfile
 from ftfile.errors import ConfigError
-from ftfile.source.files.offsets import PlanPosition
-from ftfile.source.files.plan import Plan
+from ftfile.source.files.plan import Plan, PlanPosition
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.testing.context import open_filesystem
 from tests.kit.files_run import FilesRun
