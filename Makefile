@@ -75,7 +75,7 @@ test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server az
 	@exec $(python) .ci/stages.py "$(WAITING)" "$(WORKING)"
 
 .PHONY: unit
-unit: prometheus browser environment ## the quick tests without a JVM (a minute)
+unit: environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
