@@ -393,7 +393,7 @@ class OfAccounts(Objects):
     def __init__(self, account_key: str, **kwargs: Any) -> None:
         super().__init__(use_listings_cache=kwargs["use_listings_cache"])
         self.account = account_key
-        self.store = self.stores.setdefault(account_key, {})
+        vars(self)["store"] = self.stores.setdefault(account_key, {})
 
     def make(self, path: str, content: bytes, *, is_new: bool) -> None:
         super().make(path, content, is_new=is_new and "b4d" not in self.account)

@@ -49,7 +49,7 @@ def test_what_cannot_be_made_is_not_kept() -> None:
 
 def test_made_anew_where_secrets_are_known_to_be_others() -> None:
     numbers = itertools.count()
-    things = PerProcess(lambda _: next(numbers))
+    things: PerProcess[str, int] = PerProcess(lambda _: next(numbers))
     assert [things.of("a", digest) for digest in ("1", "1", "2", None, "2", "1")] == [0, 0, 1, 1, 1, 2]
 
 

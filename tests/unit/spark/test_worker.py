@@ -23,7 +23,7 @@ _modules = (f"made_{number}" for number in itertools.count())
 
 
 def write(directory: Path) -> None:
-    source = FtFileDataSource({"path": str(directory), "fileFormat": "json"})
+    source = FtFileDataSource({"path": str(directory), "fileFormat": "parquet"})
     source.streamWriter(StructType().add("n", LongType()), overwrite=False)
 
 
