@@ -32,7 +32,7 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.core.retry import RetryPolicy
-from ftfile.fs.fsspec.client import BLOCK_BYTES, clients, remote_error
+from ftfile.fs.fsspec.client import BLOCK_BYTES, remote_error
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import FileSystemContract
@@ -385,61 +385,6 @@ def test_settings_are_arguments_and_secrets_are_named(monkeypatch: pytest.Monkey
     assert "s3cret" not in repr(filesystem)
 
 
-class OfAccounts(Objects):
-    """Each account has its own objects; that of a bad name lets them be written over."""
-
-    stores: ClassVar[dict[str, dict[str, Any]]] = {}
-
-    def __init__(self, account_key: str, **kwargs: Any) -> None:
-        super().__init__(use_listings_cache=kwargs["use_listings_cache"])
-        self.account = account_key
-        vars(self)["store"] = self.stores.setdefault(account_key, {})
-
-    def make(self, path: str, content: bytes, *, is_new: bool) -> None:
-        super().make(path, content, is_new=is_new and "b4d" not in self.account)
-
-
-class TestVariablesThatChange:
-    SETTINGS: ClassVar[dict[str, str]] = {"account_key": "env:MY_KEY"}
-
-    @pytest.fixture
-    def url(self, monkeypatch: pytest.MonkeyPatch) -> str:
-        known_as("ofaccounts", OfAccounts)
-        monkeypatch.setenv("MY_KEY", "f1rst")
-        return f"ofaccounts://{next(names)}"
-
-    def test_lead_to_another_client(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        opened = open_filesystem(url, settings=self.SETTINGS)
-        opened.create_exclusive("file", b"first")
-        monkeypatch.setenv("MY_KEY", "s3cond")
-        for each in (opened, open_filesystem(url, settings=self.SETTINGS)):
-            assert not each.exists("file")
-        opened.create_exclusive("file", b"second")
-        assert open_filesystem(url, settings=self.SETTINGS).read("file") == b"second"
-        monkeypatch.setenv("MY_KEY", "f1rst")
-        assert opened.read("file") == b"first"
-        assert not [secret for secret in ("f1rst", "s3cond") if secret in repr(clients._made)]  # noqa: SLF001
-
-    def test_one_that_is_unset_leads_to_no_other(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        opened = open_filesystem(url, settings=self.SETTINGS)
-        opened.create_exclusive("file", b"first")
-        monkeypatch.delenv("MY_KEY")
-        assert opened.read("file") == b"first"
-
-    def test_a_corrected_one_leads_writers_elsewhere(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        query = MicroBatch(url, {"n": "long"}, {"storage.account_key": "env:MY_KEY"})
-        query.run(0, [[{"n": 1}]])
-        monkeypatch.setenv("MY_KEY", "s3cond")
-        query.run(0, [[{"n": 2}]])
-        for account, found in (("f1rst", [1]), ("s3cond", [2])):
-            monkeypatch.setenv("MY_KEY", account)
-            assert ftfile.open(url, storage=self.SETTINGS).to_arrow()["n"].to_pylist() == found
-        # Another store is tried as well.
-        monkeypatch.setenv("MY_KEY", "b4d")
-        with pytest.raises(Unsupported, match="writes over a file"):
-            query.run(0, [[{"n": 3}]])
-
-
 @pytest.mark.parametrize("way", ["anon", "google_default", "cloud", "cache", "browser"])
 def test_a_way_to_find_credentials_is_no_secret(way: str) -> None:
     known_as("told", Told)
@@ -510,17 +455,6 @@ def test_no_error_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     for caught in (opening, making, below):
         shown = "".join(traceback.format_exception(caught.value))
         assert not [each for each in ("-secret", "ABC123", "DEF456", "GHI") if each in shown.replace("MY_KEY", "")]
-
-
-def test_no_error_shows_a_secret_that_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    known_as("talkative", Talkative)
-    monkeypatch.setenv("MY_KEY", "0ld-secret")
-    filesystem = open_filesystem(f"talkative://{next(names)}", settings={"account_key": "env:MY_KEY"})
-    stream = filesystem.create("file")
-    monkeypatch.setenv("MY_KEY", "n3w-secret")
-    with pytest.raises(OutcomeUnknown, match=r"refused with \.\.\.:") as caught:
-        stream.close()
-    assert "-secret" not in "".join(traceback.format_exception(caught.value))
 
 
 class Strict(Objects):
