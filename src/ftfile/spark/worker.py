@@ -9,8 +9,8 @@ import socket
 import stat
 import sys
 
-# How many modules there were at the last use of this process.
-_known: list[int] = []
+# How many modules this process has frozen; empty before its first use.
+_frozen: list[int] = []
 
 
 def is_worker() -> bool:
@@ -23,13 +23,13 @@ def freeze_modules() -> None:
     """Keep what a worker has imported out of garbage collections, from its second use on; call it once a use.
 
     Spark collects after each use of a worker, and modules alone make that take some 10 ms of the processor. What a use
-    has imported is frozen at the beginning of the next one: the collection in between has left no garbage to be kept.
+    has imported is frozen in the next one: the collection in between leaves little garbage to be kept.
     """
     if is_worker():
         modules = len(sys.modules)
-        if _known and modules > _known[-1]:
+        if _frozen and modules > _frozen[0]:
             gc.freeze()
-        _known[:] = [modules]
+        _frozen[:] = [modules if _frozen else 0]
 
 
 def acknowledge_at_once() -> None:

@@ -47,12 +47,12 @@ def test_what_a_use_of_a_worker_has_imported_is_frozen_at_the_next(
     use(tmp_path)  # imports what it needs
     frozen: list[None] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(None))
-    monkeypatch.setattr(worker, "_known", [])
+    monkeypatch.setattr(worker, "_frozen", [])
     monkeypatch.setattr(worker, "is_worker", lambda: in_worker)
     found = []
     for number in range(len(frozen_after)):
         use(tmp_path)
         found.append(len(frozen))
-        if number != 1:
+        if number == 2:
             monkeypatch.setitem(sys.modules, next(_modules), ModuleType("made"))
     assert found == frozen_after
