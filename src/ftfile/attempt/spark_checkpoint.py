@@ -8,11 +8,15 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.commit.files import list_or_empty
+from ftfile.commit.format.model import StreamAuthor
 from ftfile.core.errors import ConfigError, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise, open_filesystem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.commit.format.model import Author
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
@@ -39,9 +43,9 @@ class SparkProgress(NamedTuple):
     committed: int | None  # that Spark has noted as done
 
 
-def read_query_id(checkpoint: str | None, context: Context) -> str | None:
+def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[str, str] | None = None) -> str | None:
     """Return the id in the checkpoint's `metadata` file, or None if it is missing or cannot be read."""
-    content = _read(checkpoint, "metadata", context)
+    content = _read(checkpoint, "metadata", context, settings)
     if content is None:
         return None
     try:
@@ -50,14 +54,16 @@ def read_query_id(checkpoint: str | None, context: Context) -> str | None:
         return None
 
 
-def read_progress(checkpoint: str, query_id: str, context: Context) -> SparkProgress:
-    """Return how far Spark has come with a query.
+def read_progress(
+    checkpoint: str, query_id: str, context: Context, settings: Mapping[str, str] | None = None
+) -> SparkProgress:
+    """Return how far Spark has come with a query; the settings are those of the checkpoint's file system.
 
     Raises:
         ConfigError: the checkpoint is of another query, or nothing is there.
         StorageError: it cannot be read.
     """
-    fs = open_filesystem(normalise(checkpoint), context)
+    fs = open_filesystem(normalise(checkpoint), context, settings)
     try:
         found = str(json.loads(fs.read("metadata"))["id"])
     except NotFound:
@@ -79,12 +85,14 @@ def place_of_checkpoint(head: LogState, query_id: str) -> str | None:
     return None if found is None else str(found[1])
 
 
-def recorded_place(head: LogState, query_id: str, checkpoint: str | None) -> dict[str, Any]:
-    """Return the change of the log's tables by which a checkpoint's place is known; none where it is."""
+def recorded_place(head: LogState, author: Author, checkpoint: str | None) -> dict[str, Any]:
+    """Return the change of the log's tables by which the place of a query's checkpoint is known; none where it is."""
+    if checkpoint is None or not isinstance(author, StreamAuthor):
+        return {}
     with contextlib.suppress(ConfigError):  # such as of a scheme that only Spark knows
-        url = None if checkpoint is None else normalise(checkpoint)
-        if url not in {None, place_of_checkpoint(head, query_id)}:
-            return {CHECKPOINTS: {"set": {query_id: url}}}
+        url = normalise(checkpoint)
+        if url != place_of_checkpoint(head, author.query_id):
+            return {CHECKPOINTS: {"set": {author.query_id: url}}}
     return {}
 
 
@@ -122,11 +130,13 @@ def _as_json(text: str) -> object:
         return text
 
 
-def _read(checkpoint: str | None, name: str, context: Context) -> bytes | None:
+def _read(
+    checkpoint: str | None, name: str, context: Context, settings: Mapping[str, str] | None = None
+) -> bytes | None:
     if checkpoint is None:
         return None
     try:
-        return open_filesystem(normalise(checkpoint), context).read(name)
+        return open_filesystem(normalise(checkpoint), context, settings).read(name)
     except NotFound:
         return None
     except (StorageError, ConfigError) as error:
