@@ -8,7 +8,6 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.commit.files import list_or_empty
-from ftfile.commit.format.model import StreamAuthor
 from ftfile.core.errors import ConfigError, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise, open_filesystem
@@ -16,7 +15,6 @@ from ftfile.fs.registry import normalise, open_filesystem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.commit.format.model import Author
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
@@ -85,14 +83,12 @@ def place_of_checkpoint(head: LogState, query_id: str) -> str | None:
     return None if found is None else str(found[1])
 
 
-def recorded_place(head: LogState, author: Author, checkpoint: str | None) -> dict[str, Any]:
-    """Return the change of the log's tables by which the place of a query's checkpoint is known; none where it is."""
-    if checkpoint is None or not isinstance(author, StreamAuthor):
-        return {}
+def recorded_place(head: LogState, query_id: str, checkpoint: str | None) -> dict[str, Any]:
+    """Return the change of the log's tables by which a checkpoint's place is known; none where it is."""
     with contextlib.suppress(ConfigError):  # such as of a scheme that only Spark knows
-        url = normalise(checkpoint)
-        if url != place_of_checkpoint(head, author.query_id):
-            return {CHECKPOINTS: {"set": {author.query_id: url}}}
+        url = None if checkpoint is None else normalise(checkpoint)
+        if url not in {None, place_of_checkpoint(head, query_id)}:
+            return {CHECKPOINTS: {"set": {query_id: url}}}
     return {}
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.attempt.follow.continuity import check_position
 from ftfile.attempt.spark_checkpoint import CHECKPOINTS, read_progress
 from ftfile.commit.opening import open_log
-from ftfile.commit.read.snapshot import read_records
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, HistoryGone, Unavailable
 from ftfile.fs.registry import register
@@ -22,7 +22,7 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance import lag
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.mounting import mounted
-from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
 from tests.kit.files_run import FilesRun
 
@@ -180,12 +180,11 @@ def test_versions_that_another_directory_has_forgotten_are_not_those_that_are_fo
     source.run()
     sink.plan(0, json.loads(source.offsets[-1]))
     sink.run(0)
-    real = lag.check_position
 
     def check(log: CommitLog, *arguments: Any) -> None:
         if str(log.read_on().nonce) == open_log(other.path, None, None, SYSTEM).read_on().nonce:
             raise HistoryGone("version 1 is to be read next, and the oldest that vacuum has left is 100")
-        real(log, *arguments)
+        check_position(log, *arguments)
 
     monkeypatch.setattr(lag, "check_position", check)
     (found,) = sink.status(sources=[other.path, followed.path]).sources
@@ -362,17 +361,6 @@ def test_the_place_is_recorded_once(sink: Sink) -> None:
     sink.query(checkpoint=str(sink.place / "moved")).run(2, [[{"id": 2}]])
     assert CHECKPOINTS in changes_of(2)
     assert sink.status().path == f"file://{sink.place}/moved"
-
-
-def test_the_place_of_a_query_that_writes_to_a_store_is_recorded_likewise(sink: Sink) -> None:
-    options = {"keyColumns": "id"}
-    store = StoreBatch(sink.out, {"id": "long", "n": "long"}, options, checkpoint=str(sink.checkpoint))
-    for batch in range(2):
-        store.run(batch, [[{"id": 1, "n": batch}]])
-    found = sink.status()
-    assert (found.path, found.committed_batch, found.problem) == (f"file://{sink.checkpoint}", 1, "")
-    log = open_log(sink.out, None, None, SYSTEM)
-    assert [CHECKPOINTS in record.tables for record in read_records(log)] == [True, False]
 
 
 def test_settings_are_for_checkpoints_of_the_scheme_of_the_directory(sink: Sink) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
-from ftfile.attempt.spark_checkpoint import recorded_place
 from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import Add, Body, Remove
 from ftfile.commit.format.record import definition_key
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import AssemblyJob, Author
+    from ftfile.commit.format.model import AssemblyJob
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
@@ -53,7 +52,7 @@ class StoreChange:
     tasks: int = 1
 
 
-def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
+def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
     """Return how the record of the checked messages of all tasks is prepared."""
     _check_definition(config, messages)
     letters = letters_of(messages)
@@ -78,8 +77,7 @@ def propose_batch(config: StoreConfig, author: Author, messages: Sequence[TaskCo
 
     def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
         body = body_of(config, log, head, change)
-        place = recorded_place(head, author, config.checkpoint)
-        return replace(body, dead_letters=letters, metrics=metrics | body.metrics, tables=place)
+        return replace(body, dead_letters=letters, metrics=metrics | body.metrics)
 
     return prepare
 

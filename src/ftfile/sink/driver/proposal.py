@@ -63,6 +63,7 @@ def make_proposal(
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
+        place = recorded_place(head, author.query_id, config.checkpoint) if isinstance(author, StreamAuthor) else {}
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
@@ -75,7 +76,7 @@ def make_proposal(
             encoding=key,
             definitions=definitions,
             metrics=metrics | accepted.metrics(metrics.get("partsByReason")),
-            tables=named.tables | marks | recorded_place(head, author, config.checkpoint),
+            tables=named.tables | marks | place,
         )
         jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
         return replace(body, assembly_jobs=jobs)
