@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.attempt.options import column_named
+from ftfile.core.arguments import absolute_path
 from ftfile.core.errors import ConfigError
 from ftfile.kv.reading.reader import FOUND
 from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
-from ftfile.spark.settings import path_of_argument
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     if how not in ("left", "inner"):
         raise ConfigError(f"how={how!r}: a lookup is `left` or `inner`")
     reader, place = open_on_driver(
-        path_of_argument(df.sparkSession, path),
+        absolute_path(path),
         version=version,
         timestamp=None,
         key_provider=key_provider,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import socket
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.spark.settings import absolute_options, path_of_argument
+from ftfile.spark.settings import absolute_options
 from ftfile.spark.worker import acknowledge_at_once
 from ftfile.spark.writers import TaskCommitMessage, sink_config, stream_task, unwrap
 from ftfile.testing.context import open_filesystem
@@ -134,23 +133,6 @@ def test_paths_of_ftfile_know_the_home_directory_and_those_of_spark_do_not(
 @pytest.mark.parametrize("path", ["/x", "file:/x", "hdfs://nn/x"])
 def test_absolute_paths_stay(path: str) -> None:
     assert absolute_options({"path": path}) == {"path": path}
-
-
-def test_relative_paths_after_a_change_of_directory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Spark stays where it was started, and so do the processes that read options."""
-    begun = str(tmp_path)
-    java = SimpleNamespace(lang=SimpleNamespace(System=SimpleNamespace(getProperty={"user.dir": begun}.__getitem__)))
-    spark: Any = SimpleNamespace(_jsparkSession=None, _jvm=SimpleNamespace(java=java))
-    (tmp_path / "other").mkdir()
-    for directory, warnings in ((tmp_path, 0), (tmp_path / "other", 1)):
-        monkeypatch.chdir(directory)
-        assert path_of_argument(spark, "out") == str(directory / "out")
-        assert path_of_argument(spark, directory / "out") == str(directory / "out")
-        assert path_of_argument(spark, "s3://bucket/out") == "s3://bucket/out"
-        found = f"'out' is {directory / 'out'} here, and begins in {begun} for"
-        assert caplog.text.count(found) == len(caplog.records) == warnings
 
 
 def test_transactions_are_refused_for_streams() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,9 @@ from ftfile.maintenance.compact import TARGET_BYTES, compact_files
 from ftfile.maintenance.flush import Flush, files_each
 from ftfile.maintenance.verify.run import verify as verify_directory
 from ftfile.spark.maintenance.spark_tasks import Place, SparkTasks
-from ftfile.spark.settings import path_of_argument, require_shared
+from ftfile.spark.settings import absolute_options, require_shared
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator, Mapping
 
     import pyarrow.compute as pc
@@ -182,7 +182,7 @@ def _maintaining(
         ConfigError: there is no log or no task, or other processes cannot see the path.
     """
     at_once = _tasks_of(spark, tasks)
-    url = normalise(path_of_argument(spark, path))
+    url = normalise(absolute_options({"path": os.fspath(path)})["path"])
     with maintaining(operation, url, key_provider, storage, SYSTEM) as (log, author):
         require_shared(log.fs, url)
         others = tuple(settings_for_others(url, storage or {}).items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import pickle
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
 from collections import Counter
@@ -34,11 +35,10 @@ from ftfile.spark.native.pruning import possible_adds
 from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
 from ftfile.spark.native.unchanged import unchanged
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
-from ftfile.spark.settings import path_of_argument, require_shared
+from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
@@ -128,7 +128,7 @@ def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
 ) -> LoadPlan:
     if version is not None and timestamp is not None:
         raise ConfigError("version and timestamp both say which version to read: give one of them")
-    place = path_of_argument(spark, path)
+    place = absolute_options({"path": os.fspath(path)})["path"]
     directory = Directory(place, key_provider, storage, SYSTEM)
     require_shared(directory.file_system, place)
     directory.require_files()
