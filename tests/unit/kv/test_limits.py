@@ -22,6 +22,7 @@ from ftfile.kv import marks, pushdown
 from ftfile.kv.definition import define
 from ftfile.kv.feed import planner as feed_planner
 from ftfile.kv.feed import rows as feed_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
 from ftfile.kv.pushdown import Condition, select
@@ -97,6 +98,9 @@ class TestReading:
             expected = [opened.get(id_) for id_ in keys]
             assert opened.multi_get(keys) == expected
             assert opened.lookup(pa.array(keys))[1].to_pylist() == expected
+            batch = pa.record_batch([pa.array(range(1000))], ["id"])
+            with pytest.raises(blocks.TooManyBytes):
+                opened.view.buckets[0]._lookup(batch, hash_rows(batch.columns))  # noqa: SLF001 - `lookup` halves them
 
     def test_scans_that_hold_less_than_the_rows(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         store = Builder(out, LONG, compression="none")
