@@ -14,11 +14,13 @@ from unittest import mock
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from pyspark.errors import QueryExecutionException
 
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.source.shares import pack
 from ftfile.spark import load, load_plan
+from ftfile.spark.native import compared_files
 from ftfile.spark.native import load as native
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.sink.encrypted import ring
@@ -224,13 +226,13 @@ def test_rows_of_open_files_and_old_versions(spark: SparkSession, tmp_path: Path
     same(spark, out)
     same(spark, out, version=1)
     assert load_plan(spark, out, version=1).spark_files == {}
-    with pytest.raises(Exception, match=r"FAILED_READ_FILE\.FILE_NOT_EXIST"):
+    with pytest.raises(QueryExecutionException, match="is gone: a compaction"):
         before.collect()
 
 
 def test_files_that_are_gone_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
     out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
-    frame = load(spark, out)
+    frame = load(spark, out, check_files=False)
     Path(out, ftfile.open(out).files()[0].path).unlink()
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     try:
@@ -242,32 +244,56 @@ def test_files_that_are_gone_are_an_error(spark: SparkSession, tmp_path: Path) -
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "json"])
+REPLACED: dict[str, dict[str, tuple[Any, list[Any]]]] = {
+    "parquet": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
+    "orc": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
+    "json": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
+    "csv": {"id": ("long", [1, 2, 3])},
+    "text": {"id": ("string", ["1", "2", "3"])},
+}
+
+
+@pytest.mark.parametrize("kind", REPLACED)
 def test_a_file_that_another_program_replaces_is_an_error(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    """Of another length, or of another time, for each new query."""
-    columns = {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])}
-    out = written(str(tmp_path / "out"), columns, fileFormat=kind, partitionBy="p")
-    frame = load(spark, out, check_files=True)
-    alone = load(spark, out, where={"p": 1}, check_files=True)
-    file = next(Path(out, each.path) for each in ftfile.open(out).files() if "p=2" in each.path)
+    """Of another length, of another time, or gone; for each new query that reads it, and for no other."""
+    columns = REPLACED[kind]
+    out = written(str(tmp_path / "out"), columns, fileFormat=kind, **({"partitionBy": "p"} if "p" in columns else {}))
+    frame = load(spark, out)
+    frame.createOrReplaceTempView("replaced")
+    unchecked = load(spark, out, check_files=False)
+    file = next(Path(out, each.path) for each in ftfile.open(out).files() if "p=1" not in each.path)
     before, content = file.stat(), file.read_bytes()
-    assert (frame.count(), len(alone.inputFiles())) == (3, 1)
-    longer = content * 2
-    for replaced, times in ((longer, before.st_mtime), (content, before.st_mtime - 5)):
+    assert (frame.count(), unchecked.count()) == (3, 3)
+    queries = (frame, frame.select("_metadata.file_path"), frame.groupBy().count(), spark.table("replaced"))
+    for replaced, earlier_ms, fault in (
+        (content * 2, 0, f"had {len(content)} bytes, and has {len(content) * 2}: another program has replaced it"),
+        (content, 5, "has the length that it had, and another time: another program has replaced it"),
+        (None, 0, "is gone: a compaction, an overwrite, a drop or a vacuum has removed it"),
+    ):
         file.unlink()
-        file.write_bytes(replaced)
-        os.utime(file, (times, times))
-        for query in (frame.where("p = 1"), frame.select("_metadata.file_path").distinct()):
-            with pytest.raises(Exception, match=rf"{file.name}: it had {len(content)} bytes, and has {len(replaced)} "):
-                query.collect()
-        with pytest.raises(Exception, match="call it again"):
-            frame.count()
-        assert alone.count() == 2
-        if replaced is longer:
-            assert load_plan(spark, out).spark_files == {kind: 1}
-            with pytest.raises(Exception, match=rf"{file.name}.* bytes"):
-                load(spark, out).collect()
-    assert load(spark, out).count() == 3
+        if replaced is not None:
+            file.write_bytes(replaced)
+            os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns - earlier_ms * 1_000_000))
+        for query in queries:
+            with pytest.raises(QueryExecutionException, match=rf"{file.name} {fault} since ftfile\.spark\.load\. Call"):
+                query.select("*").collect()
+        if "p" in columns:
+            assert frame.where("p = 1").count() == 2
+        if replaced is not None:
+            unchecked.count()
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    assert frame.count() == 3
+
+
+def test_ftfile_reads_what_cannot_be_compared(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
+    monkeypatch.setattr(compared_files, "_constructor", mock.Mock(side_effect=RuntimeError("no compiler\nat x")))
+    assert load_plan(spark, out).ftfile_files == {"Spark cannot compare them with the store: no compiler": 2}
+    assert sorted(load(spark, out).collect()) == [(1,), (2,), (3,)]
+    assert len(load(spark, out, check_files=False).inputFiles()) == 2
 
 
 def test_files_that_where_excludes_are_not_part_of_the_query(spark: SparkSession, tmp_path: Path) -> None:
