@@ -14,7 +14,7 @@ from unittest import mock
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from pyspark.errors import QueryExecutionException
+from pyspark.errors import AnalysisException, QueryExecutionException
 
 import ftfile
 from ftfile.core.errors import ConfigError
@@ -220,6 +220,10 @@ def test_rows_of_open_files_and_old_versions(spark: SparkSession, tmp_path: Path
     assert str(load_plan(spark, out)).endswith(
         "version 1 is read: 1 parquet files by Spark, 1 by ftfile (files are still open)"
     )
+    named = load(spark, out).selectExpr("id", "input_file_name() AS name").collect()
+    assert {row.id: Path(row.name).name for row in named} == {1: ftfile.open(out).files()[0].path, 2: ""}
+    with pytest.raises(AnalysisException, match="_metadata"):
+        load(spark, out).select("_metadata.file_path")
     before = load(spark, out)
     ftfile.flush(out)
     ftfile.compact(out)
@@ -248,7 +252,7 @@ REPLACED: dict[str, dict[str, tuple[Any, list[Any]]]] = {
     "parquet": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
     "orc": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
     "json": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
-    "csv": {"id": ("long", [1, 2, 3])},
+    "csv": {"id": ("long", [1, 2, 3]), "value": ("double", [0.5, 1.5, 2.5])},
     "text": {"id": ("string", ["1", "2", "3"])},
 }
 

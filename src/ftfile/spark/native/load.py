@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pickle
@@ -29,7 +30,6 @@ from ftfile.source.shares import pack
 from ftfile.source.small_batches import small_batches
 from ftfile.spark.native.compared_files import compare_files
 from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, quoted
-from ftfile.spark.native.file_metadata import union
 from ftfile.spark.native.pruning import possible_adds
 from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
@@ -66,10 +66,10 @@ def load(  # noqa: PLR0913 - all by name
 ) -> DataFrame:
     """Return the rows of exactly one version, read by Spark's own sources where these read the same rows.
 
-    Spark then prunes partitions, pushes filters down, leaves columns out, and fills `input_file_name()` and
-    `_metadata`. Rows that it cannot read alike come from ftfile's reader, without these two; a line in the log says how
-    many of which, as `load_plan` does. Nothing is written. The DataFrame stays at its version: when a compaction, an
-    overwrite or a vacuum takes away files that it needs, its next query fails; call `load` again.
+    Spark then prunes partitions, pushes filters down, leaves columns out, and fills `input_file_name()` and, where one
+    read covers all files, `_metadata`. Rows that it cannot read alike come from ftfile's reader; a line in the log says
+    how many of which, as `load_plan` does. Nothing is written. The DataFrame stays at its version: when a compaction,
+    an overwrite or a vacuum takes away files that it needs, its next query fails; call `load` again.
 
     If another program replaced a file before this call, one of another length is noticed, and one of the same length
     is not. If it replaces one later, the next query that reads the file fails, unless length and time are the same.
@@ -175,7 +175,6 @@ class _Loading:
         check_files: bool,
     ) -> None:
         self._spark = spark
-        self._is_classic = hasattr(spark, "_jsparkSession")
         self._check_files = check_files
         self._where = where
         self._directory = directory
@@ -190,35 +189,24 @@ class _Loading:
     def plan(self) -> LoadPlan:
         """Return the plan, with its rows."""
         ways = self._ways()
-        by_spark: list[DataFrame] = []
-        by_ftfile: list[DataFrame] = []
-        spark_files = Counter[str]()
+        frames, spark_files = [], Counter[str]()
         for group in ways.groups:
             read = self._natively(group)
             if isinstance(read, str):
                 for add, _ in group.files:
                     ways.leave(add, read)
                 continue
-            by_spark.append(read)
+            frames.append(read)
             spark_files[group.format] += len(group.files)
         if ways.rest:
             some = len(ways.rest) < len(self._snapshot.adds)
             is_sealed = keys_of(self._directory.file_system) is not None
-            by_ftfile.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
-        rows = self._union(by_spark, by_ftfile)
+            frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
+        rows = functools.reduce(_union, frames) if frames else self._spark.createDataFrame([], self._schema)
         return LoadPlan(self._directory.path, self._snapshot.version, rows, spark_files, ways.reasons)
 
-    def _union(self, by_spark: list[DataFrame], by_ftfile: list[DataFrame]) -> DataFrame:
-        if not by_spark and not by_ftfile:
-            by_ftfile = [self._spark.createDataFrame([], self._schema)]
-        if not self._is_classic:
-            return by_ftfile[0]
-        if by_spark and len(by_spark + by_ftfile) == 1:
-            return by_spark[0]
-        return union(by_spark, by_ftfile, self._schema.names)
-
     def _ways(self) -> Ways:
-        if not self._is_classic:
+        if not hasattr(self._spark, "_jsparkSession"):
             adds = list(self._snapshot.adds.values())
             return Ways([], adds, Counter({"Spark Connect": len(adds)} if adds else {}))
         head = self._directory.snapshot()
@@ -339,6 +327,10 @@ class _Task(Shipped):
                 for add, span in share.pieces:
                     encoding, wanted = share.encodings[add.encoding], Wanted(span=span)
                     yield from read_add(fs, add, encoding, schema, is_old=True, wanted=wanted)
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.union(other)
 
 
 def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
