@@ -79,8 +79,8 @@ unit: prometheus browser environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
-HALF := $(addprefix tests/unit/,encoding filters maintenance sink source kv/feed kv/operator kv/upkeep)
-OTHERS := tests/unit $(HALF:%=--ignore=%)
+HALF := $(addprefix tests/unit/,filters maintenance sink source kv/feed kv/operator kv/upkeep)
+OTHERS = tests/unit $(HALF:%=--ignore=%)
 
 # Files with slow tests: each worker would collect all others, too.
 SLOW = $(sort $(shell grep -rl --include='test_*.py' 'mark\.slow' tests/unit))
@@ -139,7 +139,7 @@ long: java hdfs-jars store-jars s3-server gcs-server azure-server environment ke
 
 .PHONY: kills
 kills: java environment ## two streams into one directory in an application that is killed 24 times (10 minutes)
-	FTFILE_KILLS=24 $(call pytest,.venv,kills) tests/spark/test_kills.py
+	FTFILE_KILLS=24 $(call pytest,.venv,kills) -o faulthandler_timeout=9000 tests/spark/test_kills.py
 
 .PHONY: spark
 spark: java hdfs-jars parquet-jar store-jars s3-server azure-server environment ## the tests in the newest Spark
@@ -173,6 +173,7 @@ ALIKE := commit maintenance source testing kv/feed kv/operator kv/upkeep \
 
 # tests/unit/spark needs pyspark.
 unit-%: venv = .venv-py$(subst .,,$*)
+unit-%: HALF := $(addprefix tests/unit/,encoding filters fs sink)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' || exit; \
@@ -222,7 +223,7 @@ bench: java hdfs-jars s3-server azure-server delta environment ## measure agains
 
 .PHONY: docs
 docs: environment ## write docs/options.md from the option table, and the site to build/site (start at its index.html)
-	@$(python) -m ftfile.core.options.document >docs/options.md.new
+	@$(python) .ci/options.py >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
 	@$(site)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).parent
+_NUMBERS = itertools.count()
 LEFT_BY_TOOLS = {
     ".hypothesis",
     ".import_linter_cache",
@@ -44,17 +46,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without", choices=choices, help="delete such files before each step; either: what is drawn")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests that are about what `--without` deletes, and count them as deselected."""
-    if config.option.without is None:
-        return
-    from tests.without import deleted_in
-
-    runs = [deleted_in(item.nodeid, config.option.without, config.option.seed) is not None for item in items]
-    config.hook.pytest_deselected(items=[item for item, is_run in zip(items, runs, strict=True) if not is_run])
-    items[:] = itertools.compress(items, runs)
-
-
 def pytest_collection_finish() -> None:
     """Have garbage looked for in what tests make, and no more in modules and thousands of tests, and seldom."""
     gc.collect()
@@ -68,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(config.option.seed)
     inherited = getattr(config, "workerinput", {}).get("seed", config.option.seed)
     config.option.seed = random.SystemRandom().getrandbits(32) if inherited is None else inherited
+    if config.option.without is not None:
+        config.pluginmanager.import_plugin("tests.without")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -102,18 +95,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"repeat with: --seed={config.option.seed}"
 
 
-@pytest.fixture(autouse=True)
-def derived_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have the files that `--without` names deleted before each step."""
-    if request.config.option.without is None:
-        yield
-        return
-    from tests.without import deleted_in, left_out
-
-    name = deleted_in(request.node.nodeid, request.config.option.without, request.config.option.seed)
-    assert name is not None
-    with left_out(name, monkeypatch):
-        yield
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new directory. Pytest's own fixture looks at those of all earlier tests each time, to find the next number."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / f"{next(_NUMBERS)}-{name}"
+    path.mkdir(mode=0o700)
+    return path
 
 
 @pytest.fixture

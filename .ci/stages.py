@@ -5,16 +5,20 @@ last one of the lane that has most left, until none is left. A target that fails
 failed run once more with nothing beside them: a target whose failed tests all pass then has passed, and the last lines
 name it. What a target prints comes in one piece when it has ended, and stays in .reports; the last lines sum up all
 reports. Interrupted, it ends the processes of all targets.
+
+Where TMPDIR names no place, and there is room, targets with servers have their temporary files in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +27,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / ".reports"
+# Their servers, and Spark's workers, sync thousands of files, each of which takes a disk milliseconds.
+SYNCING = {"server-tests", "spark", "object-store-tests"}
+# One for each checkout: what a run that was killed has left goes with the next one.
+MEMORY = Path("/dev/shm") / f"ftfile-{zlib.crc32(os.fsencode(ROOT)):08x}"
+ROOM_BYTES = 6 << 30
 POLL_S = 0.05
 # What ends the processes of a target, and how long each has an effect: tests stop their servers on an interrupt.
 ENDING = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
@@ -49,12 +58,17 @@ class Stage:
         folder = REPORTS / target / "again" if again else REPORTS / target
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / "make.log"
+        variables = dict(os.environ)
+        if target in SYNCING and "TMPDIR" not in variables and has_room():
+            variables["TMPDIR"] = str(MEMORY / target)
+            (MEMORY / target).mkdir(parents=True)
         command = [os.environ.get("MAKE", "make"), "--no-print-directory", "--keep-going", target, f"REPORTS={folder}"]
         print(f"-- {self._title} begins", flush=True)
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
                 [*command, "AGAIN=yes"] if again else command,
                 cwd=ROOT,
+                env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -67,6 +81,7 @@ class Stage:
         if not number:
             return False
         self._process.returncode = self.exit_code = os.waitstatus_to_exitcode(status)
+        shutil.rmtree(MEMORY / self.target, ignore_errors=True)
         took_s, processor_s = time.monotonic() - self._began_s, used.ru_utime + used.ru_stime
         outcome = "failed" if self.exit_code else "passed"
         print(f"== {self._title} {outcome} after {took_s:.0f} s, {processor_s:.0f} s of processor", flush=True)
@@ -83,6 +98,11 @@ class Stage:
         except ProcessLookupError:
             return False
         return True
+
+
+def has_room() -> bool:
+    """Return True if temporary files have room in memory."""
+    return MEMORY.parent.exists() and shutil.disk_usage(MEMORY.parent).free >= ROOM_BYTES
 
 
 def make(lanes: Sequence[list[str]]) -> list[str]:
@@ -133,7 +153,11 @@ def main(lanes: Sequence[str]) -> int:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, lambda number, _: ASKED.append(number))
     REPORTS.mkdir(exist_ok=True)
-    failed = make_again(make([lane.split() for lane in lanes]))
+    shutil.rmtree(MEMORY, ignore_errors=True)
+    try:
+        failed = make_again(make([lane.split() for lane in lanes]))
+    finally:
+        shutil.rmtree(MEMORY, ignore_errors=True)
     summed_up = subprocess.run([sys.executable, ROOT / ".ci/tally.py", REPORTS, *failed], check=False)
     return 128 + ASKED[0] if ASKED else summed_up.returncode
 

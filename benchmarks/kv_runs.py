@@ -12,7 +12,8 @@ from benchmarks.kv_engines import ENGINES, Design
 from benchmarks.kv_rates import bulk_rates, cpu_s, draw_keys, get_all, get_rate
 from benchmarks.kv_rows import rows_of
 from benchmarks.report import Table
-from ftfile.kv.hashing.rows import hash_keys, hash_rows, key_hasher
+from ftfile.kv.hashing import hash_rows, key_hasher
+from ftfile.kv.key_columns import key_array
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import write_run
@@ -96,8 +97,8 @@ class Run(Design):
         return value_of
 
     def multi_get(self, keys: list[bytes]) -> int:
-        wanted = [(key,) for key in keys]
-        return sum(row is not None for row in self._reader.get_many(wanted, hash_keys(wanted, [pa.binary()])))
+        columns = pa.RecordBatch.from_arrays([key_array(keys, pa.binary())], ["key"])
+        return len(self._reader.multi_get(columns, hash_rows(columns.columns))[1].column(1).to_pylist())
 
     def lookup(self, keys: pa.Array) -> int:
         columns = pa.RecordBatch.from_arrays([keys], ["key"])

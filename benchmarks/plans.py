@@ -31,7 +31,7 @@ PARTITIONS = 100
 ROUNDS = 3
 # Of Spark 4.1, which Iceberg's jar is built for.
 ICEBERG_PYTHON, ICEBERG_JARS = ROOT / ".venv-spark41" / "bin" / "python", ROOT / ".jars" / "iceberg"
-OWN = ("ftfile.spark.load", 'format("ftfile")')
+OWN = ("ftfile.spark.load", "ftfile.spark.load, where=", 'format("ftfile")')
 COLUMNS = ("read by", "Spark", "asked for", "files", "first, s", "later, median s", "tasks")
 NOTE = (
     "Parquet files in 100 directories of a partition column, in commits of 1,000 files; local disk. From the read of "

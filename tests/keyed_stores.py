@@ -22,8 +22,8 @@ from ftfile import kv
 from ftfile.attempt.logs import forget_logs
 from ftfile.core.errors import Fenced, OutcomeUnknown, StorageError, Unavailable
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.testing.store_check import check_store
 from tests.crash.share import THOROUGH
+from tests.kit.store_check import check_store
 from tests.unit.sink.encrypted import ring
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from unittest import mock
 
 from ftfile.sink import writer
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.driver import proposal
+from ftfile.sink.driver import head, proposal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ KEPT = 1_000
 def settled_once() -> Iterator[None]:
     """Within the block, settings are made, suited to a store, described, pickled and checked once if they are equal."""
     checked: set[tuple[SinkConfig, Capabilities, str]] = set()
-    check_paths, from_options = proposal.check_paths, SinkConfig.from_options
+    check_paths, from_options = head.check_paths, SinkConfig.from_options
 
     @functools.lru_cache(KEPT)
     def made(options: tuple[tuple[str, str], ...], schema_json: str, *, overwrite: bool) -> SinkConfig:

@@ -1,11 +1,17 @@
-"""A run in which files that are only derived are gone before each step: they save work, and decide nothing."""
+"""A run in which files that are only derived are gone before each step: they save work, and decide nothing.
+
+With `--without` it is a plugin of pytest.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
@@ -14,8 +20,6 @@ from ftfile.fs.wrapper import WrapperFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pytest
 
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
@@ -59,6 +63,9 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         # Without a hint nobody knows which versions were published, and each counts.
         "unit/sink/test_history.py": ("TestCounters::test_recoveries_are_versions_that_others_left_unpublished",),
+        # Nothing else tells that there were records.
+        "unit/kv/operator/test_lost_log.py": ("test_it_is_refused_until_the_log_is_back",),
+        "crash/test_operator.py": ("test_a_log_that_is_lost_is_told_of_after_every_crash",),
         # What a hint saves.
         "unit/commit/test_log_start.py": ("TestCommitters::test_a_hint_whose_record_is_gone_is_still_true",),
         # Its bytes are changed.
@@ -80,6 +87,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # Hints alone tell of what is lost, or are what is damaged.
         "unit/maintenance/test_accidents.py": (
             "test_accident[The log is lost]",
+            "test_accident[The log of a store is lost]",
             "test_accident[Only the log is older]",
             "test_accident[Hints, bases",
         ),
@@ -155,6 +163,22 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
     },
 }
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests that are about what is deleted, and count them as deselected."""
+    runs = [deleted_in(item.nodeid, config.option.without, config.option.seed) is not None for item in items]
+    config.hook.pytest_deselected(items=[item for item, is_run in zip(items, runs, strict=True) if not is_run])
+    items[:] = itertools.compress(items, runs)
+
+
+@pytest.fixture(autouse=True)
+def derived_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the files that `--without` names deleted before each step."""
+    name = deleted_in(request.node.nodeid, request.config.option.without, request.config.option.seed)
+    assert name is not None
+    with left_out(name, monkeypatch):
+        yield
 
 
 def deleted_in(node_id: str, name: str, seed: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,8 @@ for word; do
     once) [ "${*: -1}" = AGAIN=yes ] || exit 2 ;;
     patient) echo "patient, line 1"; until [ -e there ]; do sleep 0.01; done; echo "patient, line 2" ;;
     quick) echo "quick"; touch there ;;
+    spark | unit) echo "$TMPDIR" >files ;;&
+    spark) [ -z "$TMPDIR" ] || touch "$TMPDIR/file" ;;
     stubborn) trap "" INT TERM HUP ;;&
     endless | stubborn) sh -c 'echo $$ >child.new; mv child.new child; exec sleep 1000' ;;
   esac
@@ -163,6 +166,37 @@ def test_interrupted_it_ends_all_processes(tmp_path: Path, target: str, signals:
     assert f"failed: {target}" in printed
     child = int((tmp_path / "child").read_text())
     assert not [each for each in list_processes() if each.number == child and each.state != "Z"]
+
+
+def temporary_files(checkout: Path, target: str, **variables: str) -> str:
+    """Return where a target has them, which leaves a file there; empty for the usual place."""
+    environment = {name: text for name, text in os.environ.items() if name != "TMPDIR"} | variables
+    subprocess.run(command(checkout, target), cwd=checkout, env=environment, check=True, capture_output=True)
+    return (checkout / "files").read_text().strip()
+
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.mark.skipif(
+    not MEMORY.exists() or shutil.disk_usage(MEMORY).free < 6 << 30, reason="temporary files have no room in memory"
+)
+def test_targets_with_servers_have_their_files_in_memory_while_they_run(tmp_path: Path) -> None:
+    assert temporary_files(tmp_path, "unit") == ""
+    found = Path(temporary_files(tmp_path, "spark"))
+    assert (found.name, found.parents[1]) == ("spark", MEMORY)
+    assert not found.parent.exists()
+    found.mkdir(parents=True)
+    (found / "of a run that was killed").touch()
+    assert Path(temporary_files(tmp_path, "spark")) == found
+    assert not found.parent.exists()
+
+
+def test_temporary_files_are_where_the_user_wants_them(tmp_path: Path) -> None:
+    wanted = tmp_path / "wanted"
+    wanted.mkdir()
+    assert temporary_files(tmp_path, "spark", TMPDIR=str(wanted)) == str(wanted)
+    assert len([*wanted.iterdir()]) == 1
 
 
 def test_every_module_of_crashes_is_marked_slow() -> None:

@@ -1,4 +1,4 @@
-"""Keeps decoded records, and what follows from settings, so that thousands of recoveries take a minute."""
+"""Keeps decoded records and bases, and what follows from settings, so that thousands of recoveries take a minute."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.commit.format.record import decode_record
-from ftfile.commit.log import records
+from ftfile.commit.log import bases, records
 from tests.settings import settled_once
 
 if TYPE_CHECKING:
@@ -40,4 +40,7 @@ def made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, settled_once():
         for module in (records, log_check):
             patch.setattr(module, "decode_record", _decode_once)
+        decode_base = lru_cache(KEPT)(bases.decode_base)
+        for module in (bases, log_check):
+            patch.setattr(module, "decode_base", decode_base)
         yield

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.fs.registry import register
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.rooted import RootedFileSystem
+from ftfile.testing.fs.mounting import RootedFileSystem
 from tests.crash.world import CLOCK, IDS
 from tests.kit.files_run import FilesRun
 from tests.kit.plan_check import check_batches, check_plans, read_plans

@@ -10,8 +10,8 @@ from ftfile import kv
 from ftfile.kv.config import StoreConfig
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import BatchQuery, StoreBatch, spark_schema
-from ftfile.testing.store_check import check_store
 from tests.crash.world import CRASH_KEYS, Batch, Scenario
+from tests.kit.store_check import check_store
 from tests.unit.kv.stores import rows_in
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ class StoreScenario(Scenario):
         return found
 
     def check_finished(self, fs: FileSystem) -> None:
-        self.check(fs, [batch.note for batch in self.batches])
-        check_store(self.with_keys(fs))
+        directory = self.check(fs, [batch.note for batch in self.batches])
+        check_store(self.with_keys(fs), directory=directory)
 
 
 @dataclass(frozen=True)

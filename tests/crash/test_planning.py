@@ -21,8 +21,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.log import bases
 from ftfile.core.errors import StateLost
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.source.files.offsets import PlanPosition
-from ftfile.source.files.plan import Plan
+from ftfile.source.files.plan import Plan, PlanPosition
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.by_reference import PickledByReference

@@ -36,7 +36,7 @@ from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.deadline import start as run_later
 from ftfile.fs.hdfs.native import filesystem as native_driver
 from ftfile.fs.hdfs.webhdfs import client as webhdfs_client
-from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
+from ftfile.fs.hdfs.webhdfs.filesystem import CHUNK_BYTES
 from ftfile.fs.hdfs.webhdfs.upload import Upload
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.support import write

@@ -14,8 +14,7 @@ from ftfile.commit.log.bases import BASES_KEPT, list_bases
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData
 from ftfile.source.files.known import KnownFiles
-from ftfile.source.files.offsets import position_of
-from ftfile.source.files.plan import Plan
+from ftfile.source.files.plan import Plan, position_of
 from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:

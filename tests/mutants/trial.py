@@ -31,7 +31,7 @@ FORKS = multiprocessing.get_context("forkserver")
 # What is missing here is imported by the tests that need it.
 FORKS.set_forkserver_preload(
     [
-        *("_pytest.config", "_pytest.python", "pytest", "pytest_timeout", "xdist", "hypothesis", "unittest.mock"),
+        *("_pytest.config", "_pytest.python", "pytest", "xdist", "hypothesis", "unittest.mock"),
         *("hypothesis.strategies", "arro3.io", "cryptography.hazmat.primitives.ciphers.aead", "fsspec", "numpy"),
         *("isal.isal_zlib", "lz4.frame", "pyarrow.dataset", "pyarrow.ipc", "pyarrow.orc", "pyarrow.parquet"),
         *("pyspark.sql.datasource", "requests"),

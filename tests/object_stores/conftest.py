@@ -13,6 +13,7 @@ from tests.object_stores import azure, gcs, servers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.object_stores.azure import AzureStore
     from tests.object_stores.servers import Store
 
 # Of the tests that run on one server, those on moto, which is the slower one.
@@ -50,6 +51,20 @@ def start_real() -> Iterator[Store]:
 
 
 real = pytest.fixture(scope="session", name="real")(start_real)
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[AzureStore]:
+    """Azure's emulator, one for each process.
+
+    A process keeps clients by their URLs and settings, which are those of all emulators: they name a variable with the
+    address. A client of an emulator that has ended would wait for it until the time of its calls is over.
+    """
+    if missing := azure.what_is_missing():
+        pytest.skip(missing)
+    with azure.azurite() as store, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(azure.CONNECTION, store.connection)
+        yield store
 
 
 def drawn_server(what_for: str) -> str:

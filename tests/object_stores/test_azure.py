@@ -23,16 +23,14 @@ from tests.crash.share import THOROUGH
 from tests.object_stores import azure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from ftfile.fs.api import FileSystem, OutputStream
     from tests.object_stores.azure import AzureStore
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # of adlfs by aiohttp: that takes time
-    pytest.mark.skipif(bool(azure.what_is_missing()), reason=azure.what_is_missing()),
-]
+# Of adlfs by aiohttp: that takes time.
+pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
 Result = TypeVar("Result")
 
@@ -46,10 +44,8 @@ _directories = (f"directory-{number}" for number in itertools.count())
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[AzureStore]:
-    with azure.azurite() as store, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(azure.CONNECTION, store.connection)
-        yield store
+def store(azurite: AzureStore) -> AzureStore:
+    return azurite
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.foreign_files import check_a_migration, check_lines_are_read_once
-from tests.object_stores import azure, gcs
+from tests.object_stores import gcs
 
 if TYPE_CHECKING:
+    from tests.object_stores.azure import AzureStore
     from tests.object_stores.servers import Store
 
 # Of aiohttp, by which two of the clients send: that takes time.
@@ -24,11 +25,8 @@ def test_a_migration_on_s3(each_store: Store) -> None:
     check_a_migration(f"{each_store.url}/migrated", each_store.settings)
 
 
-@pytest.mark.skipif(bool(azure.what_is_missing()), reason=azure.what_is_missing())
-def test_on_azure(monkeypatch: pytest.MonkeyPatch) -> None:
-    with azure.azurite() as store:
-        monkeypatch.setenv(azure.CONNECTION, store.connection)
-        check_lines_are_read_once(f"{store.url}/foreign", store.settings)
+def test_on_azure(azurite: AzureStore) -> None:
+    check_lines_are_read_once(f"{azurite.url}/foreign", azurite.settings)
 
 
 @pytest.mark.skipif(bool(gcs.what_is_missing()), reason=gcs.what_is_missing())

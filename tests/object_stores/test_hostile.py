@@ -31,11 +31,12 @@ pytestmark = [
 OF_S3 = {"timeout": "1", "patience": "20"}
 # In the case in which Spark hands it over: a client is proven for the settings it was made with.
 OF_OTHERS = {"calltimeout": "1.5"}
-# How a server is started, why it cannot be, and what its driver is told; of one that keeps nothing, no restarts.
+# How a server is started, or the fixture that has one for all tests; why it cannot be, and what its driver is told; of
+# one that keeps nothing, no restarts.
 SERVERS: dict[str, Any] = {
     "versity": (servers.versity, servers.what_is_missing(), OF_S3, 2),
     "gcs": (gcs.fake_gcs, gcs.what_is_missing(), OF_OTHERS, 2),
-    "azure": (azure.azurite, azure.what_is_missing(), OF_OTHERS, 0),
+    "azure": ("azurite", azure.what_is_missing(), OF_OTHERS, 0),
 }
 if THOROUGH:
     missing = "" if servers.MINIO in os.environ else f"no MinIO: {servers.MINIO} names none"
@@ -59,9 +60,12 @@ def what(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def store(what: str) -> Iterator[Store]:
-    server: AbstractContextManager[Store] = SERVERS[what][0]()
-    with server as store:
+def store(what: str, request: pytest.FixtureRequest) -> Iterator[Store]:
+    start: str | Callable[[], AbstractContextManager[Store]] = SERVERS[what][0]
+    if isinstance(start, str):
+        yield request.getfixturevalue(start)
+        return
+    with start() as store:
         yield store
 
 

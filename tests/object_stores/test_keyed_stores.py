@@ -15,7 +15,7 @@ from tests.keyed_stores import (
     try_calls_of_a_silent_server,
     try_windows_of_a_killed_process,
 )
-from tests.object_stores import azure, gcs
+from tests.object_stores import gcs
 from tests.object_stores.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -29,15 +29,6 @@ __all__ = ("provider", "ring")
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 
 _directories = (f"keyed-{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def azurite() -> Iterator[Store]:
-    if missing := azure.what_is_missing():
-        pytest.skip(missing)
-    with azure.azurite() as store, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(azure.CONNECTION, store.connection)
-        yield store
 
 
 @pytest.fixture(scope="module")

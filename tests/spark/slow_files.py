@@ -1,6 +1,6 @@
 """A driver for `slow:` URLs: the local one, slow while a file lies beside the directory.
 
-While `hold` lies there, renames take seconds; while `hold-records` does, records wait, and a file `held` tells it.
+While `hold` lies there, renames wait; while `hold-records` does, records wait, and a file `held` tells it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from ftfile.fs.local.filesystem import LocalFileSystem
 if TYPE_CHECKING:
     from ftfile.fs.location import Location
 
-HELD_S = 4
-
 
 class SlowFileSystem(LocalFileSystem):
     def rename(self, source: str, target: str) -> None:
-        if (Path(self.root).parent / "hold").exists():
-            time.sleep(HELD_S)
+        while (Path(self.root).parent / "hold").exists():
+            time.sleep(0.05)
         super().rename(source, target)
 
     def create_exclusive(self, path: str, content: bytes) -> None:

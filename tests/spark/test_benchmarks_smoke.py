@@ -153,7 +153,7 @@ def test_export(tables: Tables) -> None:
 def test_imports(tables: Tables) -> None:
     (rows,) = tables["imports"]
     by_step = {row["step"]: row["p50 ms"] for row in rows}
-    assert {"pyarrow", "ftfile", "ftfile json: first task"} < by_step.keys()
+    assert {"pyarrow", "ftfile json: plan", "ftfile json: task", "ftfile json: commit"} < by_step.keys()
     assert min(by_step.values()) > 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,21 @@ def test_spark_reads_orc(spark: SparkSession, tmp_path: Path, compression: str) 
     (named_by_spark,) = (tmp_path / "spark").glob("part-*")
     (ours,) = (tmp_path / "out").glob("part-*")
     assert named_by_spark.name.partition(".")[2] == ours.name.partition(".")[2]
+
+
+def test_filters_of_spark_know_bounds_of_long_texts(spark: SparkSession, tmp_path: Path) -> None:
+    """Statistics have bounds in place of them, by which Spark leaves stripes and files out."""
+    long = "k" * 1024
+    texts = ["a", long, f"{long}a", f"{long}z", "l", "é" * 2000, "\U0010ffff" * 300]
+    for number, some in enumerate([texts[:1], texts[1:4], texts[4:5], texts[5:], [None]]):
+        write(tmp_path / f"out{number}", "orc", {}, pa.table({"s": pa.array(some, pa.string())}))
+    frame = spark.read.orc(str(tmp_path / "out*"))
+    comparisons = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+    for text in (*texts, f"{long[1:]}l", f"{long}b"):
+        for sign, compare in comparisons.items():
+            found = frame.where(f"s {sign} '{text}'").count()
+            assert found == sum(compare(each, text) for each in texts), (text[:9], sign)
+    assert frame.where("s IS NULL").count() == 1
 
 
 def test_days_that_the_calendar_of_sparks_orc_reader_does_not_have(spark: SparkSession, tmp_path: Path) -> None:

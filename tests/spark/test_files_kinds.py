@@ -135,13 +135,18 @@ def test_the_status_can_be_asked_for_beside_a_running_query(query: FileQuery) ->
     try:
         wait_until(lambda: query.values() == ["one"], "the first line")
         (query.source / "b.log").write_text("two\nthree\n")
-        status = ftfile.source_status(str(query.source), fileFormat="text", checkpointLocation=str(query.checkpoint))
+        status = ftfile.source_status(query.source, checkpointLocation=query.checkpoint)
+        (written,) = ftfile.open(query.out).status().queries
     finally:
         running.stop()
     (source,) = status
     assert (source.known, source.files_behind, source.bytes_behind) == (1, 1, 10)
     assert source.oldest_unread_ms == (query.source / "b.log").stat().st_mtime_ns // 1_000_000
     assert (source.parked, source.late) == ((), 0)
+    assert written.checkpoint is not None
+    assert (written.checkpoint.planned_batch, written.checkpoint.problem) == (0, "")
+    (behind,) = written.checkpoint.sources
+    assert (behind.kind, behind.path, behind.files_behind, behind.bytes_behind) == ("files", source.path, 1, 10)
 
 
 # ------------------------------------------------------------------------------- mistakes

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 import ftfile
 from ftfile.commit.format import layout
-from ftfile.source.files.offsets import position_of
+from ftfile.source.files.plan import position_of
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.checker import check_directory

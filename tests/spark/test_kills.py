@@ -10,8 +10,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pytest
-
 import ftfile
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
@@ -190,7 +188,6 @@ def plan(rng: random.Random, kills: int) -> list[Death]:
     return [drawn[0], *others]
 
 
-@pytest.mark.timeout(1800 + 300 * KILLS)
 def test_two_queries_with_open_files_are_exact_after_kills(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     world = World(tmp_path, KILLS, rng)

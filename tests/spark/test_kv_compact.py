@@ -15,7 +15,7 @@ from ftfile.fs.registry import register, unregister
 from ftfile.kv.upkeep import due
 from ftfile.kv.upkeep.compact import CompactReport
 from ftfile.spark import compact
-from ftfile.testing.store_check import check_store
+from tests.kit.store_check import check_store
 from tests.spark import dying_files
 from tests.spark.dying_files import Deaths
 from tests.spark.scripted_source import Script

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.hashing import buckets_of, hash_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

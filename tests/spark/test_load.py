@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pickle
+import random
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +24,7 @@ from ftfile.spark import load, load_plan
 from ftfile.spark.native import compared_files
 from ftfile.spark.native import load as native
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.sink.changing_columns import Changing, tables_of
 from tests.unit.sink.encrypted import ring
 
 if TYPE_CHECKING:
@@ -208,6 +210,16 @@ def test_columns_that_change(spark: SparkSession, tmp_path: Path) -> None:
     )
     same(spark, out)
     assert load_plan(spark, out).spark_files == {"parquet": 4, "orc": 1}
+
+
+@pytest.mark.parametrize("case", ["parquet", "orc", "json", "csv", "paths"])
+def test_no_change_of_columns_alters_a_value(spark: SparkSession, tmp_path: Path, case: str, seed: int) -> None:
+    """Of all types at once, to types that are drawn; `tests/unit/sink/test_every_schema_change.py` has all changes."""
+    changing = Changing(tmp_path / "out", case, tables_of(case)[0])
+    changing.write(changing.random_change(random.Random(seed)))
+    schema = ftfile.open(changing.path).to_arrow().schema
+    for frame in (spark.read.format("ftfile").load(str(changing.path)), load(spark, changing.path)):
+        changing.check(frame.toArrow().cast(schema))
 
 
 def test_rows_of_open_files_and_old_versions(spark: SparkSession, tmp_path: Path) -> None:

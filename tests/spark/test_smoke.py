@@ -46,6 +46,11 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
         run()
     for name in ("1", ".1.crc"):
         (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+    (written,) = ftfile.open(out).status().queries
+    assert written.checkpoint is not None
+    assert (written.checkpoint.planned_batch, written.checkpoint.committed_batch) == (1, 0)
+    assert [(each.kind, each.offset) for each in written.checkpoint.sources] == [("other", {"logOffset": 1})]
+    assert abs((written.checkpoint.planned_ms or 0) - (written.time_ms or 0)) < 600_000
     run()
     expected: list[Any] = sorted(map(tuple, spark.read.schema(SCHEMA).parquet(source).collect()))
     assert len(expected) == 20
@@ -86,6 +91,11 @@ def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
     writer = frame.write.format("ftfile").mode("append")
     writer.save(out)
     part = ftfile.open(out).files()[0].path
+    mixed = str(tmp_path / "mixed")
+    for codec in ("zstd", "brotli"):  # Spark reads a file of the first, and ftfile one of the second
+        writer.option("compression", codec).save(mixed)
+    for file in tmp_path.glob("mixed/*.br.parquet"):
+        file.write_bytes(bytes(file.stat().st_size))
     files = spark.readStream.schema("s string").format("ftfile").option("fileFormat", "text").load(str(tmp_path))
     ending = {"checkpointLocation": str(tmp_path / "checkpoint")}
     actions: dict[str, Callable[[], Any]] = {
@@ -93,9 +103,10 @@ def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:
         "value is recorded as Value": lambda: (
             frame.selectExpr("Value as value").write.format("ftfile").save(out, mode="append")
         ),
-        "Give the directory that has _ftfile": lambda: reader.load(f"{out}/{part}"),
+        "is a file, or lies below one. It lies within": lambda: reader.load(f"{out}/{part}"),
         "a reader takes one directory": lambda: reader.load([out, out]),
         "Value was int64 and is string": lambda: reader.schema("Value string").load(out).collect(),
+        "expected a Parquet file": lambda: ftfile.spark.load(spark, mixed).collect(),
         "needs a place for it": lambda: (
             files.writeStream.format("noop").options(**ending).start().awaitTermination(600)
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -264,7 +265,7 @@ class TestFailures:
         assert committed(paths["out"]) == ROWS
 
     def test_stop_in_commit(self, spark: SparkSession, paths: Paths, tmp_path: Path) -> None:
-        """The record is there, the renames take their time, the query is stopped: Spark did not record the batch."""
+        """The record is there, the renames wait, the query is stopped: Spark did not record the batch."""
         script = Script(paths["script"]).write([[[(n, "x")]] for n in range(3)], available=0)
         slow = paths | {"out": f"slow:{paths['out']}"}
         run(spark, slow, script, 1)
@@ -272,11 +273,14 @@ class TestFailures:
         script.release(2)
         query = start(spark, slow)
         wait_until((Path(paths["out"]) / f"_ftfile/log/{1:020d}.record").exists, "the record")
-        query.stop()
+        with ThreadPoolExecutor(1) as other:
+            stopping = other.submit(query.stop)
+            wait_until(lambda: not query.isActive, "the interruption")
+            (tmp_path / "hold").unlink()
+            stopping.result()
         # Now and then Spark records the batch although it is interrupted.
         for name in ("1", ".1.crc"):
             Path(paths["checkpoint"], "commits", name).unlink(missing_ok=True)
-        (tmp_path / "hold").unlink()
         run(spark, paths, script, 3)
         assert committed(paths["out"]) == [(n, "x") for n in range(3)]
         check_directory(filesystem(paths["out"]), recorded_by_spark={query_id(paths): range(2)})

@@ -119,8 +119,9 @@ class Columns:
         try:
             return typed(value, kind, self.time_zones.get(field.name, self.time_zone))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+            why = "it is out of range" if isinstance(error, OverflowError) else error
             raise ConfigError(
-                f"where: {field.name}={value!r} is no value of the column's type {kind}: {error}"
+                f"where: {field.name}={value!r} is no value of the column's type {kind}: {why}"
             ) from error
 
 

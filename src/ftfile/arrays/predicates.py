@@ -47,6 +47,7 @@ _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SIGNS = {sign: sign for sign in _OPPOSITE} | {"==": "=", "<>": "!="}
 _CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
 _TIMES = ("DATE", "TIMESTAMP")
+_COMPARISON = "a comparison by a sign, IN, BETWEEN or IS NULL"
 _WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
 _WALKS = threading.Lock()
 
@@ -210,7 +211,7 @@ class _Parser(Cursor):
             return self._columns.is_none_of(field, values) if negated else self._columns.is_one_of(field, values)
         if pa.types.is_boolean(field.type):
             return self._compare(field, "=", True, negated=negated)  # noqa: FBT003 - a value
-        raise self._error("a comparison")
+        raise self._error(_COMPARISON)
 
     def _of_literal(self, value: object, *, negated: bool) -> pc.Expression:
         if self._is_sign():
@@ -241,6 +242,8 @@ class _Parser(Cursor):
         if not self._is_column():
             raise self._error("a column")
         token = self._advance()
+        if self._peek().word == "(":
+            raise self._error(_COMPARISON)
         return self._columns.fields([unquoted(token.text) if token.kind == "column" else token.text])[0]
 
     def _is_sign(self) -> bool:

@@ -9,7 +9,8 @@ from ftfile.core.errors import ConfigError
 
 TAKEN = (
     'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
-    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression"
+    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may have functions and fields of structs, "
+    "as in pyarrow.compute.field('a', 'b') > 7"
 )
 _TOKEN = re.compile(
     r"""\s*(?:(?P<comment>--|/\*)|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""

@@ -57,6 +57,18 @@ def _has_digits(old: pa.DataType, new: pa.DataType) -> bool:
     return False
 
 
+def has_nearest(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return True if fractions in decimal digits become floating-point numbers, the nearest ones; also within types."""
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        known = {field.name: field.type for field in new}
+        return any(has_nearest(field.type, known[field.name]) for field in old if field.name in known)
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return has_nearest(old.value_type, new.value_type)
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return has_nearest(old.key_type, new.key_type) or has_nearest(old.item_type, new.item_type)
+    return bool(pa.types.is_decimal(old) and old.scale and pa.types.is_floating(new))
+
+
 def misfits(old: Iterable[pa.Field], new: Iterable[pa.Field], *, narrower: bool = False) -> Iterator[str]:
     """Yield a clause for each field of both, or within one, that is not read back; see `reads_back`.
 

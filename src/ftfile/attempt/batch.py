@@ -9,11 +9,11 @@ from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.message import add_of, segment_of
 from ftfile.attempt.spark_checkpoint import read_offsets
-from ftfile.commit.format.layout import dead_letter_path, staged_directory
+from ftfile.commit.format.layout import dead_letter_path
 from ftfile.commit.format.model import Fingerprint, JobAuthor, StreamAuthor
 from ftfile.commit.measured import in_seconds
 from ftfile.commit.replay import find_record
-from ftfile.core.errors import ConfigError, FtfileError, InvalidMessages
+from ftfile.core.errors import FtfileError, InvalidMessages
 from ftfile.core.version import __version__
 
 if TYPE_CHECKING:
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, Author, Record, Transaction
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
-    from ftfile.filters.chain import Chain
-    from ftfile.fs.api import Capabilities
-
-# Batch and numbers may come to need more digits, together, than they have at first.
-MORE_DIGITS = 20
-
-# Dummy id of the greatest length that a path can contain.
-_ID = "00000000-0000-0000-0000-000000000000"
 
 
 def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) -> list[TaskCommit]:
@@ -143,11 +135,3 @@ def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, r
     if record is None:
         return 0
     return len(staged.difference(add.path for add in (*record.adds, *record.dead_letters)))
-
-
-def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
-    """Raise a ConfigError for names of files that tasks stage, or of dead letters, that the store cannot keep."""
-    staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
-    for own in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
-        if fault := store.fault_of(own, MORE_DIGITS):
-            raise ConfigError(f"path={path!r}: a file of the sink's own would be {own!r}, which {fault}")

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.sealed.filesystem import KEY_PROVIDER_VARIABLE, SealedFileSystem
 from ftfile.core.errors import ConfigError
-from ftfile.filters.aes_gcm import AesGcm
 from ftfile.fs.registry import open_filesystem
-from ftfile.keys.keys import Keys, check_key_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +16,9 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
     from ftfile.encoding.api import Format
+    from ftfile.filters.aes_gcm import AesGcm
     from ftfile.fs.api import FileSystem
+    from ftfile.keys.keys import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,17 @@ class Encryption:
     def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
         """Check the options, and that the key is available here; None where nothing is to be encrypted."""
         kind, key_id, reference = parsed["encryption"], parsed["encryptionKeyId"], parsed["keyProvider"]
+        if kind == "none" and key_id is None and reference is None:
+            return None
+        from ftfile.keys.keys import Keys, check_key_id  # noqa: PLC0415 - most writers encrypt nothing
+
         if key_id is not None:
             check_key_id(key_id)
         if reference is not None:
             Keys.from_reference(reference)
         if kind == "none":
             given = [name for name in ("encryptionKeyId", "keyProvider") if name in parsed.given]
-            if given:
-                raise ConfigError(f"{' and '.join(given)} without encryption: set encryption=aes-gcm")
-            return None
+            raise ConfigError(f"{' and '.join(given)} without encryption: set encryption=aes-gcm")
         reference = reference or os.environ.get(KEY_PROVIDER_VARIABLE)
         if not reference:
             raise ConfigError(
@@ -69,6 +71,8 @@ class Encryption:
     @property
     def around_others(self) -> AesGcm:
         """Return the filter around a whole segment, or around dead letters."""
+        from ftfile.filters.aes_gcm import AesGcm  # noqa: PLC0415
+
         return AesGcm(self.key_id, self.keys)
 
 

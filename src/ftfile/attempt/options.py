@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.kind_of_directory import refuse_checkpoint
+from ftfile.commit.format.layout import dead_letter_path, staged_directory
 from ftfile.commit.format.model import Transaction
 from ftfile.commit.policy import Policy
 from ftfile.core.errors import ConfigError
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
     from ftfile.filters.chain import Chain
     from ftfile.fs.api import Capabilities
+
+# Batch and numbers may come to need more digits, together, than they have at first.
+MORE_DIGITS = 20
+
+# Dummy id of the greatest length that a path can contain.
+_ID = "00000000-0000-0000-0000-000000000000"
 
 _C = TypeVar("_C", bound="WriteConfig")
 
@@ -122,3 +129,11 @@ def refuse_in_stream(transaction: Transaction | None) -> None:
             "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids "
             "already make each batch exactly once. Leave both out"
         )
+
+
+def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
+    """Raise a ConfigError for names of files that tasks stage, or of dead letters, that the store cannot keep."""
+    staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
+    for own in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
+        if fault := store.fault_of(own, MORE_DIGITS):
+            raise ConfigError(f"path={path!r}: a file of the sink's own would be {own!r}, which {fault}")

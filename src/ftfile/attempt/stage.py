@@ -8,9 +8,10 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.message import StagedPart, StagedSegment
+from ftfile.attempt.storage import durability_of
 from ftfile.commit.format import layout
 from ftfile.core.checksum import Crc32
-from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError, UnencodableRows
+from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
 from ftfile.core.logs import get_logger
 from ftfile.encoding.api import LineFormat
 from ftfile.fs.api import copy_range
@@ -27,18 +28,12 @@ if TYPE_CHECKING:
     from ftfile.attempt.identity import TaskIdentity
     from ftfile.encoding.api import Encoder, Format
     from ftfile.filters.chain import Chain
-    from ftfile.fs.api import Capabilities, Durability, FileSystem, InputFile, OutputStream
+    from ftfile.fs.api import Durability, FileSystem, InputFile, OutputStream
 
     FinalPath: TypeAlias = Callable[[str, str], str]
 
 CREATE_TRIES = 4
 CLOSERS_MAX = 16
-# In the order of strength.
-_MEANINGS: dict[Durability, str] = {
-    "none": "keeps nothing once the process ends",
-    "close": "makes files durable when they are closed, and not before",
-    "hsync": "syncs",
-}
 
 _log = get_logger(__name__)
 
@@ -336,17 +331,3 @@ class Stage:
                 # The batch's first file; or a publisher of the batch removes the directory while it is empty.
                 self.fs.make_directories(self._directory)
         return self.fs.create(path)
-
-
-def durability_of(asked: str, capabilities: Capabilities) -> Durability:
-    """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
-    if asked == "auto":
-        return capabilities.durability
-    found = next(each for each in _MEANINGS if each == asked)
-    strengths = list(_MEANINGS)
-    if strengths.index(found) > strengths.index(capabilities.durability):
-        raise ConfigError(
-            f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
-            "leave it out"
-        )
-    return found

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.logs import log_at
-from ftfile.attempt.stage import durability_of
 from ftfile.commit.sealed.filesystem import OWNER_ONLY
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import settings_for_others
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
-    from ftfile.fs.api import Capabilities
+    from ftfile.fs.api import Capabilities, Durability
 
 # The least that each must grant: the writers' own processes read the log, too.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
@@ -26,6 +25,12 @@ _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
 _BLOCKS = ("replication", "blockSize")
 _OWN = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
 _CHECKSUM_BYTES = 512
+# In the order of strength.
+_MEANINGS: dict[Durability, str] = {
+    "none": "keeps nothing once the process ends",
+    "close": "makes files durable when they are closed, and not before",
+    "hsync": "syncs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +97,17 @@ def _written(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
     if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
         raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS takes multiples of {_CHECKSUM_BYTES} bytes")
     return (*permissions.items(), *blocks.items())
+
+
+def durability_of(asked: str, capabilities: Capabilities) -> Durability:
+    """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
+    if asked == "auto":
+        return capabilities.durability
+    found = next(each for each in _MEANINGS if each == asked)
+    strengths = list(_MEANINGS)
+    if strengths.index(found) > strengths.index(capabilities.durability):
+        raise ConfigError(
+            f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
+            "leave it out"
+        )
+    return found

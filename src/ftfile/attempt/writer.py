@@ -9,34 +9,31 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
-from ftfile.attempt.bad_records import BadRecords
-from ftfile.attempt.batch import author_of, check_messages, fingerprint_of, orphans_of
 from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.encryption import open_to_write
-from ftfile.attempt.fingerprint import FingerprintAccumulator
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.kind_of_directory import refusing_file
-from ftfile.attempt.message import TaskCommit
 from ftfile.attempt.options import WriteConfig
 from ftfile.attempt.reports import context_of, report_abort, report_commit
 from ftfile.attempt.spark_checkpoint import read_query_id
-from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import check_known_query
-from ftfile.commit.protocol import Committed, commit
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger, log_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from ftfile.attempt.bad_records import BadRecords
     from ftfile.attempt.directory_marker import DirectoryMarker
+    from ftfile.attempt.fingerprint import FingerprintAccumulator
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
-    from ftfile.attempt.message import Rewritten, StagedSegment
+    from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
+    from ftfile.attempt.stage import Stage
     from ftfile.commit.format.model import Author, Body, Transaction
     from ftfile.commit.log.state import LogState, LogView
-    from ftfile.commit.protocol import Prepare
+    from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
@@ -105,6 +102,11 @@ class Writer(ABC, Generic[_C]):
             return self._write(identity, batches, fs)
 
     def _write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], fs: FileSystem) -> TaskCommit:
+        from ftfile.attempt.bad_records import BadRecords  # noqa: PLC0415 - tasks alone need these four
+        from ftfile.attempt.fingerprint import FingerprintAccumulator  # noqa: PLC0415
+        from ftfile.attempt.message import TaskCommit  # noqa: PLC0415
+        from ftfile.attempt.stage import Stage  # noqa: PLC0415
+
         began_s = fs.context.clock.monotonic_s()
         config, planned, author = self.config, self.planned, _recognisable(identity.writer, self.config.transaction)
         kind = _fingerprint_kind(identity.writer, config.transaction, offsets_known=planned.offsets_known)
@@ -159,8 +161,11 @@ class Writer(ABC, Generic[_C]):
 
         `user_metadata` is for records whose writer has no such option.
         """
+        from ftfile.attempt import batch  # noqa: PLC0415 - commits alone need these two
+        from ftfile.commit.protocol import commit  # noqa: PLC0415
+
         try:
-            whole = check_messages(messages, batch_id)
+            whole = batch.check_messages(messages, batch_id)
         except FtfileError as error:
             _log.error("batch %s is refused: %s", batch_id, error)
             raise
@@ -168,7 +173,7 @@ class Writer(ABC, Generic[_C]):
         writer = whole[0].identity.writer
         with context_of(writer):
             with log.lock:
-                author = author_of(writer, self.config.checkpoint, self.config.transaction, log.fs.context)
+                author = batch.author_of(writer, self.config.checkpoint, self.config.transaction, log.fs.context)
                 prepare, follow_up = self._propose(author, whole, log)
                 user_metadata = user_metadata if self.config.user_metadata is None else self.config.user_metadata
                 done = commit(
@@ -176,10 +181,10 @@ class Writer(ABC, Generic[_C]):
                     author,
                     _with_metadata(prepare, user_metadata),
                     self.config.policy,
-                    fingerprint=fingerprint_of(whole),
+                    fingerprint=batch.fingerprint_of(whole),
                     claims_replay=any(message.found_committed for message in whole),
                 )
-                log.notes.orphans += orphans_of(whole, log, author, done.record)
+                log.notes.orphans += batch.orphans_of(whole, log, author, done.record)
             report_commit(log, writer, done)
             follow_up(done)
             return done

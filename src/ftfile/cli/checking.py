@@ -1,7 +1,7 @@
 """`verify`, `doctor` and `source`: faults and their remedies. They write nothing."""
 
-import shlex
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,9 +11,10 @@ from ftfile.cli.display.output import heading, print_fields, print_json
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import BYTES, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import FOUND
-from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Threads, settings_of
+from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Threads, note_path, settings_of
 from ftfile.core.clock import SystemClock
 from ftfile.core.human_text import ago, bytes_text, count_text
+from ftfile.reporting.commands import PATH, command_in, command_of, in_commands
 
 if TYPE_CHECKING:
     from ftfile.maintenance.verify.findings import Finding
@@ -42,7 +43,7 @@ def verify(
     with progress_bar("verify") as progress:
         report = directory.verify(full=full, threads=threads, progress=progress)
     if json:
-        print_json(report)
+        print_json(report, partial(command_for, path=path, full=report.full))
     else:
         content = "content read" if report.full else "content not read: --full"
         unrecorded = (
@@ -73,30 +74,38 @@ def print_findings(findings: Iterable["Finding"], path: str, *, full: bool = Fal
             [
                 ("expected", finding.expected),
                 ("found", finding.found),
-                ("remedy", finding.remedy),
-                ("command", _command_of(finding, path, full=full)),
+                ("remedy", in_commands(finding.remedy, path)),
+                ("command", command_of(finding, path, full=full)),
             ]
         )
 
 
-def _command_of(finding: "Finding", path: str, *, full: bool) -> str | None:
-    """Return the command that mends a finding; None where there is none."""
-    if finding.repair == "no":
-        return None
-    words = ["ftfile", "repair", path]
-    if any(action.kind == "give-up" for action in finding.actions):
-        words += ["--give-up", finding.path]
-    elif not finding.path:
-        words += ["--quarantine", finding.actions[0].path if len(finding.actions) == 1 else "PATTERN"]
-    elif finding.repair == "on request":
-        words.append("--accept-lost-records")
-    return shlex.join([*words, "--full"] if full and finding.code.startswith("damaged-") else words)
+def command_for(value: object, *, path: str | None, full: bool = False) -> dict[str, str | None]:
+    """Return the command that helps with what a check has found, as a field of JSON."""
+    from ftfile.maintenance.doctor import Check
+    from ftfile.maintenance.status import OpenFile, UnpublishedFile
+    from ftfile.maintenance.verify.findings import Finding
+
+    if isinstance(value, Finding):
+        return {"command": command_of(value, path or PATH, full=full)}
+    if isinstance(value, Check):
+        return {"command": command_in(value.remedy, path or PATH)}
+    if isinstance(value, OpenFile):
+        return {"command": command_in(value.waiting, path or PATH)}
+    if isinstance(value, UnpublishedFile):
+        return {"command": command_in(value.problem, path or PATH)}
+    return {}
 
 
 def doctor(
     path: Annotated[
         str | None,
-        typer.Argument(metavar="[PATH]", help="A directory to be tried, too; it is only read.", show_default=False),
+        typer.Argument(
+            metavar="[PATH]",
+            help="A directory to be tried, too; it is only read.",
+            show_default=False,
+            callback=note_path,
+        ),
     ] = None,
     *,
     json: Json = False,
@@ -110,20 +119,21 @@ def doctor(
     with waiting("doctor"):
         report = ftfile.doctor(path, key_provider=key_provider, storage=settings_of(storage))
     if json:
-        print_json(report)
+        print_json(report, partial(command_for, path=path))
     else:
+        told = partial(in_commands, path=path or PATH)
         columns = [
             Column("check", lambda each: each.name),
             Column("state", lambda each: each.state, style=_STATE_STYLES.__getitem__),
-            Column("found", lambda each: each.found, folds=True),
-            Column("remedy", lambda each: each.remedy or None, folds=True, keep=0),
+            Column("found", lambda each: told(each.found), folds=True),
+            Column("remedy", lambda each: told(each.remedy) or None, folds=True, keep=0),
         ]
         print_table(columns[:3] if is_terminal() else columns, report.checks)
         if is_terminal():
             for check in report.checks:
                 if check.remedy:
                     heading(f"{check.name}: what to do", _STATE_STYLES[check.state])
-                    print(check.remedy)
+                    print(told(check.remedy))
     if not report.ok:
         raise typer.Exit(FOUND)
 
@@ -156,7 +166,11 @@ def source(
         print_json(sources)
         return
     if not sources:
-        print("No stream of files has made a plan for this path with this state.")
+        print(
+            "No stream of files has made a plan for this path with this state: give the path as the stream loads it, "
+            "and its checkpoint. What a query that follows a directory of ftfile has left, `ftfile status --source` "
+            "tells."
+        )
     now_ms = SystemClock().now_ms()
     for each in sources:
         _print_source(each, now_ms)

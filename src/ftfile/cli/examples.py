@@ -8,7 +8,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ftfile verify /data/out && echo whole",
         "ftfile COMMAND --help  # examples of each command",
     ),
-    "status": ("ftfile status /data/out", "ftfile status /data/out --json | jq '.open[] | select(.reason != \"\")'"),
+    "status": (
+        "ftfile status /data/out",
+        "ftfile status /data/out --source /data/in  # which a query of it follows",
+        "ftfile status /data/out --json | jq '.open[] | select(.reason != \"\")'",
+    ),
     "ls": (
         "ftfile ls /data/out",
         "ftfile ls /data/out --version 12",
@@ -18,8 +22,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "show": ("ftfile show /data/out 12", "ftfile show /data/out month=7/0000000003-0-0ef664b64a3b.json"),
     "report": ("ftfile report /data/out", "ftfile report s3://bucket/out -o out.html --no-verify"),
     "source": (
-        "ftfile source /data/in --checkpoint /data/checkpoint -o fileFormat=json",
-        "ftfile source s3://bucket/in -o fileFormat=csv -o stateLocation=s3://bucket/state",
+        "ftfile source /data/in --checkpoint /data/checkpoint",
+        "ftfile source s3://bucket/in -o stateLocation=s3://bucket/state",
     ),
     "cat": (
         "ftfile cat /data/out",

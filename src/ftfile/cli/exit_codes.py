@@ -2,8 +2,8 @@
 
 import contextlib
 import os
-import re
 import sys
+from shlex import quote
 from typing import Any
 
 import typer
@@ -20,6 +20,7 @@ from ftfile.core.errors import (
     StorageError,
     UserCodeError,
 )
+from ftfile.reporting.commands import PATH, in_commands
 
 FOUND = 1  # a check found something wrong
 USAGE = 2  # the command, its options, the path or a condition is wrong
@@ -35,18 +36,6 @@ _CODES = (
     ((CorruptData, EncodingError), DAMAGED),
     ((CommitError, SourceError, FtfileError), CONFLICT),
 )
-# Arguments of Python in messages, and what does the same here.
-_WORDS = {
-    "Set force=True": "Add --force",
-    "such as version=7, or a timestamp": "such as --version 7, or a --timestamp",
-    "readStream.option('checkpointLocation', '/data/checkpoint')": "--checkpoint /data/checkpoint",
-    "readStream.option('stateLocation', '/data/state')": "--option stateLocation=/data/state",
-    "merge its runs with ftfile.kv.compact": "merge its runs with `ftfile kv compact`",
-    "merge its files with ftfile.compact": "merge its files with `ftfile compact`",
-    "; without the last it only tells what it would do": "; with --dry-run it only tells what it would do",
-}
-_CALL = re.compile(r"`?ftfile\.(flush|migrate|repair|vacuum)\(path((?:, \w+=(?:\[[^]]*\]|\w+))*)\)`?")
-_ARGUMENT = re.compile(r", (\w+)=(?:\['?(.*?)'?\]|\w+)")
 _HINTS = {
     "is a store of keys and values": ". The commands for stores begin with `ftfile kv`",
     "not a store of keys and values": ". The commands for directories of files are those without `kv`",
@@ -72,7 +61,7 @@ class Commands(TyperGroup):
         except (FtfileError, TypeError) as error:
             if isinstance(error, TypeError) and not _is_of_user(error):
                 raise
-            _tell(_text_of(error))
+            _tell(_text_of(error, ctx.meta.get(PATH, PATH)))
             raise typer.Exit(code_of(error)) from None
         return found
 
@@ -87,25 +76,12 @@ def _is_of_user(error: TypeError) -> bool:
     return ": it takes " in str(error)
 
 
-def _text_of(error: Exception) -> str:
+def _text_of(error: Exception, path: str) -> str:
     text = str(error)
     hints = [hint for words, hint in _HINTS.items() if words in text]
-    return "".join([in_commands(text), *hints])
-
-
-def in_commands(text: str) -> str:
-    """Return a text in which calls of Python are commands, and their arguments options."""
-    for python, option in _WORDS.items():
-        text = text.replace(python, option)
-    return _CALL.sub(_command_of, text)
-
-
-def _command_of(call: re.Match[str]) -> str:
-    words = ["ftfile", call[1], "PATH"]
-    for name, value in _ARGUMENT.findall(call[2]):
-        if name != "dry_run":
-            words += [f"--{name.replace('_', '-')}", *([value] if value else [])]
-    return f"`{' '.join(words)}`"
+    if isinstance(error, CorruptData) and path != PATH and "`ftfile" not in in_commands(text):
+        hints.append(f". `ftfile repair {quote(path)} --dry-run` finds all that is wrong, and changes nothing")
+    return "".join([in_commands(text, path), *hints])
 
 
 def _tell(text: str) -> None:

@@ -21,7 +21,7 @@ def open_directory(path: str, key_provider: str | None, settings: dict[str, str]
     """
     directory = ftfile.open(path, key_provider, storage=settings)
     if directory.version() < 0:
-        for finding in directory.status().findings:
+        for finding in directory.status(lag=False).findings:
             if finding.severity == "error":
                 raise CorruptData(finding.path, finding.expected, finding.found, finding.remedy)
     return directory
@@ -35,7 +35,7 @@ def require_log(path: str, key_provider: str | None, settings: dict[str, str] | 
 
 def require_query(path: str, query_id: str, key_provider: str | None, settings: dict[str, str] | None) -> None:
     """Raise a `ConfigError` if no query of this id wrote to a directory."""
-    known = [query.query_id for query in open_directory(path, key_provider, settings).status().queries]
+    known = [query.query_id for query in open_directory(path, key_provider, settings).status(lag=False).queries]
     if query_id not in known:
         raise ConfigError(
             f"--query {query_id!r}: no such query wrote here; those that did: {', '.join(known) or 'none'}"

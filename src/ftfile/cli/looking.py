@@ -3,14 +3,16 @@
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import ftfile
-from ftfile.cli.checking import print_findings
+from ftfile.cli.checking import command_for, print_findings
 from ftfile.cli.display.output import heading, print_fields, print_json, print_json_lines, say
+from ftfile.cli.display.queries import print_open, print_queries
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import DAMAGED
 from ftfile.cli.log_check import open_directory
@@ -18,6 +20,7 @@ from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, V
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.human_text import ago, bytes_text, count_text, time_text
+from ftfile.reporting.commands import in_commands
 
 if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.details import FileDetails, VersionDetails
     from ftfile.maintenance.offset_ranges import OffsetRange
     from ftfile.maintenance.opened import OpenedDirectory
-    from ftfile.maintenance.status import DirectoryStatus, OpenFile
+    from ftfile.maintenance.status import DirectoryStatus, UnpublishedFile
 
 # On a terminal; a pipe gets all.
 SHOWN = 1_000
@@ -137,18 +140,40 @@ def status(
     staged: Annotated[
         bool, typer.Option("--staged", help="Count orphans, too: staged files that nothing needs. Takes longer.")
     ] = False,
+    lag: Annotated[
+        bool,
+        typer.Option("--lag/--no-lag", help="Look at checkpoints, and at what sources have left; for 5 s at most."),
+    ] = True,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="PATH",
+            help="Of a query whose checkpoint is not recorded here, or is elsewhere from here. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source",
+            metavar="PATH",
+            help="An ftfile directory that a query follows, which no checkpoint names. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
     key_provider: KeyProvider = None,
     storage: Storage = None,
 ) -> None:
-    """Show what is going on: queries, open files and why they are still open, files that are not published and why.
+    """Show what is going on: queries, their lag, open files and why they are open, files not published and why.
 
     It ends with 4 where the whole log is lost.
     """
     directory = ftfile.open(path, key_provider, storage=settings_of(storage))
-    found = directory.status(staged=staged)
+    found = directory.status(staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or ())
     if json:
-        print_json(found)
+        print_json(found, partial(command_for, path=path))
     else:
         _print_status(directory.path, found, path, _oldest(directory, found))
     if found.version < 0 and any(finding.severity == "error" for finding in found.findings):
@@ -181,16 +206,9 @@ def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) ->
     _print_summary(url, found, now_ms, oldest)
     print_findings(found.findings, path)
     if found.queries:
-        heading("Queries")
-        columns = [
-            Column("query", lambda each: each.query_id, folds=True),
-            Column("last batch", lambda each: each.last_batch, TEXT),
-            Column("version", lambda each: each.version, COUNT, keep=5),
-            Column("committed", lambda each: each.time_ms and ago(each.time_ms, now_ms)),
-        ]
-        print_table(columns, found.queries)
+        print_queries(found.queries, path, now_ms)
     if found.open:
-        _print_open(found.open, now_ms)
+        print_open(found.open, now_ms, path)
     if found.unpublished:
         heading("Not published: committed files that are not at their names, or removed ones that still are")
         columns = [
@@ -198,7 +216,7 @@ def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) ->
             Column("version", lambda each: each.version, COUNT),
             Column(
                 "why",
-                lambda each: each.problem or f"the next commit {'hides' if each.removed else 'publishes'} it",
+                lambda each: in_commands(each.problem, path) or f"the next commit {_does(each)} it",
                 folds=True,
                 style=lambda why: "" if why.startswith("the next") else "red",
             ),
@@ -228,21 +246,6 @@ def _print_summary(path: str, found: "DirectoryStatus", now_ms: int, oldest: str
     )
 
 
-def _print_open(files: "Sequence[OpenFile]", now_ms: int) -> None:
-    heading("Open files: rows that are committed, and in no finished file yet")
-    columns = [
-        Column("directory", lambda each: each.partition or ".", folds=True),
-        Column("rows", lambda each: each.rows, COUNT),
-        Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
-        Column("pieces", lambda each: each.segments, COUNT, keep=2),
-        Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
-        Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
-        Column("why it is open", lambda each: each.waiting, keep=6, folds=True),
-        Column("query", lambda each: each.query_id, keep=1),
-    ]
-    print_table(columns, files)
-
-
 def _unneeded(found: "DirectoryStatus") -> str | None:
     if found.unneeded_files is None:
         return None
@@ -250,10 +253,8 @@ def _unneeded(found: "DirectoryStatus") -> str | None:
     return f"{staged}: running tasks, lost attempts, or used up"
 
 
-def _due(file: Any, now_ms: int) -> str:  # noqa: ANN401 - an OpenFile
-    if file.reason:
-        return f"now ({file.reason})"
-    return "no deadline" if file.deadline_ms is None else ago(file.deadline_ms, now_ms)
+def _does(file: "UnpublishedFile") -> str:
+    return "hides" if file.removed else "publishes"
 
 
 def _print_version(found: "VersionDetails") -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import ftfile
-from ftfile.cli.checking import print_findings
+from ftfile.cli.checking import command_for, print_findings
 from ftfile.cli.display.output import agree, heading, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import Column, print_table
@@ -84,7 +84,7 @@ def repair(
         with progress_bar("repair") as progress:
             report = run(dry_run=False, progress=progress)
     if json:
-        print_json(report)
+        print_json(report, partial(command_for, path=path, full=full))
     else:
         _print_steps(report)
         print_findings(report.left, path, full=full)

@@ -1,5 +1,6 @@
 """`migrate`: the files of another program become a directory of ftfile, and back."""
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ from ftfile.cli.parameters import DryRun, Json, Path, Storage, Threads, Yes, set
 from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ftfile.maintenance.migrate.run import MigrateReport
 
 From = Annotated[
@@ -90,7 +93,7 @@ def migrate(
     if undo:
         _undo(path, settings, dry_run=dry_run, yes=yes, json=json)
         return
-    with progress_bar("migrate") as progress:
+    with contextlib.ExitStack() as bar:
         report = ftfile.migrate(
             path,
             from_=from_,  # type: ignore[arg-type] # the function checks it
@@ -101,9 +104,9 @@ def migrate(
             checkpoint=checkpoint,
             leave_unfinished=leave_unfinished,
             dry_run=dry_run,
-            confirm=partial(_confirm, yes=yes),
+            confirm=partial(_confirm, end_bar=bar.close, yes=yes),
             threads=threads,
-            progress=progress,
+            progress=bar.enter_context(progress_bar("migrate")),
             **settings,
         )
     if json:
@@ -112,7 +115,8 @@ def migrate(
         _print_report(report)
 
 
-def _confirm(report: "MigrateReport", *, yes: bool) -> bool:
+def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", yes: bool) -> bool:
+    end_bar()  # it would be drawn over the question
     say(_told(report, "This records"))
     in_files, in_paths = _columns(report)
     say(f"Columns: {in_files}{in_paths and f'; in the paths: {in_paths}'}")

@@ -5,16 +5,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftfile.core.errors import ConfigError
+from ftfile.reporting.commands import PATH
 
 if TYPE_CHECKING:
     from ftfile.source.directory import Directory
 
 _ACCESS = "Access"
 
+
+def note_path(ctx: typer.Context, path: str | None) -> str | None:
+    """Return the path of a command; errors then name commands for it."""
+    ctx.meta[PATH] = path or PATH
+    return path
+
+
 Path = Annotated[
     str,
     typer.Argument(
-        metavar="PATH", help="The directory: a local path, or a URL such as s3://bucket/out.", show_default=False
+        metavar=PATH,
+        help="The directory: a local path, or a URL such as s3://bucket/out.",
+        show_default=False,
+        callback=note_path,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; its fields are those of the Python function.")]

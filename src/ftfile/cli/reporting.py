@@ -8,7 +8,6 @@ import typer
 import ftfile
 from ftfile.cli.display.output import heading, print_json, say, write_utf8
 from ftfile.cli.display.progress_bar import waiting
-from ftfile.cli.exit_codes import in_commands
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, settings_of
 from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import bytes_text
@@ -56,4 +55,4 @@ def report(
         heading(f"{warning.severity}: {warning.title}", _STYLES[warning.severity])
         print(warning.found)
         if warning.remedy:
-            print(in_commands(warning.remedy))
+            print(warning.remedy)

@@ -1,5 +1,6 @@
 """`ftfile kv`: keyed stores."""
 
+import contextlib
 import csv
 from dataclasses import asdict
 from functools import partial
@@ -15,6 +16,7 @@ from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
 from ftfile.cli.display.tables import COUNT, Column, print_table
 from ftfile.cli.exit_codes import FOUND
+from ftfile.cli.log_check import requiring_log
 from ftfile.cli.parameters import (
     Columns,
     DryRun,
@@ -31,6 +33,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
     from ftfile.kv.reading.reader import Reader
@@ -55,7 +59,7 @@ def get(
     """Print the rows of keys. It ends with 1 where a key has none."""
     import pyarrow as pa
 
-    with ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings_of(storage)) as reader:
+    with _opened(path, version, key_provider, storage) as reader:
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
         own = [pa.array([each[place] for each in keys], field.type) for place, field in enumerate(fields)]
@@ -93,7 +97,7 @@ def scan(
     """Print rows sorted by key, from one key on and before another."""
     import pyarrow as pa
 
-    with ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings_of(storage)) as reader:
+    with _opened(path, version, key_provider, storage) as reader:
         first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
         names = columns_of(columns)
         schema = reader.definition.schema
@@ -113,7 +117,7 @@ def stats(
     """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due merges."""
     from ftfile.arrays.spark_types import spark_schema_json, sql_types
 
-    with ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings_of(storage)) as reader:
+    with _opened(path, version, key_provider, storage) as reader:
         found, definition = reader.stats(), reader.definition
     if json:
         kinds = sql_types(spark_schema_json(definition.schema))
@@ -150,8 +154,9 @@ def verify(
     storage: Storage = None,
 ) -> None:
     """Read every run of a version, and compare it with the log. It ends with 1 where one is damaged."""
-    run = partial(ftfile.kv.verify, path, version=version, key_provider=key_provider, storage=settings_of(storage))
-    with progress_bar("verify") as progress:
+    settings = settings_of(storage)
+    run = partial(ftfile.kv.verify, path, version=version, key_provider=key_provider, storage=settings)
+    with progress_bar("verify") as progress, requiring_log(path, key_provider, settings):
         report = run(threads=threads, progress=progress)
     if json:
         print_json(report)
@@ -184,7 +189,8 @@ def compact(
     """Merge the runs that are due. No row is lost or changed."""
     settings = settings_of(storage)
     run = partial(ftfile.kv.compact, path, full=full, key_provider=key_provider, storage=settings)
-    report = run(dry_run=True)
+    with requiring_log(path, key_provider, settings):
+        report = run(dry_run=True)
     plan = f"{count_text(report.runs_replaced, 'run')} into about {report.runs_written:,}"
     if not dry_run:
         if report.runs_replaced:
@@ -200,6 +206,16 @@ def compact(
     else:
         made = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
         print(f"Merged {count_text(report.runs_replaced, 'run')} into {made}; the newest version is {report.version}")
+
+
+@contextlib.contextmanager
+def _opened(path: str, version: int | None, key_provider: str | None, storage: list[str] | None) -> "Iterator[Reader]":
+    """Give a reader of a store; raises `CorruptData` for one whose log is lost."""
+    settings = settings_of(storage)
+    with requiring_log(path, key_provider, settings):
+        reader = ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings)
+    with reader:
+        yield reader
 
 
 def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
@@ -11,9 +13,10 @@ from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.format.record import IS_SEALED
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import SealedFileSystem, open_with_keys
-from ftfile.core.errors import ConfigError, CorruptData, NotADirectory, NotFound
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
 from ftfile.core.logs import log_context
-from ftfile.fs.registry import normalise
+from ftfile.fs.location import parse
+from ftfile.fs.registry import normalise, open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,11 +51,35 @@ def open_log(
         log = CommitLog(open_with_keys(url, context, key_provider, (storage or {}).items()))
         _check_layout(log, repairs=repairs)
     except NotFound as error:
-        raise ConfigError(f"{url!r} is {otherwise}") from error
+        raise ConfigError(f"{url!r} is {otherwise}{_advice(url, storage, context)}") from error
     except NotADirectory as error:
-        text = f"{url!r} is no directory: {error.detail}. Give the directory that has {layout.META}"
-        raise ConfigError(text) from error
+        advice = _advice(url, storage, context) or f". Give the directory that has {layout.META}"
+        raise ConfigError(f"{url!r} is a file, or lies below one{advice}") from error
     return log
+
+
+def _advice(url: str, storage: Mapping[str, str] | None, context: Context) -> str:
+    """Return a sentence with the directory in which a path lies; nothing if it lies in none."""
+    above = _directory_above(url, storage, context)
+    if above is None:
+        return ""
+    chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(above) :] else ""
+    return f". It lies within {above!r}: give that{chosen}"
+
+
+def _directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
+    """Return the URL of the directory of ftfile in which a path lies; None if it lies in none."""
+    found = parse(url)
+    for parent in PurePosixPath(found.path).parents:
+        above = replace(found, path=str(parent)).url
+        try:
+            if open_filesystem(above, context, storage).exists(layout.FORMAT_FILE):
+                return above
+        except NotADirectory:
+            continue
+        except FtfileError:  # nobody has asked for what lies there
+            break
+    return None
 
 
 def _check_layout(log: CommitLog, *, repairs: bool) -> None:

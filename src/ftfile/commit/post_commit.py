@@ -1,4 +1,4 @@
-"""Bases and ranges, which a committer writes now and then so that restarts and readers have little to read.
+"""Bases and ranges, which a committer writes now and then so that restarts and readers have little to read, and a hint.
 
 The batch is committed by then: a failure is harmless and only logged.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile.commit.log import bases
+from ftfile.commit.log.hints import PublishedHint, write_published
 from ftfile.commit.read.merging import make_range
 from ftfile.commit.read.ranges import OwnRanges, list_ranges, reach, write_merged
 from ftfile.core.errors import FtfileError, StorageError
@@ -30,7 +31,10 @@ _log = get_logger(__name__)
 
 
 def post_commit(log: CommitLog, head: LogState) -> None:
-    """Write a range and a base when they are due."""
+    """Write a hint, a range and a base when they are due."""
+    if not log.has_hint and not head.unpublished:
+        # Of records without parts, as those of stores, nothing else tells later that they are lost.
+        log.has_hint = write_published(log.fs, PublishedHint(head.version, head.nonce))
     recent = log.recent
     if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
         if head.version >= recent.paused_to:

@@ -68,7 +68,6 @@ def commit(  # noqa: PLR0913 - the last by name
     nonce, measured = log.ids.unique(), Measured(log)
     while True:
         head = log.read_on(durable=True)
-        log.prepare_directory()
         problems = roll_forward(log, head, policy, author)
         raise_own(problems, author)
         if head.has(author):
@@ -78,6 +77,7 @@ def commit(  # noqa: PLR0913 - the last by name
         if claims_replay:
             raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
         starts = lineage_start(head, author, policy)
+        log.prepare_directory()  # for a batch that is refused, a lost log gets no new directory that would hide it
         if (body := prepare(head, partial(snapshot_at, log, head))) is None:
             return Committed(head.version, replayed=False)
         _require_publishable(log, head, body)

@@ -60,6 +60,8 @@ def roll_forward(  # noqa: PLR0913 - the last by name
     skip_published(log, head)
     if not head.unpublished:
         return []
+    if created is None:
+        log.prepare_directory()  # nothing is moved in a layout that this version does not know
     problems = []
     done = {problem.entry.version for problem in tried}
     while waiting := head.unpublished.keys() - done:
@@ -77,6 +79,7 @@ def roll_forward(  # noqa: PLR0913 - the last by name
         log.notes.recoveries += version != created
     if not head.unpublished:
         write_published(log.fs, PublishedHint(head.version, head.nonce))
+        log.has_hint = True  # or the next parts bring it: a store that fails is not asked twice
     return problems
 
 

@@ -44,20 +44,3 @@ def parse_time(text: str) -> datetime:
     text = _FRACTION.sub(lambda match: f".{match[1][:6]:0<6}", text)
     time = datetime.fromisoformat(text)
     return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
-
-
-def format_size(size_bytes: int) -> str:
-    """Return the shortest exact text that `parse_size_bytes` reads back."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        whole, rest = divmod(size_bytes, 1024 ** _POWERS[unit[0].lower()])
-        if whole and not rest:
-            return f"{whole}{unit}"
-    return f"{size_bytes}B"
-
-
-def format_duration(seconds: float) -> str:
-    """Return the shortest exact text that `parse_duration_s` reads back."""
-    for unit in ("d", "h", "min"):
-        if seconds and seconds % _SECONDS[unit] == 0:
-            return f"{seconds / _SECONDS[unit]:g}{unit}"
-    return f"{seconds:g}s"

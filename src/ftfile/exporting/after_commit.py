@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
-from ftfile.exporting.run import export
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +37,8 @@ def export_soon(
 
 def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], context: Context) -> str:
     """Export a directory to these formats; return what went wrong, empty for nothing."""
+    from ftfile.exporting.run import export  # noqa: PLC0415 - most writers export nothing
+
     errors = []
     for to in formats:
         try:

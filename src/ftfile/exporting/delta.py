@@ -21,7 +21,7 @@ from ftfile.arrays.value_text import UTC, value_texts
 from ftfile.commit.files import list_or_empty, write_file
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound
 from ftfile.exporting.limits import LIMITS
-from ftfile.exporting.model import Exported, Table
+from ftfile.exporting.model import COUNTED, Exported, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,12 +111,17 @@ class DeltaLog(Table):
                     live.discard(action["remove"]["path"])
         return {unquote(path) for path in live}
 
-    def append(self, change: Change) -> None:  # noqa: D102
+    def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
         own = change.exported._asdict()
         del own["commit"]
         parameters: dict[str, Any] = {"timestamp": change.time_ms, "operation": change.operation}
         info = parameters | {"operationParameters": {}, "ftfile": own}
-        lines = [json.dumps(action, separators=(",", ":")) for action in ({"commitInfo": info}, *_actions(change))]
+        actions = [{"commitInfo": info}, *_actions(change)]
+        lines: list[str] = []
+        for first in range(0, len(actions), COUNTED):
+            some = actions[first : first + COUNTED]
+            lines += [json.dumps(action, separators=(",", ":")) for action in some]
+            done(sum("add" in action for action in some))
         path = f"{LOG}/{_name(change.exported.commit)}"
         write_file(self._fs, self._fs.create_exclusive, path, "\n".join([*lines, ""]).encode())
 

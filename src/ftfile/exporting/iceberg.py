@@ -87,7 +87,7 @@ class IcebergTable(Table):
         start = len(self._url)
         return {entry["data_file"]["file_path"][start:] for entry in entries if entry["status"] != DELETED}
 
-    def append(self, change: Change) -> None:  # noqa: D102
+    def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
         exported = change.exported
         if self._metadata is None:
             self._fs.make_directories(METADATA)
@@ -98,7 +98,7 @@ class IcebergTable(Table):
         snapshot_id = _snapshot_id(exported.version)
         commit = SnapshotManifests(self._fs, self._url, metadata, snapshot_id, number)
         kept = commit.without([manifest for manifest in self._manifests if live(manifest)], change.removes)
-        commit.add(change.adds)
+        commit.add(change.adds, done)
         manifests = [*commit.manifests, *commit.merged(kept)]
         listed, _ = write_avro(self._fs, METADATA, f"snap-{number}", Content(MANIFESTS, commit.texts(), manifests))
         snapshot = {

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ftfile.exporting.limits import Limits
 
 
+# Files after which an export tells how far it is.
+COUNTED = 10_000
+
+
 class Exported(NamedTuple):
     """The version of a directory that a commit of a table stands for.
 
@@ -95,8 +99,10 @@ class Table(ABC):
         """Return the paths of the files of the newest commit, relative to the directory."""
 
     @abstractmethod
-    def append(self, change: Change) -> None:
+    def append(self, change: Change, done: Callable[[int], object]) -> None:
         """Create a commit, whole, in one step.
+
+        `done` is called with the number of files that were added since the last call.
 
         Raises:
             AlreadyExists: somebody else did.

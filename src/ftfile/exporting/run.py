@@ -76,8 +76,9 @@ def export(  # noqa: PLR0913 - all by name
     Incremental, idempotent, safe beside running queries and other exports, and at any crash: a commit is created whole,
     once. With `dry_run`, it writes nothing, and returns what it would export now, without statements.
 
-    `progress` is called in this thread with a `Progress` after each version, or for Hive, each list; what it raises
-    ends the export, and the next one goes on. A first export, which is one step, calls it for Hive alone.
+    `progress` is called in this thread with a `Progress` after each version, or for Hive, each list; of a first export,
+    and of one that has missed too much, after some 10,000 steps, of which each file takes two. What it raises ends the
+    export, and the next one goes on.
 
     Raises:
         ConfigError: `to` is unknown, `table` is neither `name` nor `database.name`, the path is no ftfile directory, a

@@ -11,7 +11,7 @@ from ftfile.exporting.manifests import ADDED, DELETED, EXISTING, Content, entry_
 from ftfile.exporting.schemas import avro_type, raw_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ftfile.exporting.model import File
     from ftfile.fs.api import FileSystem
@@ -85,8 +85,8 @@ class SnapshotManifests:
         del self.manifests[before:]
         return [*written, *large]
 
-    def add(self, files: list[File]) -> None:
-        """Write manifests of new files."""
+    def add(self, files: list[File], done: Callable[[int], object]) -> None:
+        """Write manifests of new files, and call `done` with the number of files in each."""
         if not files:
             return
         metadata = self._metadata
@@ -120,9 +120,11 @@ class SnapshotManifests:
                 "file_size_in_bytes": file.size_bytes,
             }
             entries.append({"status": ADDED, "snapshot_id": self.snapshot_id, "data_file": data_file})
-        self._write(Content(entry, texts, []), entries, spec["spec-id"])
+        self._write(Content(entry, texts, []), entries, spec["spec-id"], done)
 
-    def _write(self, like: Content, entries: list[Json], spec_id: int) -> None:
+    def _write(
+        self, like: Content, entries: list[Json], spec_id: int, done: Callable[[int], object] = lambda _: None
+    ) -> None:
         """Write manifests of entries, with schema and texts of another one."""
         for first in range(0, len(entries), MANIFEST_FILES):
             some = entries[first : first + MANIFEST_FILES]
@@ -147,6 +149,7 @@ class SnapshotManifests:
             for name, status in (("added", ADDED), ("existing", EXISTING), ("deleted", DELETED)):
                 manifest |= {f"{name}_files_count": counts[status], f"{name}_rows_count": rows[status]}
             self.manifests.append(manifest)
+            done(len(some))
 
 
 def relative(url: str, path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ftfile.arrays.spark_types import arrow_schema
@@ -12,8 +13,8 @@ from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
-from ftfile.encoding.partitions.paths import bucket_values
-from ftfile.exporting.model import Change, Exported, File
+from ftfile.encoding.partitions.paths import bucket_values, rescaled_columns
+from ftfile.exporting.model import COUNTED, Change, Exported, File
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,6 +84,9 @@ class Versions:
         self._limits.refuse_columns(columns)
         parts = [add for add in adds if add.kind == "part"]
         self._limits.refuse_paths(add.final_path for add in parts)
+        schema_now = arrow_schema(columns)
+        for directory in {layout.bucket_directory(add.bucket) for add in parts}:
+            self._limits.refuse_rescaled(rescaled_columns(directory, schema_now), directory)
         for key, has_filters in {(add.encoding, bool(add.filters)) for add in parts}:
             self._limits.refuse_encoding(self._definitions[key], columns, has_filters=has_filters)
 
@@ -96,8 +100,8 @@ class Versions:
         assert add.final_path is not None
         return File(add.final_path, add.length, add.rows, self._values[key], is_change)
 
-    def files(self, snapshot: Snapshot, *, is_change: bool = True) -> list[File]:
-        """Return all finished parts of a version.
+    def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[File]:
+        """Return all finished parts of a version; the tracker counts them.
 
         Raises:
             ConfigError: the format cannot say something of them.
@@ -105,7 +109,13 @@ class Versions:
         schema = snapshot.schema
         assert schema is not None
         self.refuse(snapshot.adds.values(), schema)
-        return [self.file(add, schema, is_change=is_change) for add in snapshot.adds.values() if add.kind == "part"]
+        parts = (add for add in snapshot.adds.values() if add.kind == "part")
+        found: list[File] = []
+        while some := [self.file(add, schema) for add in islice(parts, COUNTED)]:
+            found += some
+            if tracker is not None:
+                tracker.add(len(some))
+        return found
 
     def time_ms(self, version: int) -> int:
         """Return when a version, or the oldest kept one if that is later, was created, in ms since 1970 UTC."""
@@ -156,13 +166,16 @@ class Exporter:
         first, last, newest = self._due()
         if first > last:
             return 0, ()
+        clock = self._context.clock
+        # Each file is described, and then written.
+        files = Tracker("export", clock, progress, 0, unit="steps")
         if newest is None:
-            self._append_all(last)
+            self._append(self._whole(last, 0, self._context.ids.unique(), files), files)
             return 1, ()
         if first < self._versions.head.log_start:
-            self._append_difference(newest, last)
+            self._append_difference(newest, last, files)
             return 1, ()
-        tracker = Tracker("export", self._context.clock, progress, last + 1 - first, unit="versions")
+        tracker = Tracker("export", clock, progress, last + 1 - first, unit="versions")
         for version in range(first, last + 1):
             try:
                 newest = self._append_version(newest, version)
@@ -170,7 +183,7 @@ class Exporter:
             except ConfigError as error:
                 if version == last:
                     raise
-                self._append_difference(newest, last)
+                self._append_difference(newest, last, files)
                 _log.warning("versions %d to %d are one commit, as not each can be exported: %s", version, last, error)
                 return version + 1 - first, ()
         return last + 1 - first, ()
@@ -182,16 +195,13 @@ class Exporter:
             self._versions.require_own(newest.version, newest.nonce, self._table.directory)
         return 0 if newest is None else newest.version + 1, last_published(self._versions.head), newest
 
-    def _append_all(self, version: int) -> None:
-        self._append(self._whole(version, 0, self._context.ids.unique()))
-
-    def _append_difference(self, newest: Exported, version: int) -> None:
+    def _append_difference(self, newest: Exported, version: int, files: Tracker) -> None:
         """Append one commit where the records between are no longer kept."""
-        whole, before = self._whole(version, newest.commit + 1, newest.table), self._table.live_paths()
+        whole, before = self._whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
         paths = {file.path for file in whole.adds}
         whole.removes.extend(sorted(before - paths))
         whole.adds[:] = [file for file in whole.adds if file.path not in before]
-        self._append(whole)
+        self._append(whole, files)
 
     def _append_version(self, newest: Exported, version: int) -> Exported:
         versions = self._versions
@@ -228,16 +238,21 @@ class Exporter:
         self._append(change)
         return exported
 
-    def _append(self, change: Change) -> None:
-        self._table.append(change)
+    def _append(self, change: Change, files: Tracker | None = None) -> None:
+        """Append a commit, and count its files if it may have many."""
+        if files is not None:
+            files.expect(len(change.adds), 0)
+        self._table.append(change, (lambda _: None) if files is None else files.add)
         exported = change.exported
         self._table.follow_up(exported, lambda: self._whole(exported.version, exported.commit, exported.table))
 
-    def _whole(self, version: int, commit: int, table: str) -> Change:
+    def _whole(self, version: int, commit: int, table: str, tracker: Tracker | None = None) -> Change:
         """Return a commit of all that is live in a version."""
         versions = self._versions
         snapshot = versions.snapshot(version)
-        files, schema = versions.files(snapshot), snapshot.schema
+        if tracker is not None:
+            tracker.expect(2 * len(snapshot.adds), 0)
+        files, schema = versions.files(snapshot, tracker), snapshot.schema
         assert schema is not None
         partition_by = versions.partition_columns(snapshot)
         return Change(

@@ -13,9 +13,10 @@ from ftfile.filters.aes_gcm import HEADER_BYTES_MAX, TAG_BYTES, Opened, header_b
 from ftfile.filters.api import BadStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import TypeAlias
 
+    from ftfile.filters.api import Stream
     from ftfile.filters.chain import Chain
     from ftfile.keys.keys import Keys
 
@@ -44,6 +45,23 @@ def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
     """Return the plain content of a piece of a file; `CorruptData` names `path`."""
     with stream_errors(path):
         return chain.decode(data, identity)
+
+
+def plain_pieces(stored: Iterable[bytes], decoder: Stream, path: str) -> Iterator[bytes]:
+    """Yield the plain content of stored bytes, whose end the last piece verifies; `CorruptData` names `path`."""
+    feed_bytes = _FEED_BYTES_MIN
+    for data in stored:
+        rest = memoryview(data)
+        while rest:
+            with stream_errors(path):
+                plain = decoder.feed(rest[:feed_bytes])
+            likely = min(feed_bytes, len(rest)) * _PLAIN_BYTES // (len(plain) + 1)
+            rest = rest[feed_bytes:]
+            feed_bytes = min(max(likely, _FEED_BYTES_MIN), 2 * feed_bytes, _FEED_BYTES_MAX)
+            yield plain
+    with stream_errors(path):
+        last = decoder.finish()
+    yield last
 
 
 @contextmanager
@@ -91,14 +109,12 @@ class _Decoded(_PlainFile):
         self._chain = chain
         self._identity = identity
         self._checksum = checksum
-        self._feed_bytes = _FEED_BYTES_MIN
         self._restart()
 
     def _restart(self) -> None:
         self._file.seek(0)
-        self._decoder = self._chain.decoder(self._identity)
         self._crc = Crc32()
-        self._coded = memoryview(b"")  # read, and not decoded yet
+        self._pieces = plain_pieces(self._stored(), self._chain.decoder(self._identity), self.name)
         self._plain = memoryview(b"")  # decoded last
         self._start = 0  # of `_plain`
         self._is_ended = False
@@ -108,35 +124,30 @@ class _Decoded(_PlainFile):
             self._restart()
         while self._position >= self._start + len(self._plain) and not self._is_ended:
             self._start += len(self._plain)
-            self._plain = memoryview(self._next())
+            piece = next(self._pieces, None)
+            self._plain = memoryview(piece or b"")
+            if piece is None:
+                self._is_ended = True
+                self._check_end()
         view = memoryview(buffer).cast("B")
         found = self._plain[max(0, self._position - self._start) :][: len(view)]
         view[: len(found)] = found
         self._position += len(found)
         return len(found)
 
-    def _next(self) -> bytes:
-        if not self._coded:
-            self._coded = memoryview(self._file.read(_READ_BYTES))
-            self._crc.update(self._coded)
-        data, self._coded = self._coded[: self._feed_bytes], self._coded[self._feed_bytes :]
-        with stream_errors(self.name):
-            if data:
-                plain = self._decoder.feed(data)
-                likely = len(data) * _PLAIN_BYTES // (len(plain) + 1)
-                self._feed_bytes = min(max(likely, _FEED_BYTES_MIN), 2 * self._feed_bytes, _FEED_BYTES_MAX)
-                return plain
-            self._is_ended = True
-            last = self._decoder.finish()
-        found_bytes = self._start + len(last)
-        if self._crc.text() != self._checksum or found_bytes != self._plain_bytes:
+    def _stored(self) -> Iterator[bytes]:
+        while data := self._file.read(_READ_BYTES):
+            self._crc.update(data)
+            yield data
+
+    def _check_end(self) -> None:
+        if self._crc.text() != self._checksum or self._start != self._plain_bytes:
             raise CorruptData(
                 self.name,
                 f"{self._plain_bytes} bytes in a file with {self._checksum}",
-                f"{found_bytes} bytes in one with {self._crc.text()}",
+                f"{self._start} bytes in one with {self._crc.text()}",
                 _ADVICE,
             )
-        return last
 
 
 def decrypted_file(file: BinaryIO, keys: Keys, identity: str, plain_bytes: int) -> BinaryIO:

@@ -12,6 +12,7 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
+from ftfile.core.extensions import installed
 from ftfile.fs.location import Location, normalise, parse
 from ftfile.fs.wrapper import RetryingFileSystem
 
@@ -103,9 +104,7 @@ def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]
 
 
 def _installed() -> dict[str, str]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, needed for foreign schemes alone
-
-    return {entry.name.lower(): entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    return {name.lower(): place for name, place in installed(ENTRY_POINT_GROUP).items()}
 
 
 def _by_fsspec(scheme: str) -> str | None:

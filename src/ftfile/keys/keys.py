@@ -35,6 +35,8 @@ _KEPT = 1000  # keys found
 
 # Paths that may lead anywhere by other ways than the names of files, as `/proc/self/root` does, or mean no file.
 _NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
+# Plain files in memory.
+_FILES_IN_MEMORY = "/dev/shm/"  # noqa: S108 - a path is compared with it
 
 _WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
 
@@ -85,7 +87,7 @@ class Keys:
             )
         told = posixpath.normpath(told)
         path = os.path.realpath(told)
-        if told.startswith(_NO_FILES) or path.startswith(_NO_FILES) or _is_within(path, directory):
+        if _means_no_file(told) or _means_no_file(path) or _is_within(path, directory):
             return None
         return Keys(f"file:{path}")
 
@@ -216,6 +218,10 @@ def _words(settings: str) -> Iterator[str]:
         while "=" in word.rstrip("="):  # as in --token=…
             word = word.partition("=")[2]  # noqa: PLW2901
             yield word
+
+
+def _means_no_file(path: str) -> bool:
+    return path.startswith(_NO_FILES) and not path.startswith(_FILES_IN_MEMORY)
 
 
 def _is_within(path: str, directory: str) -> bool:

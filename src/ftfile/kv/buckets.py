@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy
-from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.hashing import buckets_of, hash_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

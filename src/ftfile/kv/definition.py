@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
+from ftfile.arrays.buffers import from_numpy
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.arrays.widening import is_wider
 from ftfile.core.errors import ConfigError
-from ftfile.kv.columns import DELETED_MS, OP
+from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET
 from ftfile.kv.key_values import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 
@@ -75,6 +77,30 @@ class StoreDefinition:
         """Return the definition with the columns of a version; itself for those of another store."""
         schema = arrow_schema(schema_json)
         return replace(self, schema=schema) if schema.names[: len(self.keys)] == [*self.keys] else self
+
+    def names_with(self, ops: int) -> list[str]:
+        """Return the columns that say something in rows with operations, given as a set of bits."""
+        names = [*self.schema.names]
+        if self.sequence is not None and ops & 1 << DELETE:
+            names.append(DELETED_MS)
+        return [*names, OP] if ops & ~(1 << SET) else names
+
+    def aligned(self, rows: pa.Table) -> pa.Table:
+        """Return rows with exactly the columns of the schema, in its types, then the time of deletes and `_op`.
+
+        Columns that are missing are null, as those of values that came later; rows without `_op` are sets.
+        """
+        fields = [*self.schema]
+        if self.sequence is not None:
+            fields.append(pa.field(DELETED_MS, pa.int64()))
+        names = set(rows.column_names)
+        columns = []
+        for field in fields:
+            column = rows[field.name] if field.name in names else pa.nulls(rows.num_rows, field.type)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        sets = from_numpy(np.full(max(rows.num_rows, 1), SET, np.int8), pa.int8())
+        columns.append(rows[OP].fill_null(sets[0]) if OP in names else sets[: rows.num_rows])
+        return pa.table(columns, names=[*(field.name for field in fields), OP])
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import from_numpy, values_of
-from ftfile.core.errors import SchemaError
+from ftfile.arrays.buffers import bools_from, from_numpy, strings_from, values_of
+from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.key_values import PRECISION_MAX, is_key_type
 
 if TYPE_CHECKING:
@@ -55,16 +55,19 @@ def key_integers(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
     return values_of(array, f"<i{kind.bit_width // 8}")
 
 
-def key_array(values: Sequence[int | bytes], kind: pa.DataType) -> pa.Array:
+def key_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return stored values as a key column of a type."""
-    if pa.types.is_string(kind):
-        return pa.array(values, pa.binary()).cast(kind)
+    if is_byte_key(kind):
+        offsets = np.cumsum([0, *map(len, values)])
+        if offsets[-1] >> 31:  # where a column of strings ends
+            raise ConfigError(f"keys of {offsets[-1]} bytes are too many at a time: give fewer")
+        return strings_from(offsets, np.frombuffer(b"".join(values), np.uint8), kind)
     if pa.types.is_boolean(kind):
-        return pa.array(map(bool, values), kind)
+        return bools_from(np.array(values, np.bool_))
     if pa.types.is_decimal128(kind):
         halves = np.array(values, np.int64)
         return from_numpy(np.column_stack([halves, halves >> 63]), kind)
-    return pa.array(values, kind)
+    return from_numpy(np.array(values, f"<i{kind.bit_width // 8}"), kind)
 
 
 def bools_of(array: pa.Array) -> NDArray[np.bool_]:

@@ -47,11 +47,6 @@ def decode_key(text: Sequence[Any]) -> Key:
     return tuple(base64.b64decode(value, validate=True) if isinstance(value, str) else value for value in text)
 
 
-def key_at(rows: pa.Table | pa.RecordBatch, row: int, names: Sequence[str]) -> Key:
-    """Return the key of a row; negative numbers count from the end."""
-    return tuple(_value(rows[name][row]) for name in names)
-
-
 def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
     """Return the value of a key column in Arrow."""
     if isinstance(value, bytes):
@@ -59,12 +54,3 @@ def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
     if pa.types.is_decimal(arrow):
         return pa.scalar(decimal.Decimal(value).scaleb(-arrow.scale), arrow)
     return pa.scalar(bool(value) if pa.types.is_boolean(arrow) else value, arrow)
-
-
-def _value(scalar: pa.Scalar) -> int | bytes:
-    if isinstance(scalar, (pa.StringScalar, pa.BinaryScalar)):
-        return bytes(scalar.as_buffer())
-    if isinstance(scalar, pa.Decimal128Scalar):
-        return int(scalar.as_py().scaleb(scalar.type.scale))
-    found: int = scalar.value if isinstance(scalar, (pa.Date32Scalar, pa.TimestampScalar)) else scalar.as_py()
-    return found

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
+from ftfile.kv.key_columns import key_array
 from ftfile.kv.key_ranges import behind
 from ftfile.kv.key_values import to_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_ranges import KeyRange
@@ -57,6 +58,12 @@ class UserKeys:
         """Return the value of a stored key; a tuple if a key has several columns."""
         values = tuple([to_scalar(value, kind).as_py() for value, kind in zip(key, self._kinds, strict=True)])
         return values[0] if len(values) == 1 else values
+
+    def columns_of(self, keys: Iterable[Any]) -> pa.RecordBatch:
+        """Return the key columns of keys; raises as `prefix` does."""
+        stored = [*map(self.to_stored, keys)]
+        columns = [key_array([key[place] for key in stored], kind) for place, kind in enumerate(self._kinds)]
+        return pa.RecordBatch.from_arrays(columns, names=self._names)
 
     def prefix(self, key: Any) -> Key:  # noqa: ANN401 - whatever users have
         """Return the stored form of a key, or of the first values of one.

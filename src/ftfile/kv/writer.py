@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.batch import check_staged_names
 from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables
+from ftfile.attempt.options import check_staged_names
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.pieces.workers import Threads
-from ftfile.core.arguments import checked
+from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.context import SYSTEM
 from ftfile.maintenance.details import file_details, version_details
+from ftfile.maintenance.lag import Lag
 from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.run import verify
 from ftfile.source.directory import Directory
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
@@ -29,19 +30,34 @@ class OpenedDirectory(Directory):
     """A directory to read, to ask for its status, and to verify. Needs no Spark."""
 
     @checked
-    def status(self, *, staged: bool = False) -> DirectoryStatus:
+    def status(
+        self,
+        *,
+        staged: bool = False,
+        lag: bool = True,
+        checkpoints: Collection[str] = (),
+        sources: Collection[str] = (),
+    ) -> DirectoryStatus:
         """Return queries, open files, and files that are not published, with the reasons; within a second or so.
 
-        Writes nothing. It reads the newest base and the records after it, however large the directory is.
+        Writes nothing. It reads the newest base and the records after it, however large the directory is. It also looks
+        at the checkpoints of queries, and at what their sources have left to read where ftfile reads them: together for
+        5 s at most. What cannot be read, or does not answer in time, says so in the result.
 
         Args:
             staged: also count staged files that nothing needs, which lists the stage, and takes longer.
+            lag: look at checkpoints and sources.
+            checkpoints: paths of those of queries whose records do not have them, as where the writer was not given
+                `checkpointLocation`; or of those that are elsewhere, as seen from here.
+            sources: paths of ftfile directories and stores that queries follow: checkpoints do not name them.
 
         Raises:
+            ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
             CorruptData: the log is damaged; `verify` says how.
             StorageError: the store failed.
         """
-        return directory_status(self._log, staged=staged)
+        look = Lag(self.path, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], self._storage)
+        return directory_status(self._log, staged=staged, lag=look if lag else None)
 
     @checked
     def version_details(self, version: int) -> VersionDetails:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.places import Whereabouts
     from ftfile.fs.api import FileSystem
+    from ftfile.maintenance.lag import CheckpointStatus, Lag
     from ftfile.maintenance.verify.findings import Finding
 
 
@@ -39,6 +40,7 @@ class QueryStatus:
     last_batch: int  # the newest committed one
     version: int  # of that batch
     time_ms: int | None  # of that commit, since 1970 UTC by the store's clock; None when its record is not kept
+    checkpoint: CheckpointStatus | None = None  # None if no record tells where it is, or it was not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +90,17 @@ class DirectoryStatus:
     findings: tuple[Finding, ...] = ()
 
 
-def directory_status(log: CommitLog, *, staged: bool = False) -> DirectoryStatus:
+def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:
     """Return the status; reads the newest base and the records after it, and lists no directory of data.
 
-    With `staged`, it lists the stage, too.
+    With `staged`, it lists the stage, too; with `lag`, it looks at the checkpoints of queries.
 
     Raises:
+        ConfigError: a checkpoint that `lag` names is of no query that wrote here.
         CorruptData: the log is damaged; `Directory.verify()` says how.
     """
     head = log.read_on()
+    checkpoints = {} if lag is None else lag.look(log, head)
     queries = sorted(head.queries.items())
     unneeded = _unneeded(log.fs, head) if staged else None
     times = parallel(log.fs, lambda version: created_ms(log, version), [query.version for _, query in queries])
@@ -106,7 +110,7 @@ def directory_status(log: CommitLog, *, staged: bool = False) -> DirectoryStatus
         oldest_version=head.log_start,
         horizon_ms=head.horizon_ms,
         queries=tuple(
-            QueryStatus(query_id, query.last_batch, query.version, time_ms)
+            QueryStatus(query_id, query.last_batch, query.version, time_ms, checkpoints.get(query_id))
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),
         open=tuple(_open_files(head, log.clock.now_ms()) if store_of(head) is None else ()),

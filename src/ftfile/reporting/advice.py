@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from ftfile.core.human_text import ago, bytes_text, count_text, duration_text
+from ftfile.reporting.commands import in_commands
 from ftfile.reporting.scales import SECONDS
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ def worst_first(warnings: Sequence[ReportWarning]) -> tuple[ReportWarning, ...]:
     return tuple(sorted(warnings, key=lambda warning: _ORDER.index(warning.severity)))
 
 
-def of_findings(findings: Sequence[Finding]) -> Iterator[ReportWarning]:
+def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarning]:
     """Yield a warning for each kind of finding of `verify`."""
     kinds: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
@@ -108,14 +110,16 @@ def of_findings(findings: Sequence[Finding]) -> Iterator[ReportWarning]:
         paths = _some([f"{each.path!r}" for each in same if each.path])
         expected = f"expected {first.expected}, found {first.found}"
         found = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
-        yield ReportWarning(first.severity, FINDINGS[code], found, first.remedy)
+        yield ReportWarning(first.severity, FINDINGS[code], found, in_commands(first.remedy, path))
 
 
-def of_checks(checks: Sequence[Check]) -> Iterator[ReportWarning]:
+def of_checks(checks: Sequence[Check], path: str) -> Iterator[ReportWarning]:
     """Yield a warning for each check of `doctor` that is not passed."""
     for check in checks:
         if check.state in {"error", "warning"}:
-            yield ReportWarning(check.state, f"On this machine: {check.name}", check.found, check.remedy)
+            yield ReportWarning(
+                check.state, f"On this machine: {check.name}", check.found, in_commands(check.remedy, path)
+            )
 
 
 def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: bool) -> Iterator[ReportWarning]:
@@ -128,8 +132,8 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
             "error",
             f"{count_text(len(failing), 'open file')} could not be finished",
             f"{_some([repr(each.partition or '.') for each in failing])}: tried {count_text(attempts, 'time')}",
-            f"`ftfile flush {path}` tries again, and says why it fails; `ftfile verify {path} --full` finds "
-            "damaged rows",
+            f"`ftfile flush {quote(path)}` tries again, and says why it fails; "
+            f"`ftfile verify {quote(path)} --full` finds damaged rows",
         )
     if due:
         oldest = ago(min(each.first_ms for each in due), now_ms)
@@ -138,7 +142,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
             f"{count_text(len(due), 'open file')} {'is' if len(due) == 1 else 'are'} due and not finished",
             f"plain readers miss {count_text(sum(each.rows for each in due), 'row')}, the oldest committed {oldest}: "
             f"{_some([repr(each.partition or '.') for each in due])}",
-            f"The next batch of the query finishes them. If none comes: `ftfile flush {path} --due-only`",
+            f"The next batch of the query finishes them. If none comes: `ftfile flush {quote(path)} --due-only`",
         )
     stuck = [each for each in status.unpublished if each.problem]
     waiting = [each for each in status.unpublished if not each.problem]
@@ -146,15 +150,15 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
         yield ReportWarning(
             "error",
             f"{count_text(len(stuck), 'committed file')} cannot be published: plain readers miss rows",
-            "; ".join(each.problem for each in stuck[:EXAMPLES]),
-            f"Remove the cause, or let `ftfile repair {path} --dry-run` propose what to do",
+            in_commands("; ".join(each.problem for each in stuck[:EXAMPLES]), path),
+            f"Remove the cause, or let `ftfile repair {quote(path)} --dry-run` propose what to do",
         )
     if waiting and not is_verified:
         yield ReportWarning(
             "warning",
             f"{count_text(len(waiting), 'change')} of newer versions not made yet: files are not at their names",
             _some([repr(each.path) for each in waiting]),
-            f"The next commit does it; if none comes: `ftfile repair {path}`",
+            f"The next commit does it; if none comes: `ftfile repair {quote(path)}`",
         )
 
 
@@ -184,7 +188,7 @@ def of_files(files: LiveFiles, commits: Commits, status: DirectoryStatus, path: 
             "Most files are small: reading them takes long",
             f"{count_text(small)} of {count_text(count, 'file')} are under {bytes_text(SMALL_BYTES)}, the mean is "
             f"{bytes_text(files.size_bytes // count)}",
-            f"`ftfile compact {path} --dry-run` tells what merging them would do. To write larger ones from the "
+            f"`ftfile compact {quote(path)} --dry-run` tells what merging them would do. To write larger ones from the "
             "start, let files stay open over batches: `maxBytesPerFile` with `rolloverInterval`",
         )
     removed = int(commits.columns["files_removed"].sum())
@@ -193,7 +197,7 @@ def of_files(files: LiveFiles, commits: Commits, status: DirectoryStatus, path: 
             "info",
             "Removed files still take space",
             f"{count_text(removed, 'file')} were replaced or removed, and nothing was ever vacuumed",
-            f"`ftfile vacuum {path} --dry-run` tells how much would be freed; older versions end with it",
+            f"`ftfile vacuum {quote(path)} --dry-run` tells how much would be freed; older versions end with it",
         )
 
 
@@ -207,7 +211,7 @@ def of_commits(commits: Commits, path: str) -> Iterator[ReportWarning]:
             f"{count_text(commits.unreadable, 'version')} cannot be read, and "
             f"{'is' if commits.unreadable == 1 else 'are'} not in the plots",
             "their records are missing or damaged",
-            f"`ftfile verify {path}` says which, and what to do",
+            f"`ftfile verify {quote(path)}` says which, and what to do",
         )
     if letters:
         yield ReportWarning(
@@ -251,7 +255,7 @@ def of_stage(files: int, size_bytes: int, path: str) -> Iterator[ReportWarning]:
             "info",
             f"{count_text(files, 'staged file')} {'is' if files == 1 else 'are'} not needed",
             f"{bytes_text(size_bytes)}: of tasks that run now, of lost attempts, or used up",
-            f"Nothing to do while a query runs; `ftfile vacuum {path}` deletes the old ones",
+            f"Nothing to do while a query runs; `ftfile vacuum {quote(path)}` deletes the old ones",
         )
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Consecutive pieces of a commit, in seconds; assembly and sync are parts of `write`.
 STAGES = ("write", "prepare", "create", "publish")
 
+# Packed together: as Python's numbers, a row takes six times as much.
+ROWS_AT_ONCE = 4_096
 COLUMNS = np.dtype(
     [
         *((name, "i8") for name in ("version", "time_ms", "rows", "size_bytes", "files", "files_removed")),
@@ -75,37 +77,68 @@ class Commits:
         return np.diff(self.columns["time_ms"], prepend=np.nan) / 1000
 
 
-def read_commits(log: CommitLog) -> Commits:
-    """Return the versions that are kept; reads each record once, several at a time where that is faster."""
-    operations, reasons = Counter[str](), Counter[str]()
-    head = log.read_on()
-    times = _times(log)
+class CommitColumns:
+    """Takes in the records of a log, oldest first, and returns them as columns."""
 
-    def rows() -> Iterator[tuple[float, ...]]:
-        for record in _records(log, head.log_start, head.version):
-            found = version_of(record, times.get(record.version))
-            operations[found.operation] += 1
-            reasons.update(found.metrics.files_by_reason)
-            measured, told = found.metrics, last_commit_of(record)
-            yield (
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._operations, self._reasons = Counter[str](), Counter[str]()
+        self._rows: list[tuple[float, ...]] = []
+        self._pieces = [np.empty(0, COLUMNS)]
+        self._last = -1
+
+    def add(self, record: Record) -> None:
+        """Take in a record; one that is not newer than the last begins the log again."""
+        if record.version <= self._last:
+            self._begin()
+        self._last = record.version
+        found, told = version_of(record, None), last_commit_of(record)
+        measured = found.metrics
+        self._operations[found.operation] += 1
+        self._reasons.update(measured.files_by_reason)
+        self._rows.append(
+            (
                 *(found.version, found.time_ms, found.rows, found.size_bytes, found.files, found.files_removed),
                 *(found.bad_records, measured.task_retries, measured.recoveries, measured.replays, measured.orphans),
                 *(measured.write_seconds, measured.assembly_seconds, measured.sync_seconds),
                 measured.prepare_seconds,
                 *(told or (-1, np.nan, np.nan)),
             )
+        )
+        if len(self._rows) == ROWS_AT_ONCE:
+            self._pack()
 
-    columns = np.fromiter(rows(), COLUMNS)
-    oldest = log.read_on().log_start  # another one if a vacuum ran meanwhile
-    columns = columns[columns["version"] >= oldest]
-    create, publish = (np.full(len(columns), np.nan) for _ in range(2))
-    tells = columns[columns["told_version"] >= 0]
-    at = np.searchsorted(columns["version"], tells["told_version"])
-    # One that is not kept, or cannot be read, is passed over.
-    is_there = columns["version"][np.minimum(at, len(columns) - 1)] == tells["told_version"]
-    create[at[is_there]], publish[at[is_there]] = tells["told_create"][is_there], tells["told_publish"][is_there]
-    unreadable = max(0, head.version + 1 - oldest - len(columns))
-    return Commits(columns, create, publish, operations, reasons, unreadable)
+    def _pack(self) -> None:
+        self._pieces.append(np.array(self._rows, COLUMNS))
+        self._rows = []
+
+    def commits(self, log: CommitLog, newest: int) -> Commits:
+        """Return the versions up to the newest that are still kept."""
+        self._pack()
+        columns, oldest = np.concatenate(self._pieces), log.read_on().log_start
+        columns = columns[columns["version"] >= oldest]
+        times = _times(log)
+        columns["time_ms"] = [
+            times.get(version, time_ms) for version, time_ms in columns[["version", "time_ms"]].tolist()
+        ]
+        create, publish = (np.full(len(columns), np.nan) for _ in range(2))
+        tells = columns[columns["told_version"] >= 0]
+        at = np.searchsorted(columns["version"], tells["told_version"])
+        # One that is not kept, or cannot be read, is passed over.
+        is_there = columns["version"][np.minimum(at, len(columns) - 1)] == tells["told_version"]
+        create[at[is_there]], publish[at[is_there]] = tells["told_create"][is_there], tells["told_publish"][is_there]
+        unreadable = max(0, newest + 1 - oldest - len(columns))
+        return Commits(columns, create, publish, self._operations, self._reasons, unreadable)
+
+
+def read_commits(log: CommitLog) -> Commits:
+    """Return the versions that are kept; reads each record once, several at a time where that is faster."""
+    columns, head = CommitColumns(), log.read_on()
+    for record in _records(log, head.log_start, head.version):
+        columns.add(record)
+    return columns.commits(log, head.version)
 
 
 def _times(log: CommitLog) -> dict[int, int]:

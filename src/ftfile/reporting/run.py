@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from ftfile.maintenance.doctor import doctor
 from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.run import verify as compare
 from ftfile.reporting import advice
-from ftfile.reporting.commits import read_commits
+from ftfile.reporting.commits import CommitColumns, read_commits
 from ftfile.reporting.live_files import live_files_of
 from ftfile.reporting.page import Contents, render
 
@@ -93,13 +92,14 @@ def report(
     log = open_log(path, key_provider, storage, context)
     head, url = log.read_on(), normalise(os.fspath(path))
     is_store = store_of(head) is not None
-    found = compare(log.fs) if verify else None
+    columns = CommitColumns()
+    found = compare(log.fs, on_record=columns.add) if verify else None
     contents = Contents(
         path=parse(url).path if is_local(url) else url,
         made_ms=context.clock.now_ms(),
         is_store=is_store,
         is_verified=verify,
-        commits=read_commits(log),
+        commits=read_commits(log) if found is None else columns.commits(log, found.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
         status=directory_status(log),
         checks=doctor(path, key_provider=key_provider, storage=storage, context=context).checks,
@@ -110,11 +110,11 @@ def report(
 
 
 def _warnings(contents: Contents, found: VerifyReport | None) -> Iterator[ReportWarning]:
-    path, commits, status = shlex.quote(contents.path), contents.commits, contents.status
+    path, commits, status = contents.path, contents.commits, contents.status
     if found is not None:
-        yield from advice.of_findings(found.findings)
+        yield from advice.of_findings(found.findings, path)
         yield from advice.of_stage(found.unrecorded_files, found.unrecorded_bytes, path)
-    yield from advice.of_checks(contents.checks)
+    yield from advice.of_checks(contents.checks, path)
     if not contents.is_store:
         yield from advice.of_status(status, path, contents.made_ms, is_verified=found is not None)
         yield from advice.of_files(contents.files, commits, status, path)

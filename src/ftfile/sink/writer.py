@@ -13,13 +13,10 @@ from ftfile.attempt.logs import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key
-from ftfile.commit.read.snapshot import added_by, take_snapshot
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.sink.config import SinkConfig
-from ftfile.sink.driver.proposal import check_head, check_paths, make_proposal
-from ftfile.sink.naming.namer import Namer
-from ftfile.sink.publishing.on_publish import call_on_publish, tell_untold
+from ftfile.sink.driver.head import check_head, check_paths
 from ftfile.sink.rolling.settings import ALL_END
 
 if TYPE_CHECKING:
@@ -35,6 +32,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed, Prepare
+    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.plan import RollingPlanner
 
@@ -69,7 +67,7 @@ class SinkWriter(Writer[SinkConfig]):
             _greet(config, log)
         else:
             refuse_new_tables(log, head, config.path)
-        check_head(config, head, lambda: take_snapshot(log))
+        check_head(config, head, lambda: _snapshot_of(log))
         needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
         return head, {key: head.definitions[key] for key in needed}
 
@@ -78,6 +76,8 @@ class SinkWriter(Writer[SinkConfig]):
         config, writer = self.config, identity.writer
         if not config.publishing.direct:
             return None
+        from ftfile.sink.naming.namer import Namer  # noqa: PLC0415
+
         namer = Namer(config.publishing.naming, writer.name_stem, self.planned.time_ms, writer.owner)
         return lambda bucket, file_id: namer.path(bucket, file_id, config.extension, identity.partition)
 
@@ -96,6 +96,8 @@ class SinkWriter(Writer[SinkConfig]):
     def _propose(
         self, author: Author, messages: list[TaskCommit], log: CommitLog
     ) -> tuple[Prepare, Callable[[Committed], None]]:
+        from ftfile.sink.driver.proposal import make_proposal  # noqa: PLC0415 - commits alone need it
+
         writer = messages[0].identity.writer
         planner = self._planner(writer, log.ids)
 
@@ -141,6 +143,9 @@ class SinkWriter(Writer[SinkConfig]):
             success.put(log.fs, "", done.version)
         if hook is None:
             return
+        from ftfile.commit.read.snapshot import added_by  # noqa: PLC0415
+        from ftfile.sink.publishing.on_publish import call_on_publish, tell_untold  # noqa: PLC0415
+
         if done.record is not None:
             call_on_publish(hook, path, done.version, done.record.adds)
         elif isinstance(writer, StreamIdentity):
@@ -151,6 +156,12 @@ class SinkWriter(Writer[SinkConfig]):
         if is_stream:
             with log.lock:
                 tell_untold(log, hook, path, writer.owner)
+
+
+def _snapshot_of(log: CommitLog) -> Snapshot:
+    from ftfile.commit.read.snapshot import take_snapshot  # noqa: PLC0415 - a plan seldom needs one
+
+    return take_snapshot(log)
 
 
 def _greet(config: SinkConfig, log: CommitLog) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.widening import has_nearest
 from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.commit.places import open_add
 from ftfile.core.errors import ConfigError
@@ -47,7 +49,7 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
         ),
     }
     adds = list(snapshot.adds.values())
-    _require_readable(adds, snapshot.definitions, formats)
+    _require_readable(adds, snapshot.definitions, formats, schema)
     infos = parallel(fs, lambda add: open_add(add, fs.stat, is_old=is_old), adds)
     root, store = (parse(url).path, arrow_fs.LocalFileSystem()) if is_local(url) else ("", _arrow_file_system(fs))
     used = {name: make() for name, make in formats.items()}
@@ -66,8 +68,11 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
     return parts[0] if len(parts) == 1 else ds.UnionDataset(schema, parts)
 
 
-def _require_readable(adds: list[Add], definitions: Mapping[str, Any], formats: Mapping[str, object]) -> None:
-    """Refuse what pyarrow cannot read, each with the way to read it."""
+def _require_readable(
+    adds: list[Add], definitions: Mapping[str, Any], formats: Mapping[str, object], schema: pa.Schema
+) -> None:
+    """Refuse what pyarrow cannot read as `schema`, each with the way to read it."""
+    checked: set[str] = set()
     by_ftfile = "to_batches() and to_arrow() read them, also for engines that take Arrow"
     for add in adds:
         file_format = definitions[add.encoding]["format"]
@@ -85,6 +90,18 @@ def _require_readable(adds: list[Add], definitions: Mapping[str, Any], formats: 
             raise ConfigError(
                 f"dataset(): {add.final_path!r} is encrypted or filtered, and pyarrow cannot read it: {by_ftfile}"
             )
+        if add.encoding not in checked and (name := _rounded(definitions[add.encoding], schema)) is not None:
+            raise ConfigError(
+                f"dataset(): column {name!r} has decimals in {add.final_path!r}, which are floating-point numbers in "
+                f"this version; those that pyarrow makes of them err in their last digit: {by_ftfile}"
+            )
+        checked.add(add.encoding)
+
+
+def _rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
+    """Return a column whose values pyarrow rounds in its own way, to read them as `schema`; None if there is none."""
+    in_file = [field for field in arrow_schema(encoding["schema"]) if field.name in schema.names]
+    return next((field.name for field in in_file if has_nearest(field.type, schema.field(field.name).type)), None)
 
 
 def _known_of(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Any:  # noqa: ANN401 - pyarrow has no types

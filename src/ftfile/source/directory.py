@@ -52,6 +52,7 @@ class Directory:
     ) -> None:
         self.path = normalise(os.fspath(path))
         self._log = open_log(path, key_provider, storage, context)
+        self._storage = dict(storage or {})
         self.file_system = self._log.fs
 
     def __repr__(self) -> str:
@@ -256,7 +257,8 @@ class Directory:
 
         Raises:
             ConfigError: nothing has been committed, or there is no such version; or there are files that pyarrow cannot
-                read: open or encrypted ones, or of another format than Parquet, ORC and Arrow. `to_batches` reads them.
+                read: open or encrypted ones, of another format than Parquet, ORC and Arrow, or with decimals where the
+                version has floating-point numbers. `to_batches` reads them.
             CorruptData: a file is nowhere.
         """
         from ftfile.source.arrow_dataset import dataset_of  # noqa: PLC0415 - imports much

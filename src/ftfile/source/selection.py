@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ftfile.arrays import kernels as pc
 from ftfile.arrays.predicates import predicate
 from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.core.errors import ConfigError, CorruptData
@@ -187,6 +186,9 @@ def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     found = [by_name.get(name.lower()) for name in columns]
     for name, own in zip(columns, found, strict=True):
         if own is None:
+            whole = by_name.get(name.partition(".")[0].lower())
+            if whole is not None and pa.types.is_nested(recorded.field(whole).type):
+                raise ConfigError(f"columns: {name!r} is within a column: take {whole!r}, which has it")
             raise ConfigError(f"columns: {_no_such(name, recorded.names)}")
     if twice := [name for place, name in enumerate(columns) if found[place] in found[:place]]:
         raise ConfigError(f"columns: {', '.join(map(repr, twice))} comes twice")
@@ -263,6 +265,8 @@ def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> It
 
 def _no_such(name: str, known: Collection[str]) -> str:
     """Return the text that there is no column of a name, with those that there are."""
+    import difflib  # noqa: PLC0415 - for mistakes alone
+
     spelling = {each.lower(): each for each in known}
     near = [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]
     meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from ftfile.core.errors import FtfileError, UserCodeError
 from ftfile.core.logs import get_logger
+from ftfile.spark.worker import is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
             return method(*args, **kwargs)
         except (FtfileError, ImportError) as error:
             plain = _plain(error)
-        if method.__name__ == "streamReader" and _is_worker():
+        if method.__name__ == "streamReader" and is_worker():
             return _FailedReader(plain)
         raise plain
 
@@ -91,14 +92,8 @@ def _plain(error: FtfileError | ImportError) -> Exception:
             "in os.environ['PYSPARK_PYTHON'] = sys.executable",
             name=error.name,
         )
-    if _is_worker():
+    if is_worker():
         # The frames of workers go, too. It is the last error that this process shows: a worker ends with one.
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
-
-
-def _is_worker() -> bool:
-    """Return True in a process that Spark started to run Python."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")

@@ -26,7 +26,6 @@ from ftfile.source.directory import Directory
 from ftfile.source.selection import rows_of_path
 from ftfile.source.shares import Share, pack
 from ftfile.source.small_batches import in_small_batches
-from ftfile.spark.pushdown import filter_of_rows, require_pushdown, rows_that_may_match
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
@@ -62,6 +61,8 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
     opened = _opened(options, "read")
     pushes = opened[2]["filterPushdown"]
     if pushes:
+        from ftfile.spark.pushdown import require_pushdown  # noqa: PLC0415 - imports the kernels of Arrow
+
         require_pushdown()
     return (_PushingReader if pushes else FtFileReader)(*opened, schema)
 
@@ -137,6 +138,8 @@ class _PushingReader(FtFileReader):
         return filters
 
     def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
+        from ftfile.spark.pushdown import filter_of_rows, rows_that_may_match  # noqa: PLC0415
+
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
         known = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
         row_filter = filter_of_rows(self._filters, known)

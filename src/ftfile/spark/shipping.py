@@ -13,7 +13,7 @@ from ftfile.spark.plain_errors import with_plain_errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The methods that Spark calls, all but `read`.
+# The methods that Spark calls, all but `read`, which yields: of readers, and of tasks that are ours.
 _CALLED = frozenset(
     {
         *("schema", "reader", "streamReader", "writer", "streamWriter"),

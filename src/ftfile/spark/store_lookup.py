@@ -79,7 +79,7 @@ def _joined(df: DataFrame, task: _Lookup, definition: StoreDefinition) -> DataFr
     fields = StructType.fromJson(json.loads(spark_schema_json(values))).fields
 
     def add_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task.rows(batches)
+        return task.read(batches)
 
     return df.mapInArrow(add_values, StructType([*df.schema.fields, *fields]))
 
@@ -93,7 +93,7 @@ class _Lookup(Shipped):
         self.values = list(values)
         self._is_inner = is_inner
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches with the values of the store behind their own."""
         reader = None
         for batch in batches:

@@ -15,8 +15,7 @@ from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_js
 from ftfile.attempt.schema_change import check_requested
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
-from ftfile.kv.pushdown.conditions import Comparison, Condition, condition_of
-from ftfile.kv.pushdown.selection import EVERYTHING, BucketShare, select, shares_of
+from ftfile.kv.pushdown import EVERYTHING, BucketShare, Comparison, Condition, condition_of, select, shares_of
 from ftfile.kv.reading.reader import FOUND
 from ftfile.parts.reader import recorded_names
 from ftfile.source.small_batches import in_small_batches

@@ -9,16 +9,18 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.attempt.options import refuse_in_stream
 from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import NOTE
 from ftfile.exporting.after_commit import export_soon
+from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
-from ftfile.spark.quick_ack import acknowledge_at_once
-from ftfile.spark.settings import sink_config
+from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
+from ftfile.spark.worker import acknowledge_at_once, freeze_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.message import TaskCommit
     from ftfile.attempt.writer import Writer
-    from ftfile.sink.config import SinkConfig
 
 _log = get_logger(__name__)
 
@@ -57,6 +58,7 @@ class TaskCommitMessage(WriterCommitMessage):
 class _Writer(Shipped):
     def __init__(self, writer: Writer[Any]) -> None:
         self._writer = writer
+        freeze_modules()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
@@ -69,6 +71,7 @@ class _Writer(Shipped):
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         acknowledge_at_once()
+        freeze_modules()
         user_metadata = _session_metadata()
         return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM), user_metadata=user_metadata)
 
@@ -153,6 +156,39 @@ class FtFileBatchWriter(BatchWriter):
         super().commit(messages, batchId)
         # Nobody comes after a batch write, and its process may end.
         _export(self._writer.config, wait_s=EXPORT_WAIT_S)
+
+
+def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> SinkConfig:
+    """Check everything that can be checked before a task starts.
+
+    Raises:
+        ConfigError: an option is wrong, not for streams, or other processes cannot see the path; or a format of
+            `exportTo` cannot say what is written.
+        SchemaError: a column cannot be stored.
+    """
+    config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite)
+    if stream:
+        refuse_in_stream(config.transaction)
+        if config.replacement is not None:
+            raise ConfigError(
+                "partitionOverwriteMode=dynamic and replaceWhere are for batch writes, as in foreachBatch: each batch "
+                "of complete mode has all rows, and replaces everything"
+            )
+    for to in config.publishing.export_to:
+        _refuse_export(config, to)
+    require_shared(config.log(SYSTEM).fs, config.path)
+    return config
+
+
+def _refuse_export(config: SinkConfig, to: str) -> None:
+    from ftfile.exporting.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
+
+    columns, limits = config.recorded_schema_json, LIMITS[to]
+    try:
+        limits.refuse_columns(columns)
+        limits.refuse_encoding(config.encoding(), columns, has_filters=bool(config.chain.filters))
+    except ConfigError as error:
+        raise ConfigError(f"exportTo={to}: {error}. Or leave exportTo out") from error
 
 
 def _export(config: SinkConfig, *, wait_s: float) -> None:

@@ -55,6 +55,7 @@ class DirectoryReport:
     live_rows: Counter[Hashable] = field(default_factory=Counter)  # how often each row is in them
     visible: dict[str, bytes] = field(default_factory=dict)  # files that a plain lister sees, without their filters
     visible_rows: Counter[Hashable] = field(default_factory=Counter)  # how often each row is in those
+    log: LogContents = field(default_factory=LogContents, repr=False, compare=False)
 
 
 def check_directory(  # noqa: PLR0913 - all but one have defaults
@@ -84,7 +85,7 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
         InvariantViolation: names the invariant and what was found.
     """
     log = read_log(fs)
-    report = DirectoryReport(log.texts, log.start)
+    report = DirectoryReport(log.texts, log.start, log=log)
     for version, content in (earlier.records if earlier else {}).items():
         same = log.texts.get(version) == content or version < log.start
         require(same, "I1", f"version {version} changed, or is gone")
@@ -124,12 +125,12 @@ def _check_authors(log: LogContents, report: DirectoryReport, recorded_by_spark:
         report.authors.append(author)
         if isinstance(author, StreamAuthor):
             batches = report.committed.setdefault(author.query_id, [])
-            require(author.batch_id not in batches, "I2", f"version {record.version} repeats {author}")
+            require(author.batch_id not in batches, "I2", "version {} repeats {}", record.version, author)
             start = record.lineage_start
             expected = start if start is not None else batches[-1] + 1 if batches else None
             # The record before its first one may not be kept.
             follows = author.batch_id == expected or (expected is None and log.start > 0)
-            require(follows, "I4", f"{author} follows {batches[-1:]} with start {start}")
+            require(follows, "I4", "{} follows {} with start {}", author, batches[-1:], start)
             batches.append(author.batch_id)
         elif isinstance(author, JobAuthor) and author.transaction is not None:
             last = transactions.get(author.transaction.app_id, -1)
@@ -194,8 +195,9 @@ def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) 
     letters = [letter for record in log.records for letter in record.dead_letters]
     deletable = {remove.id for record in old for remove in record.removes} | {letter.id for letter in letters}
     # Restores move files: each is where the newest record that brought it back says.
-    newest = {layout.original_id(add.id): add for add in sorted(log.adds(), key=lambda add: restored_version(add.id))}
-    adds = [(add, newest[layout.original_id(add.id)]) for add in log.adds()]
+    found = log.adds()
+    newest = {layout.original_id(add.id): add for add in sorted(found, key=lambda add: restored_version(add.id))}
+    adds = [(add, newest[layout.original_id(add.id)]) for add in found]
     adds += [(letter, letter) for letter in letters]
     return [
         (add, plain)
@@ -213,13 +215,13 @@ def _content_of(fs: FileSystem, add: Add, *, may_be_gone: bool) -> bytes | None:
             return None
         raise InvariantViolation("I5", str(error)) from error
     content = whole[add.offset :][: add.length] if add.kind == "segment" else whole
-    require(len(content) == add.length, "I5", f"{add} has {len(content)} bytes")
-    require(matches(content, add.checksum), "I5", f"{add} has other bytes than were recorded")
+    require(len(content) == add.length, "I5", "{} has {} bytes", add, len(content))
+    require(matches(content, add.checksum), "I5", "{} has other bytes than were recorded", add)
     try:
         plain = _plain(fs, add, content)
     except CorruptData as error:
         raise InvariantViolation("I5", str(error)) from error
-    require(len(plain) == add.logical_length, "I5", f"{add} holds {len(plain)} bytes")
+    require(len(plain) == add.logical_length, "I5", "{} holds {} bytes", add, len(plain))
     return plain
 
 

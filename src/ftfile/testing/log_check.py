@@ -36,10 +36,10 @@ class InvariantViolation(AssertionError):
         self.invariant = invariant
 
 
-def require(holds: bool, invariant: str, found: str) -> None:  # noqa: FBT001 - reads as a sentence
-    """Raise a violation unless it holds."""
+def require(holds: bool, invariant: str, found: str, *values: object) -> None:  # noqa: FBT001 - reads as a sentence
+    """Raise a violation unless it holds; values, which may be long as text, are put into `found` only then."""
     if not holds:
-        raise InvariantViolation(invariant, found)
+        raise InvariantViolation(invariant, found.format(*values) if values else found)
 
 
 @dataclass
@@ -185,7 +185,8 @@ def _check_bases(log: LogContents) -> None:
         if name.version < log.start:
             continue
         folded = replace(_fold(replace(log, records=log.upto(name.version))), unpublished={})
-        require(replace(base, unpublished={}) == folded, "I7", f"{path} says {base}, and its records say {folded}")
+        same = replace(base, unpublished={}) == folded
+        require(same, "I7", "{} says {}, and its records say {}", path, base, folded)
         live = log.snapshots[name.version].values()
         segments = {add.id: add for add in live if add.kind == "segment"}
         require(_forgetting(base.segments) == _forgetting(segments), "I7", f"{path} knows other open segments")
@@ -224,7 +225,7 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName, known
             if added <= version and (removed is None or removed > version):
                 found.add(add.id)
         expected = log.snapshots[version].keys()
-        require(found == expected, "I7", f"{path} says {found} of version {version}, records {set(expected)}")
+        require(found == expected, "I7", "{} says {} of version {}, records {}", path, found, version, set(expected))
 
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:

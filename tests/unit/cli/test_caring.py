@@ -90,7 +90,7 @@ def test_expire(out: str) -> None:
     assert "--yes" in run("expire", out, code=2).stderr
     assert len(documents("expire", out, "--yes")[0]["files"]) == 6
     assert ftfile.open(out).count() == 12
-    assert "keep_last=0" in run("expire", out, "--keep-last", 0, code=2).stderr
+    assert "--keep-last=0" in run("expire", out, "--keep-last", 0, code=2).stderr
 
 
 def test_export(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from tests.unit.cli.running import documents, run
 if TYPE_CHECKING:
     import pytest
 
+    from ftfile.testing.micro_batch import MicroBatch
+
 
 def test_verify(out: str) -> None:
     assert "result\twhole\n" in run("verify", out).stdout
@@ -76,9 +78,45 @@ def test_source(tmp_path: Path) -> None:
     text = run(*found).stdout
     assert "to be read\t1 file, 6 B, the oldest changed 2 h ago\n" in text
     assert documents(*found)[0][0]["files_behind"] == 1
+    assert documents(*found[:4])[0][0]["files_behind"] == 1, "the state has the other options"
     assert "No stream" in run("source", tmp_path / "in", "-o", "fileFormat=text", "--checkpoint", tmp_path / "x").stdout
-    assert "fileFormat" in run("source", tmp_path / "in", "--checkpoint", tmp_path / "x", code=2).stderr
     assert "NAME=VALUE" in run("source", tmp_path / "in", "-o", "fileFormat", code=2).stderr
+
+
+def test_what_is_printed_is_for_a_terminal(query: MicroBatch, rolled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call of Python, but in the texts of JSON, which has the command in a field of its own."""
+    out = query.path
+    Path(out, ftfile.open(out).files()[0].path).unlink()
+    Path(out, layout.RETIRED).rmdir()
+    Path(out, "foreign.json").touch()
+    for command, code in (("verify", 1), ("repair", 1), ("report", 0)):
+        options = {"repair": ["--dry-run"], "report": ["-o", os.devnull]}.get(command, [])
+        assert "ftfile." not in run(command, out, *options, code=code).stdout
+    (report,) = documents("verify", out, code=1)
+    assert "ftfile.repair(" in report["findings"][0]["remedy"]
+    assert {each["command"] for each in report["findings"]} == {
+        f"ftfile repair {out}",
+        f"ftfile repair {out} --give-up {report['findings'][0]['path']}",
+        f"ftfile repair {out} --quarantine foreign.json",
+    }
+    (report,) = documents("repair", out, "--dry-run", code=1)
+    assert report["left"][0]["command"].startswith(f"ftfile repair {out} --give-up ")
+    (status,) = documents("status", rolled)
+    assert {each["command"] for each in status["open"]} == {None}
+    monkeypatch.setattr("ftfile.maintenance.status.reason_to_end", lambda *_: "size")
+    (status,) = documents("status", rolled)
+    assert {each["command"] for each in status["open"]} == {f"ftfile flush {rolled} --due-only"}
+    assert f"; `ftfile flush {rolled} --due-only` does so now\t" in run("status", rolled).stdout
+
+
+def test_doctor_names_commands(out: str) -> None:
+    Path(out, layout.record_path(2)).write_text("damaged")
+    for path in Path(out, layout.HINTS).iterdir():
+        path.unlink()
+    assert f"\t`ftfile verify {out}` says what is damaged\n" in run("doctor", out, code=1).stdout
+    (report,) = documents("doctor", out, code=1)
+    assert {each["name"]: each["command"] for each in report["checks"]}["directory"] == f"ftfile verify {out}"
+    assert {each["name"]: each["command"] for each in report["checks"]}["Python"] is None
 
 
 def test_each_finding_has_its_command(out: str) -> None:

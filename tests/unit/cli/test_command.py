@@ -116,7 +116,8 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
 
     monkeypatch.setattr("ftfile.cli.looking.ftfile.open", fail, raising=False)
     result = run("ls", out, code=CODES[error])
-    assert result.stderr == f"ftfile: {error}\n"
+    hint = f". `ftfile repair {out} --dry-run` finds all that is wrong, and changes nothing"
+    assert result.stderr == f"ftfile: {error}{hint if isinstance(error, errors.CorruptData) else ''}\n"
     assert result.stdout == ""
 
 
@@ -124,20 +125,35 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
     ("python", "told"),
     [
         ("ftfile.repair(path, accept_lost_records=True, dry_run=False)", "`ftfile repair PATH --accept-lost-records`"),
-        ("ftfile.repair(path, give_up=['a b'], dry_run=False)", "`ftfile repair PATH --give-up a b`"),
-        ("ftfile.repair(path, quarantine=[…], dry_run=False)", "`ftfile repair PATH --quarantine …`"),
+        (
+            "ftfile.repair(path, give_up=['a b', 'x]'], dry_run=False)",
+            "`ftfile repair PATH --give-up 'a b' --give-up 'x]'`",
+        ),
+        ("ftfile.repair(path, quarantine=[…], dry_run=False)", "`ftfile repair PATH --quarantine FILE`"),
         ("ftfile.repair(path, dry_run=False)", "`ftfile repair PATH`"),
         ("ftfile.vacuum(path, dry_run=False)", "`ftfile vacuum PATH`"),
         ("ftfile.flush(path)", "`ftfile flush PATH`"),
-        ("ftfile.open(path).history()", "ftfile.open(path).history()"),
+        ("ftfile.open(path).history()", "`ftfile history PATH`"),
+        ("`ftfile migrate PATH --undo`, in Python ftfile.undo_migration(path),", "`ftfile migrate PATH --undo`,"),
+        ("ftfile.undo_migration(path)", "`ftfile migrate PATH --undo`"),
+        ("--from, in Python from_=, takes", "--from takes"),
+        ("-o timeZone=UTC, in Python options={'timeZone': 'UTC'}", "-o timeZone=UTC"),
+        ("--leave-unfinished, in Python leave_unfinished=True", "--leave-unfinished"),
     ],
 )
-def test_remedies_are_commands(python: str, told: str, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["out", "o'ut & co"])
+def test_remedies_are_commands(
+    name: str, python: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the path that was given, as a shell takes it."""
+    path = str(tmp_path / name)
+
     def fail(*_: object, **__: object) -> None:
         raise errors.ConfigError(f"it is lost: {python} mends it")
 
     monkeypatch.setattr("ftfile.cli.looking.ftfile.open", fail, raising=False)
-    assert run("ls", out, code=2).stderr == f"ftfile: it is lost: {told} mends it\n"
+    told = told.replace("PATH", shlex.quote(path))
+    assert run("ls", path, code=2).stderr == f"ftfile: it is lost: {told} mends it\n"
 
 
 def test_remedies_name_options_of_the_command(out: str) -> None:

@@ -9,10 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pytest
-from typer.testing import CliRunner
 
 import ftfile
-from ftfile.cli.app import app
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import UNDONE_RECORD
 from ftfile.core.errors import ConfigError, FtfileError
@@ -22,7 +20,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from tests.unit.cli.running import run
+from tests.unit.cli.running import invoke, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -228,7 +226,7 @@ def test_ctrl_c_harms_nothing(name: str, request: pytest.FixtureRequest) -> None
             known, before = worst_of(url), None if name == "repair" else case.read(url)
         forget_caches()
         with mounted(watched := Interrupted(fs, at, after=after)) as url:
-            result = CliRunner().invoke(app, [*case.command, url, *case.options], prog_name="ftfile")
+            result = invoke([*case.command, url, *case.options])
         # Of one run and another, some calls differ: those in the random order of names.
         is_interrupted = 0 < at <= watched.calls
         assert result.exit_code == (130 if is_interrupted else 0), f"{name} at call {at}: {result.output}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +13,8 @@ from ftfile.cli import looking
 from ftfile.commit.format import layout
 from ftfile.maintenance.opened import OpenedDirectory
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.source_run import SourceRun
+from tests.kit.files_run import FilesRun
 from tests.unit.cli.running import documents, lines, run
 
 if TYPE_CHECKING:
@@ -188,6 +193,50 @@ def test_status_tells_why_a_file_is_not_published(query: MicroBatch) -> None:
     assert documents("ls", query.path)[-1]["state"] == "pending"
 
 
+def test_status_tells_how_far_a_query_is_behind(query: MicroBatch, tmp_path: Path) -> None:
+    text = run("status", query.path).stdout
+    assert re.search(rf"^{QUERY}\t2\t2\t\d\.\d s ago\tno batch\tfile://{query.checkpoint}$", text, re.MULTILINE)
+    about = f'{{"batchTimestampMs": {time.time_ns() // 1_000_000 - 600_000}}}'
+    Path(str(query.checkpoint), "offsets/3").write_text(f'v1\n{about}\n{{"t":{{"0":7}}}}\n{{"t":{{"0":8}}}}\n')
+    text = run("status", query.path).stdout
+    assert "\t3, for 10 min\t" in text
+    assert '\t0\tkafka\tnot known\t\t{"t":{"0":7}}\n' in text
+    assert text.count("kafka: Kafka alone knows what is newer") == 1
+    (found,) = documents("status", query.path)
+    assert (found["queries"][0]["checkpoint"]["planned_batch"], found["queries"][0]["last_batch"]) == (3, 2)
+    assert "under way" in run("status", query.path, "--no-lag").stdout
+    assert "no batch" not in run("status", query.path, "--no-lag").stdout
+    Path(str(query.checkpoint)).rename(tmp_path / "moved")
+    result = run("status", query.path)
+    warning = f"ftfile: warning: the checkpoint file://{query.checkpoint} of query {QUERY}: nothing is there"
+    assert result.stderr.startswith(warning)
+    assert "\t3, for 10 min\t" in run("status", query.path, "--checkpoint", tmp_path / "moved").stdout
+    assert "no checkpoint" in run("status", query.path, "--checkpoint", tmp_path / "nowhere", code=2).stderr
+
+
+def test_status_counts_what_sources_have_left(query: MicroBatch, tmp_path: Path) -> None:
+    """Of files, and of directories that are followed; the source is given in the words of the command."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.log").write_text("one\n")
+    options = {"fileFormat": "text", "checkpointLocation": str(query.checkpoint)}
+    files = FilesRun(str(tmp_path / "in"), {"value": "string"}, options)
+    files.run()
+    followed = MicroBatch(str(tmp_path / "followed"), {"id": "long"}, {"fileFormat": "json"})
+    followed.run(0, [[{"id": 1}]])
+    source = SourceRun(followed.path, {"id": "long"})
+    source.run()
+    text = "\n".join(["v1", "{}", files.offsets[-1], source.offsets[-1]])
+    Path(str(query.checkpoint), "offsets/3").write_text(text)
+    (tmp_path / "in/b.log").write_text("three\n")
+    os.utime(tmp_path / "in/b.log", (time.time() - 7200,) * 2)
+    followed.run(1, [[{"id": 1}]])
+    text = run("status", query.path).stdout
+    assert f"\t0\tfiles\t1 file of 6 B, the oldest changed 2 h ago\tfile://{tmp_path}/in\t" in text
+    assert "ftfile: a checkpoint does not name the directory that is followed: give it by --source PATH\n" in text
+    text = run("status", query.path, "--source", followed.path).stdout
+    assert f"\t1\tftfile\t1 version\tfile://{followed.path}\t" in text
+
+
 def test_status_counts_orphans_when_asked(rolled: str) -> None:
     assert "not needed" not in run("status", rolled).stdout
     assert documents("status", rolled)[0]["unneeded_files"] is None
@@ -242,5 +291,5 @@ def test_report_says_remedies_as_commands(out: str, tmp_path: Path) -> None:
     gone = ftfile.open(out).files()[0].path
     Path(out, gone).unlink()
     text = run("report", out, "-o", tmp_path / "report.html").stdout
-    assert f"`ftfile repair PATH --give-up {gone}`" in text
+    assert f"`ftfile repair {out} --give-up {gone}`" in text
     assert "ftfile.repair(" not in text

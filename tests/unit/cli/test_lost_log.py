@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ftfile.commit.format import layout
+from ftfile.core.errors import BatchGap
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.cli.running import run
 
@@ -24,6 +25,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "drop": ("--where", "month = '6'", "--yes"),
     "restore": ("--version", "0", "--yes"),
 }
+OF_STORES: dict[str, tuple[str, ...]] = {"get": ("a",), "scan": (), "stats": (), "verify": (), "compact": ()}
 PLANNED = ("flush", "compact", "export", "drop", "restore")
 
 
@@ -51,6 +53,26 @@ def test_every_command_says_so(lost: str) -> None:
 def test_also_without_hints(lost: str) -> None:
     shutil.rmtree(Path(lost, layout.META, "hints"))
     assert "no such directory" in run("ls", lost, code=4).stderr
+
+
+def test_a_batch_that_is_refused_does_not_hide_it(query: MicroBatch) -> None:
+    for path in (layout.LOG, layout.HINTS):
+        shutil.rmtree(Path(query.path, path))
+    query.restart()
+    with pytest.raises(BatchGap):
+        query.run(3, [[]])
+    assert "no such directory" in run("status", query.path, code=4).stdout
+
+
+@pytest.mark.parametrize("lost", [(layout.LOG,), (layout.LOG, layout.HINTS)], ids=["log", "log and hints"])
+def test_so_do_those_of_stores(store: str, lost: tuple[str, ...]) -> None:
+    for path in lost:
+        shutil.rmtree(Path(store, path))
+    expected = "which '_ftfile/hints/published' knows" if layout.HINTS not in lost else "found no such directory"
+    for command, options in OF_STORES.items():
+        result = run("kv", command, store, *options, code=4)
+        assert result.stdout == ""
+        assert expected in result.stderr, command
 
 
 def test_nothing_was_committed_yet(tmp_path: Path) -> None:

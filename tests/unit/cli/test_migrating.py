@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.cli.running import documents, run
+from tests.unit.cli.running import answering, documents, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +55,11 @@ def test_a_file_is_no_directory(out: str) -> None:
     path = f"{out}/day=1/a.csv"
     for options in ((), ("--dry-run",), ("--undo",)):
         assert run("migrate", path, *options, code=2).stderr == f"ftfile: path={path!r} is a file; give the directory\n"
+
+
+def test_nothing_is_drawn_over_the_question(out: str) -> None:
+    question, result = answering("y", "migrate", out, *ARGUMENTS, "--leave-unfinished")
+    assert question.endswith("Migrate? [y/N]: ")
+    assert "\x1b[?25l" in question.partition("This records")[0], "there was a bar"
+    assert question.count("\x1b[?25l") == question.count("\x1b[?25h"), "the cursor is shown again"
+    assert "Recorded 1 file of csv" in result

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ PAGE = Path(__file__).parents[3] / "docs/command.md"
 CHANGING = (
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", "2026-11-22 19:07:52"),
     (r"\d+(\.\d)? (s|min) ago", "3 s ago"),
+    (r", for \d+(\.\d)? (s|min)", ", for 3 min"),
     (r"\b\d\.\d s$", "0.1 s"),
     (r"^(seconds +)\d\.\d+$", r"\g<1>0.123"),
     (r"\b[0-9a-f]{12}\b", "c8be2bf32d91"),
@@ -57,11 +60,17 @@ def write_data(checkpoint: Path, store: str = STORE) -> None:
     rolled = MicroBatch(f"{store}/rolled", {"id": "long", "day": "string"}, options)
     for batch in range(3):
         rolled.run(batch, [[{"id": batch, "day": "2024-07-01"}]])
+    live = MicroBatch(f"{store}/live", {"id": "long"}, {"fileFormat": "json"}, checkpoint=str(checkpoint / "live"))
+    (checkpoint / "live/offsets").mkdir(parents=True)
+    about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000) - 200_000, "conf": {}})
+    for batch, end in enumerate((1200, 1350)):
+        (checkpoint / f"live/offsets/{batch}").write_text(f'v1\n{about}\n{{"events":{{"0":{end}}}}}')
+    live.run(0, [[{"id": 1}]])
 
 
 @pytest.fixture
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("display.tables", "display.output", "looking", "display.row_formats"):
+    for module in ("display.tables", "display.output", "display.queries", "looking", "display.row_formats"):
         monkeypatch.setattr(f"ftfile.cli.{module}.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
 

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ftfile
 from ftfile.cli.display.output import WarningPrinter
 from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.core.progress import Progress
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.cli.running import run
 from tests.unit.cli.test_interrupted import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 TOLD = {
     "flush": ("flush", "files"),
@@ -29,6 +32,7 @@ TOLD = {
     "repair": ("repair", "steps"),
     "vacuum": ("vacuum", "files"),
     "expire": ("expire", "files"),
+    "export": ("export", "steps"),
     "export again": ("export", "versions"),
     "migrate": ("migrate", "files"),
     "kv compact": ("compact", "merges"),
@@ -68,8 +72,18 @@ def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.Monkey
 
 
 def test_every_command_that_changes_something_is_tried() -> None:
-    """A first export is one step, and undoing a migration is short."""
-    assert TOLD.keys() == CASES.keys() - {"export", "migrate --undo"}
+    """Undoing a migration is short."""
+    assert TOLD.keys() == CASES.keys() - {"migrate --undo"}
+
+
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_a_first_export_counts_each_file_twice(to: str, tmp_path: Path) -> None:
+    """As it is described, and as it is written."""
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "parquet"})
+    query.run(0, [[{"id": number}] for number in range(3)])
+    told: list[tuple[int, int]] = []
+    ftfile.export(query.path, to, progress=lambda now: told.append((now.done, now.total)))
+    assert told == [(3, 6), (6, 6)]
 
 
 @pytest.mark.usefixtures("_wide")

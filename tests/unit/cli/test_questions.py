@@ -25,7 +25,7 @@ COMMANDS = {
     "ftfile status /data/out": "last batch",
     "ftfile status /data/rolled": "why it is open",
     "ftfile flush /data/rolled --dry-run": "Would finish about 1 file of 3 rows",
-    "ftfile source /data/in --checkpoint /data/checkpoint --option fileFormat=text": "to be read\t1 file",
+    "ftfile source /data/in --checkpoint /data/checkpoint": "to be read\t1 file",
     "ftfile doctor /data/out": "Python",
     "ftfile verify /data/out --full": "result\twhole",
     "ftfile show /data/out FILE": "batches\t2\noffsets before",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ import pytest
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import OPTIONS, parse_options
-from ftfile.core.options.document import to_markdown
 from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES
 from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.registry import format_from_options
@@ -65,6 +65,14 @@ def test_sparks_own_keys_are_known() -> None:
         ("dataChange", "false", "each write is a change of data; ftfile.compact(path) rewrites files"),
         ("clusterBy", "day", "directories of a column's values are partitionBy; rows stay"),
         ("optimizeWrite", "true", "small files are merged by ftfile.compact(path)"),
+        ("numPartitions", "4", "there is no option 'numPartitions': the tasks that write are those of the DataFrame"),
+        ("mode", "append", "a call: write.mode(…)"),
+        ("trigger", "once", "a call: writeStream.trigger(…)"),
+        ("bucketBy", "a", "not for files (`ftfile`): writing; directories of a column's values are partitionBy"),
+        ("emptyValue", "", 'an empty text is written as "", and null as nullValue'),
+        ("parquet.compression", "gzip", "the codec is compression"),
+        ("spark.sql.sources.partitionOverwriteMode", "dynamic", "the option is partitionOverwriteMode; that of the"),
+        ("startingVersion", "1", "not for writing; rows that came since a version are read by readStream"),
         ("blokSize", "1", "did you mean blockSize?"),
         ("sep", "ab", r"it takes a single character, or `\t`"),
     ],
@@ -92,6 +100,28 @@ def test_values_as_spark_takes_them(key: str, value: str, meant: str) -> None:
 def test_several_paths_are_answered() -> None:
     with pytest.raises(ConfigError, match="a reader takes one directory"):
         parse_options({"paths": '["/a", "/b"]'}, "read")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("header", "not for reading; a version is read as the log describes it: leave it out"),
+        ("pathGlobFilter", "not for reading; a version is read as the log describes it: leave it out"),
+        ("mergeSchema", "a reader has the newest columns"),
+        ("inferSchema", "a directory of ftfile has its columns in its log"),
+        ("mode", "a reader has no modes, and fails at damage"),
+        ("filter", "a call of a DataFrame"),
+        ("snapshot-id", "the version to be read is versionAsOf"),
+        ("as-of-timestamp", "the time whose version is read is timestampAsOf"),
+        ("readChangeFeed", "`ftkv` with `readChangeFeed`), not for files (`ftfile`): reading; rows that came since"),
+        ("endingVersion", "rows that came since a version are read by readStream with startingVersion"),
+        ("startingVersion", "not for reading; rows that came since a version are read by readStream"),
+        ("maxFilesPerTrigger", "not for reading; set it where the stream is read, on readStream"),
+    ],
+)
+def test_what_a_reader_of_a_version_takes_from_the_log(key: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        parse_options({key: "1"}, "read")
 
 
 def test_options_of_another_format_are_named() -> None:
@@ -133,12 +163,17 @@ def test_one_name_may_be_of_files_and_of_stores() -> None:
     assert parse_options({}, "ftkv-write")["publishTimeout"] == 60.0  # of the protocol, whatever it is for
 
 
+def options_page() -> str:
+    made: str = runpy.run_path(str(ROOT / ".ci/options.py"))["to_markdown"]()
+    return made
+
+
 def test_the_page_of_options_is_current() -> None:
-    assert (ROOT / "docs" / "options.md").read_text() == to_markdown(), "run `make docs`"
+    assert (ROOT / "docs" / "options.md").read_text() == options_page(), "run `make docs`"
 
 
 def test_every_option_has_its_line_in_the_page() -> None:
-    page = to_markdown()
+    page = options_page()
     assert not [option.name for option in OPTIONS if f"| `{option.name}` |" not in page]
     assert page.count("| `compression` |") == 2
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import random
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -189,6 +190,23 @@ def fields(message: bytes) -> list[tuple[int, Any]]:
     return found
 
 
+def tail_of(data: bytes) -> tuple[bytes, bytes]:
+    """The statistics of stripes, where ftfile has written them, and the footer of a file."""
+    postscript = dict(fields(data[-1 - data[-1] : -1]))
+    end = len(data) - 1 - data[-1]
+    found = []
+    for length in (postscript[1], postscript[5]):
+        message, tail = b"", data[end - length : end]
+        while postscript[2] and tail:
+            head = int.from_bytes(tail[:3], "little")
+            if not head & 1:
+                break  # as ORC's library has packed it
+            message, tail = message + tail[3 : 3 + head // 2], tail[3 + head // 2 :]
+        found.append(message or tail)
+        end -= length
+    return found[1], found[0]
+
+
 # A footer of many columns has many chunks.
 @pytest.mark.slow
 @pytest.mark.packages
@@ -204,20 +222,64 @@ def test_the_footer_says_calendar_and_types(compression: str, columns: int) -> N
     rows = pa.RecordBatch.from_arrays([pa.nulls(2, kinds[place % 4]) for place in range(columns)], names=names)
     data = encode(format_from_options("orc", {"compression": compression}), rows)
     assert decode(ORC, data, pa.schema([("c1", kinds[1]), ("c2", kinds[2])])) == [{"c1": None, "c2": None}] * 2
-    postscript = dict(fields(data[-1 - data[-1] : -1]))
-    tail = data[: -1 - data[-1]][-postscript[1] :]
-    footer = b""
-    while compression != "none" and tail:
-        head = int.from_bytes(tail[:3], "little")
-        assert head & 1  # as it is
-        footer, tail = footer + tail[3 : 3 + head // 2], tail[3 + head // 2 :]
-    described = fields(footer or tail)
+    _, footer = tail_of(data)
+    described = fields(footer)
     assert [value for number, value in described if number == 11] == [2]
     types = [dict(fields(value)) for number, value in described if number == 4]
     marked = [place for place, kind in enumerate(types) if 7 in kind]
     assert marked[:2] == [3, 7]  # root, struct, x, n; map, key, list, element
     assert dict(fields(types[3][7])) == {1: b"spark.sql.catalyst.type", 2: b"timestamp_ntz"}
     assert len(marked) == (2 if columns == 3 else columns // 2)
+
+
+LONG = "é" * 400_000
+LAST = "\U0010ffff"
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize(
+    ("texts", "bounds"),
+    [
+        (["a", "b" * 1024], {1: "a", 2: "b" * 1024}),
+        (["a", "b" * 1025], {1: "a", 5: "b" * 1023 + "c"}),
+        ([LONG, f"x{LONG}"], {4: "x" + "é" * 511, 5: "é" * 511 + "ê"}),  # no half character
+        ([f"{'a' * 1023}\ud7ff{LONG}", "a"], {1: "a", 5: "a" * 1022 + "b"}),
+        ([f"\ud7ff{LAST * 300}"], {4: f"\ud7ff{LAST * 255}", 5: "\ue000"}),
+        ([LAST * 300], {4: LAST * 256, 2: LAST * 300}),  # nothing is greater
+        ([None], {}),
+    ],
+)
+def test_statistics_have_no_long_texts(compression: str, texts: list[str | None], bounds: dict[int, str]) -> None:
+    """As by Spark's own writer: each reader of a file reads them."""
+    schema = pa.schema([("l", pa.list_(pa.field("element", pa.string()))), ("n", pa.int32()), ("s", pa.string())])
+    rows = pa.RecordBatch.from_pylist([{"l": [text], "n": 1, "s": text} for text in texts], schema)
+    data = encode(format_from_options("orc", {"compression": compression}), rows, rows)
+    assert decode(ORC, data, schema) == rows.to_pylist() * 2
+    stripes, footer = tail_of(data)
+    columns = [value for number, value in fields(footer) if number == 7]
+    if any(len((text or "").encode()) > 1024 for text in texts):
+        columns += [value for number, value in fields(fields(stripes)[0][1]) if number == 1]
+    found = [dict(fields(column))[4] for column in columns if 4 in dict(fields(column))]
+    assert len(found) in {2, 4}
+    for each in found:
+        assert {key: value.decode() for key, value in fields(each) if key != 3} == bounds
+
+
+@pytest.mark.slow
+def test_a_text_takes_time_by_its_length() -> None:
+    def measured(size_mb: int) -> float:
+        text = random.Random(0).randbytes(size_mb << 19).hex()
+        rows = pa.RecordBatch.from_pydict({"s": [text]})
+        before = time.process_time()
+        data = encode(ORC, rows)
+        [batch] = ORC.decode(io.BytesIO(data), rows.schema)
+        took = time.process_time() - before
+        assert batch == rows
+        assert len(data) < 2 * len(text)  # two are in the index of its stripe, and all are half as long
+        return took
+
+    measured(1)
+    assert measured(64) < 10 * measured(16)  # 16 would be its square
 
 
 def test_text_that_is_none_is_refused() -> None:

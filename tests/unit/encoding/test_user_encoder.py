@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
-from ftfile.encoding.binary import user_encoder
+from ftfile.encoding.binary import format as binary_format
 from ftfile.encoding.registry import format_from_options
 from tests.unit.encoding.rows import decode, encode, for_reading, one_column
 
@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[3] / "docs/formats/binary.md"
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    user_encoder._made.cache_clear()  # noqa: SLF001 - one instance serves a process
+    binary_format._made.cache_clear()  # noqa: SLF001 - one instance serves a process
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import ftfile.exporting.after_commit
+import ftfile.exporting.run
 from ftfile.core.errors import ConfigError
 from ftfile.exporting.after_commit import export_soon
 from ftfile.testing.context import current
@@ -59,7 +59,7 @@ def test_a_failure_is_logged_once_and_caught_up(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(ftfile.exporting.after_commit, "export", fail)
+    monkeypatch.setattr(ftfile.exporting.run, "export", fail)
     export(out)
     assert "ZeroDivisionError('a mistake')" in caplog.records[-1].getMessage()
 
@@ -73,7 +73,7 @@ def test_calls_while_one_runs_lead_to_one_more(monkeypatch: pytest.MonkeyPatch) 
         begun.release()
         assert go_on.wait(WAIT_S)
 
-    monkeypatch.setattr(ftfile.exporting.after_commit, "export", slow)
+    monkeypatch.setattr(ftfile.exporting.run, "export", slow)
     export_soon("/o", ("delta",), {}, current())
     assert begun.acquire(timeout=WAIT_S)
     for _ in range(5):
@@ -88,7 +88,7 @@ def test_calls_while_one_runs_lead_to_one_more(monkeypatch: pytest.MonkeyPatch) 
 def test_each_export_has_the_settings_of_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, Any]] = []
     monkeypatch.setattr(
-        ftfile.exporting.after_commit, "export", lambda *_, storage, context, **__: seen.append((storage, context))
+        ftfile.exporting.run, "export", lambda *_, storage, context, **__: seen.append((storage, context))
     )
     calls = [({"s3.token": token}, replace(current())) for token in ("old", "new")]
     for storage, context in calls:

@@ -249,6 +249,21 @@ class TestRefusals:
         assert [row["id"] for row in delta_rows(out)] == [2**41]
         check_newest(out)
 
+    def test_directories_of_another_scale(self, out: str) -> None:
+        """Readers of Delta fail at the 1 of what is DECIMAL(20,1) now."""
+        query = MicroBatch(out, {"id": "long", "n": "short"}, {"partitionBy": "n", "onSchemaChange": "any"})
+        query.run(0, [[{"id": 1, "n": 1}]])
+        export(out)
+        query.columns = {"id": "long", "n": "decimal(20,1)"}
+        query.run(1, [[{"id": 2, "n": Decimal("1.5")}]])
+        with pytest.raises(ConfigError, match="the directory 'n=1' has 'n' in another scale than that column has now"):
+            export(out)
+        assert delta_rows(out) == [{"id": 1, "n": 1}]
+        query.overwrite = True
+        query.run_job("job", [[{"id": 1, "n": Decimal(1)}, {"id": 2, "n": None}]])
+        export(out)
+        assert delta_rows(out) == [{"id": 1, "n": Decimal("1.0")}, {"id": 2, "n": None}]
+
     @pytest.mark.parametrize("kind", ["aes-gcm", "parquet"])
     def test_encrypted_files(self, out: str, ring: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if kind == "parquet":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from tests.unit.exporting.formats import export
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from duckdb import DuckDBPyConnection
 
 UTC = datetime.timezone.utc
 POINT = {"type": "struct", "fields": [{"name": "x", "type": "integer", "nullable": True, "metadata": {}}]}
@@ -42,30 +45,34 @@ def _row(number: int) -> dict[str, Any]:
     return row | {name: None for place, name in enumerate(names) if (number + place) % 3 == 0}
 
 
-class DuckDB:
-    """DuckDB with an extension that a package of PyPI brings: it may be in no cache of this machine."""
+@functools.cache
+def _duckdb(*extensions: str) -> DuckDBPyConnection:
+    """Return DuckDB with extensions that packages of PyPI bring: they may be in no cache of this machine."""
+    connection: DuckDBPyConnection = pytest.importorskip("duckdb").connect(config={"threads": 1})
+    for name in extensions:
+        package = pytest.importorskip(f"duckdb_extension_{name}")
+        (found,) = Path(package.__path__[0]).rglob(f"{name}.duckdb_extension")
+        connection.execute(f"LOAD '{found}'")
+    return connection
 
-    def __init__(self, *extensions: str) -> None:
-        duckdb = pytest.importorskip("duckdb")
-        self._connection = duckdb.connect()
-        for name in extensions:
-            package = pytest.importorskip(f"duckdb_extension_{name}")
-            (found,) = Path(package.__path__[0]).rglob(f"{name}.duckdb_extension")
-            self._connection.execute(f"LOAD '{found}'")
 
-    def rows(self, sql: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._connection.execute(sql).to_arrow_table().to_pylist()
-        return found
+def _rows(connection: DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = connection.execute(sql).to_arrow_table().to_pylist()
+    return found
 
 
 def duckdb_delta(url: str, version: int) -> list[dict[str, Any]]:
-    duckdb = DuckDB("delta")
-    duckdb.rows(f"ATTACH '{url}' AS t (TYPE delta, VERSION {version})")
-    return duckdb.rows("FROM t")
+    connection = _duckdb("delta")
+    connection.execute(f"ATTACH '{url}' AS t (TYPE delta, VERSION {version})")
+    try:
+        return _rows(connection, "FROM t")
+    finally:
+        connection.execute("DETACH t")
 
 
 def duckdb_iceberg(url: str, version: int) -> list[dict[str, Any]]:
-    return DuckDB("avro", "iceberg").rows(f"FROM iceberg_scan('{_metadata(url)}', snapshot_from_id = {version + 1})")
+    sql = f"FROM iceberg_scan('{_metadata(url)}', snapshot_from_id = {version + 1})"
+    return _rows(_duckdb("avro", "iceberg"), sql)
 
 
 def polars_delta(url: str, version: int) -> list[dict[str, Any]]:

@@ -31,8 +31,7 @@ from ftfile.keys.keys import Keys, forget_keys
 from ftfile.maintenance.repair.mending import set_aside
 from ftfile.sink.writer import forget_caches
 from ftfile.source.files.known import key_of
-from ftfile.source.files.offsets import PlanPosition
-from ftfile.source.files.plan import Late, Move, Parked, Plan, Range, Seen
+from ftfile.source.files.plan import Late, Move, Parked, Plan, PlanPosition, Range, Seen
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, repeatable

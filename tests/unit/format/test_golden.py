@@ -42,8 +42,7 @@ from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.keys.keys import Keys, forget_keys
 from ftfile.kv.run.directory import bytes_behind_pages, decode_directory
 from ftfile.source.files.known import KnownFiles, key_of
-from ftfile.source.files.offsets import PlanPosition
-from ftfile.source.files.plan import Late, Seen
+from ftfile.source.files.plan import Late, PlanPosition, Seen
 from ftfile.source.files.plan_log import PlanLog
 from tests.unit.format.make_golden import GOLDEN, KEY, MAKERS, files_of, open_golden_store
 from tests.unit.kv.runs import keys_of, numbered, open_run

@@ -18,7 +18,7 @@ from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.rooted import RootedFileSystem
+from ftfile.testing.fs.mounting import RootedFileSystem
 from tests.unit.fs.layered import LayeredContract
 from tests.wrappers import MeteredFileSystem
 

@@ -36,7 +36,7 @@ from ftfile.fs.hdfs.native import filesystem as native_driver
 from ftfile.fs.hdfs.native import nodes as hdfs_native_nodes
 from ftfile.fs.hdfs.tokens import Token
 from ftfile.fs.hdfs.webhdfs import filesystem as web_driver
-from ftfile.fs.hdfs.webhdfs.files import CHUNK_BYTES
+from ftfile.fs.hdfs.webhdfs.filesystem import CHUNK_BYTES
 from ftfile.fs.hdfs.webhdfs.upload import Upload, refusal
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import open_filesystem

@@ -13,7 +13,7 @@ from ftfile.fs.api import Capabilities
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.fs.paths import parent_of
 from ftfile.testing.context import open_filesystem
-from ftfile.testing.fs.rooted import RootedFileSystem
+from ftfile.testing.fs.mounting import RootedFileSystem
 from tests.unit.fs.fake_objects import Objects, known_as
 
 if TYPE_CHECKING:

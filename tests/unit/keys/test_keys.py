@@ -252,6 +252,20 @@ class TestKeysInOptions:
         check_key_id(key_id)
 
 
+@pytest.mark.parametrize(
+    ("path", "is_believed"),
+    [
+        ("/dev/shm/keys", True),
+        ("/dev/shm", False),
+        ("/dev/shm/../fd/3", False),
+        ("/dev/fd/3", False),
+        ("/proc/self/root/keys", False),
+    ],
+)
+def test_a_directory_names_plain_files_also_in_memory(path: str, is_believed: bool) -> None:
+    assert Keys(f"file:{path}").as_told_by("/out") == (Keys(f"file:{path}") if is_believed else None)
+
+
 class TestSecrets:
     def test_are_in_no_representation_and_in_no_pickle(self, ring: Path) -> None:
         keys = Keys.from_reference(f"command:cat {ring} --secret-token")

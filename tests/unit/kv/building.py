@@ -20,14 +20,14 @@ from ftfile.kv.buckets import bucket_name
 from ftfile.kv.columns import DELETE, MERGE, OP, SET, ops_in
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.hashing.rows import key_hasher
-from ftfile.kv.key_values import Key, key_at
+from ftfile.kv.hashing import key_hasher
 from ftfile.kv.planning.jobs import Left, Output, groups_of
 from ftfile.kv.planning.plan import plan_jobs
 from ftfile.kv.planning.runs import Marks, placed
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
+from tests.kit.store_check import key_at
 from tests.unit.kv.runs import Stream, open_run
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.filters.aes_gcm import AesGcm
     from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_values import Key
     from ftfile.kv.planning.jobs import Share
 
 __all__ = ("COUNTS", "WORDS", "Builder")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader

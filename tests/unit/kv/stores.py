@@ -18,11 +18,11 @@ from ftfile.kv.columns import DELETE, operations
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.key_values import key_at
 from ftfile.kv.marks import open_state
 from ftfile.kv.planning.runs import apart, run_of
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import StoreBatch
+from tests.kit.store_check import key_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

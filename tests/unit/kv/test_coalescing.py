@@ -15,7 +15,7 @@ from ftfile.kv.files.coalescing import CoalescingFiles
 from ftfile.testing.context import current
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted
-from ftfile.testing.store_check import check_store
+from tests.kit.store_check import check_store
 from tests.unit.kv.stores import counting, rows_of
 from tests.unit.sink.encrypted import ring
 from tests.wrappers import MeteredFileSystem

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ftfile.kv.run.blocks import Block
-from ftfile.kv.run.gather import gathered
+from ftfile.kv.run.blocks import Block, gathered
 
 COLUMNS: dict[str, Any] = {
     "key": lambda row: row,

@@ -14,8 +14,8 @@ import pytest
 from xxhash import xxh64_intdigest
 
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.kv.hashing.rows import buckets_of, hash_keys, hash_rows, key_hasher
-from ftfile.kv.key_columns import first_fall, key_reader, refuse_key_types
+from ftfile.kv.hashing import buckets_of, hash_rows, key_hasher
+from ftfile.kv.key_columns import first_fall, key_array, key_reader, refuse_key_types
 
 # By type: values that hash as an int of 4 bytes, as a long of 8, or as bytes.
 AS_INTS: dict[pa.DataType, list[Any]] = {
@@ -55,7 +55,7 @@ def test_as_ints(kind: pa.DataType) -> None:
     expected = [xxh64_intdigest(struct.pack("<i", value), 42) for value in values]
     assert hash_rows([sliced(values, kind)]).tolist() == expected
     assert [key_hasher([kind])((value,)) for value in values] == expected
-    assert hash_keys([(value,) for value in values], [kind]).tolist() == expected
+    assert hash_rows([key_array(values, kind)]).tolist() == expected
 
 
 @pytest.mark.parametrize("kind", AS_LONGS, ids=str)
@@ -64,7 +64,7 @@ def test_as_longs(kind: pa.DataType) -> None:
     expected = [xxh64_intdigest(struct.pack("<q", value), 42) for value in stored(kind, values)]
     assert hash_rows([sliced(values, kind)]).tolist() == expected
     assert [key_hasher([kind])((value,)) for value in stored(kind, values)] == expected
-    assert hash_keys([(value,) for value in stored(kind, values)], [kind]).tolist() == expected
+    assert hash_rows([key_array(stored(kind, values), kind)]).tolist() == expected
 
 
 @pytest.mark.parametrize("lengths", [[*range(101)] * 3, [16] * 50, [7], [0], [0, 0], [32] * 9, [5000, 0, 33]], ids=str)
@@ -74,7 +74,7 @@ def test_bytes_of_any_length(lengths: list[int], seed: int) -> None:
     expected = [xxh64_intdigest(value, 42) for value in values]
     assert hash_rows([sliced(values, pa.binary())]).tolist() == expected
     assert [key_hasher([pa.binary()])((value,)) for value in values] == expected
-    assert hash_keys([(value,) for value in values], [pa.binary()]).tolist() == expected
+    assert hash_rows([key_array(values, pa.binary())]).tolist() == expected
 
 
 @pytest.mark.parametrize("has_package", [True, False])
@@ -158,3 +158,12 @@ class TestFirstFall:
     def test_one_row_rises(self) -> None:
         assert first_fall([pa.array([1])]) is None
         assert first_fall([pa.array([], pa.int64())]) is None
+
+
+def test_more_keys_at_a_time_than_a_column_holds() -> None:
+    class Long(bytes):
+        def __len__(self) -> int:
+            return 1 << 31
+
+    with pytest.raises(ConfigError, match="keys of 2147483649 bytes are too many at a time"):
+        key_array([b"a", Long()], pa.binary())

@@ -18,15 +18,13 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv import marks
+from ftfile.kv import marks, pushdown
 from ftfile.kv.definition import define
 from ftfile.kv.feed import planner as feed_planner
 from ftfile.kv.feed import rows as feed_rows
 from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
-from ftfile.kv.pushdown import selection
-from ftfile.kv.pushdown.conditions import Condition
-from ftfile.kv.pushdown.selection import select
+from ftfile.kv.pushdown import Condition, select
 from ftfile.kv.reading import bucket, reader, verify
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.pages import PageTable, Probes, build_pages, shape_for
@@ -155,23 +153,23 @@ class TestFeed:
 class TestSelections:
     def test_of_more_keys_than_are_looked_up(self) -> None:
         one = define(pa.schema([("a", pa.int32()), ("n", pa.int64())]), ["a"], buckets=4)
-        listed = frozenset(range(selection.KEYS_MAX + 1))
+        listed = frozenset(range(pushdown.KEYS_MAX + 1))
         most = select([Condition("a", listed - {0})], one)
         assert most.keys is not None
-        assert most.keys.num_rows == selection.KEYS_MAX
+        assert most.keys.num_rows == pushdown.KEYS_MAX
         found = select([Condition("a", listed)], one)
         assert (found.keys, found.buckets, found.ranges, found.met) == (None, None, (((), None),), frozenset())
 
     def test_of_more_ranges_than_are_scanned(self) -> None:
         two = define(pa.schema([("a", pa.int32()), ("b", pa.int32())]), ["a", "b"], bucket_by=["a"], buckets=1 << 14)
-        listed = frozenset(range(selection.RANGES_MAX + 1))
+        listed = frozenset(range(pushdown.RANGES_MAX + 1))
         most = select([Condition("a", listed - {0})], two)
-        assert len(most.ranges) == selection.RANGES_MAX
+        assert len(most.ranges) == pushdown.RANGES_MAX
         assert most.met == {0}
         found = select([Condition("a", listed)], two)
         assert (found.ranges, found.met) == ((((), None),), frozenset())
         assert found.buckets is not None
-        assert len(found.buckets) > selection.RANGES_MAX // 2
+        assert len(found.buckets) > pushdown.RANGES_MAX // 2
 
 
 class TestPlans:

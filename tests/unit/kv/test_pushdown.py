@@ -14,10 +14,18 @@ import pytest
 from ftfile.commit.format.model import Add, Origin
 from ftfile.kv.buckets import bucket_name, bucket_number, by_bucket
 from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.key_values import key_at
 from ftfile.kv.planning.runs import Marks, Run
-from ftfile.kv.pushdown.conditions import Comparison, Condition, condition_of
-from ftfile.kv.pushdown.selection import EVERYTHING, BucketShare, Selection, select, shares_of
+from ftfile.kv.pushdown import (
+    EVERYTHING,
+    BucketShare,
+    Comparison,
+    Condition,
+    Selection,
+    condition_of,
+    select,
+    shares_of,
+)
+from tests.kit.store_check import key_at
 
 SCHEMA = pa.schema([("a", pa.int8()), ("b", pa.string()), ("c", pa.bool_()), ("n", pa.int64())])
 ALL: dict[Comparison, Any] = {

@@ -13,8 +13,8 @@ from ftfile.commit.format.model import Add, Origin
 from ftfile.core.checksum import checksum
 from ftfile.kv.columns import ops_in
 from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.hashing.rows import hash_rows, key_hasher
-from ftfile.kv.key_values import key_at, to_scalar
+from ftfile.kv.hashing import hash_rows, key_hasher
+from ftfile.kv.key_values import to_scalar
 from ftfile.kv.planning.jobs import Output
 from ftfile.kv.reading import levels
 from ftfile.kv.reading.levels import Sources
@@ -23,6 +23,7 @@ from ftfile.kv.run import writer
 from ftfile.kv.run.cache import Cache
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.crash.share import THOROUGH
+from tests.kit.store_check import key_at
 from tests.unit.kv.model import STEPS, Store, Version
 from tests.unit.kv.runs import written
 
@@ -79,7 +80,7 @@ class ReadStore(Store):
         sources = Sources(self.read, self.cache, self.definition)
         view = view_of(len(self.versions) - 1, version.live.values(), sources, before)
         self.view = view
-        for read in self.rng.sample((self._get, self._get_many, self._lookup, self._scan), self.rng.choice((1, 2, 4))):
+        for read in self.rng.sample((self._get, self._lookup, self._scan), self.rng.choice((1, 2, 3))):
             read(view, version.expected)
             self.reads += 1
 
@@ -88,12 +89,6 @@ class ReadStore(Store):
             hashed = view.hash_key(key)
             bucket = view.buckets.get(view.bucket_of(key, hashed))
             assert (bucket.get(key, hashed) if bucket is not None else None) == expected.get(key), key
-
-    def _get_many(self, view: View, expected: dict[Key, Any]) -> None:
-        for number, bucket in view.buckets.items():
-            keys = [key for key in self._asked() if view.bucket_of(key, view.hash_key(key)) == number]
-            found = bucket.get_many(keys, view.hash_keys(keys, self.definition.keys))
-            assert found == [expected.get(key) for key in keys]
 
     def _lookup(self, view: View, expected: dict[Key, Any]) -> None:
         names = self.definition.keys

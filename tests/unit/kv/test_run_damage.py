@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run.writer import COMPRESSIONS
 from tests.unit.damage import damaged
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, open_run, written

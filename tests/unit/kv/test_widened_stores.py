@@ -26,7 +26,7 @@ from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.testing.store_check import check_store
+from tests.kit.store_check import check_store
 from tests.unit.kv.stores import FIRST, SECOND, rows
 
 if TYPE_CHECKING:

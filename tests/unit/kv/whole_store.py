@@ -17,7 +17,7 @@ from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
-from ftfile.testing.store_check import StoreReport, check_store
+from tests.kit.store_check import StoreReport, check_store
 from tests.unit.kv.model import Expected
 
 if TYPE_CHECKING:

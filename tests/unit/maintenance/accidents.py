@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import json
 import re
@@ -15,14 +16,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from typer.testing import CliRunner
-
 import ftfile
-from ftfile.cli.app import app
 from ftfile.core.errors import FtfileError
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.sink.writer import forget_caches
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from tests.unit.cli.running import invoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -111,7 +110,12 @@ class Scene:
         words = shlex.split(command)
         settings = dict(word.split("=", 1) for word in words[2:] if re.match(r"\w+=", word))
         if words[0] in {"spark-submit", "python"}:
-            programs = {"job.py": lambda: self._job(settings), "full.py": self._full, "counts.py": self._count}
+            counts = functools.partial(self._count, restore=settings.get("restore"))
+            programs: dict[str, Callable[[], object]] = {
+                "job.py": lambda: self._job(settings),
+                "full.py": self._full,
+                "counts.py": counts,
+            }
             return self._shown(_told(programs.get(words[1], self._add_word)))
         if words[0] == "faketime":
             with _ahead(int(words[1].removeprefix("+").removesuffix(" days")) * DAY_MS):
@@ -141,7 +145,7 @@ class Scene:
     def _ftfile(self, words: list[str]) -> str:
         forget_caches()
         found = [str(self.at(word)) if re.match(r"/(data|backup)\b", word) else word for word in words]
-        result = CliRunner().invoke(app, found, prog_name="ftfile")
+        result = invoke(found)
         assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
         code = f"# ends with {result.exit_code}\n" if result.exit_code else ""
         return self._shown(result.output) + code
@@ -177,15 +181,17 @@ class Scene:
         options = {"keyColumns": "word", "merge": "n:sum", "buckets": "1"}
         return StoreBatch(str(self.at("/data/words")), {"word": "string", "n": "long"}, options)
 
-    def _count(self, *, committed: int | None = None) -> None:
-        """End another window, and record those up to one."""
+    def _count(self, *, committed: int | None = None, restore: str | None = None) -> None:
+        """End another window, in a new process, and record those up to one."""
+        forget_caches()
         settings: dict[str, Any] = {
             "keys": {"word": "string"},
             "values": {"n": "bigint"},
             "merge": "sum",
             "writer": "counts",
         }
-        store = KeyValueStore(str(self.at("/data/counts")), **settings)
+        last = None if restore is None else int(restore)
+        store = KeyValueStore(str(self.at("/data/counts")), restore=last, **settings)
         print(f"goes on behind window {store.last_window}")
         window = max(store.last_window + 1, 1)
         store.begin_window(window)

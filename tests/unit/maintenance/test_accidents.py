@@ -78,7 +78,7 @@ def _long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("display.tables", "display.output", "looking", "display.row_formats"):
+    for module in ("display.tables", "display.output", "display.queries", "looking", "display.row_formats"):
         monkeypatch.setattr(f"ftfile.cli.{module}.is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,15 +14,20 @@ import ftfile
 from ftfile.commit.opening import open_log
 from ftfile.core.context import SYSTEM
 from ftfile.maintenance.ranges import merge_ranges
+from ftfile.maintenance.verify.run import verify
 from ftfile.reporting.bars import size_bars
 from ftfile.reporting.bins import BINS_MAX, binned, starts_of
 from ftfile.reporting.charts import timeline_of
-from ftfile.reporting.commits import read_commits
+from ftfile.reporting.commits import CommitColumns, read_commits
 from ftfile.reporting.live_files import LiveFiles, live_files_of
 from ftfile.reporting.scales import BYTES, COUNT, SECONDS, scale_of
 from tests.unit.reporting.samples import commits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.reporting.commits import Commits
     from ftfile.reporting.scales import Kind
     from ftfile.testing.micro_batch import MicroBatch
 
@@ -86,9 +92,25 @@ def test_sizes_of_files() -> None:
     assert not size_bars(LiveFiles(sizes[:0]), is_store=False).rows
 
 
-def test_commits_are_those_of_the_history(rolled: MicroBatch) -> None:
+def read_with_comparisons(log: CommitLog, times: int) -> Commits:
+    """Return the commits as comparisons of storage and log see them, each of which begins the log again."""
+    columns = CommitColumns()
+    for _ in range(times):
+        found = verify(log.fs, on_record=columns.add)
+    return columns.commits(log, found.version)
+
+
+READS = [
+    read_commits,
+    functools.partial(read_with_comparisons, times=1),
+    functools.partial(read_with_comparisons, times=2),
+]
+
+
+@pytest.mark.parametrize("read", READS, ids=["alone", "with a comparison", "with one that starts over"])
+def test_commits_are_those_of_the_history(read: Callable[[CommitLog], Commits], rolled: MicroBatch) -> None:
     log = open_log(rolled.path, None, None, SYSTEM)
-    commits, history = read_commits(log), ftfile.open(rolled.path).history()
+    commits, history = read(log), ftfile.open(rolled.path).history()
     for name in ("version", "time_ms", "rows", "size_bytes", "files", "files_removed", "bad_records"):
         assert commits.columns[name].tolist() == [getattr(each, name) for each in history]
     for name in ("prepare", "write", "create", "publish"):
@@ -114,8 +136,9 @@ def test_live_files_are_those_that_are_listed(rolled: MicroBatch, *, is_merged: 
     assert found.partitions.keys() == {each.directory for each in files}
 
 
-def test_versions_that_cannot_be_read_are_counted(damaged: str) -> None:
-    commits = read_commits(open_log(damaged, None, None, SYSTEM))
+@pytest.mark.parametrize("read", READS[:2], ids=["alone", "with a comparison"])
+def test_versions_that_cannot_be_read_are_counted(read: Callable[[CommitLog], Commits], damaged: str) -> None:
+    commits = read(open_log(damaged, None, None, SYSTEM))
     assert (commits.columns["version"].tolist(), commits.unreadable) == ([0, 2], 1)
     # Each version tells of the one before.
     assert np.isnan(commits.create).all()

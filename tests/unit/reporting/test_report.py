@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +88,12 @@ def test_the_page_of_a_store(tmp_path: Path) -> None:
     assert "Merges due" in report.html
 
 
+def test_the_records_are_read_once(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch) -> None:
+    """The plots take what the comparison has read."""
+    monkeypatch.setattr("ftfile.reporting.run.read_commits", None)
+    assert "3 versions, from left to right" in ftfile.report(rolled.path).html
+
+
 def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not an ftfile directory"):
         ftfile.report(tmp_path)
@@ -100,7 +107,7 @@ def test_faults_are_told_in_plain_words(rolled: MicroBatch) -> None:
     found = ftfile.report(rolled.path)
     told = {each.title: each for each in found.warnings}
     assert told["A committed file is gone"].severity == found.warnings[0].severity == "error"
-    assert "ftfile.repair" in told["A committed file is gone"].remedy
+    assert f"`ftfile repair {shlex.quote(rolled.path)} --give-up " in told["A committed file is gone"].remedy
     assert "What needs attention: 1 error" in found.html
     found = ftfile.report(rolled.path, verify=False)
     assert "was not compared with the log" in found.html
@@ -184,7 +191,7 @@ def test_silence_is_told() -> None:
 
 def test_checks_that_pass_are_no_warnings() -> None:
     checks = [Check("a", "ok", ""), Check("b", "info", ""), Check("c", "error", "x", "y"), Check("d", "warning", "z")]
-    assert [each.title for each in advice.of_checks(checks)] == ["On this machine: c", "On this machine: d"]
+    assert [each.title for each in advice.of_checks(checks, "/out")] == ["On this machine: c", "On this machine: d"]
 
 
 def test_the_command(rolled: MicroBatch, tmp_path: Path) -> None:

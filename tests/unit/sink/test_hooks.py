@@ -52,12 +52,11 @@ def assert_all_told(out: str, heard: list[Any]) -> None:
     assert {part.path for part in heard} == {file.path for file in ftfile.open(out).files()}
 
 
-def die_before_the_hook(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+def die_before_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for module in modules or ("sink.writer", "sink.publishing.on_publish"):
-        monkeypatch.setattr(f"ftfile.{module}.call_on_publish", die)
+    monkeypatch.setattr("ftfile.sink.publishing.on_publish.call_on_publish", die)
 
 
 def refuse(*_: object, **__: object) -> list[Any]:

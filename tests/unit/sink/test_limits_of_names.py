@@ -10,8 +10,8 @@ import pytest
 import ftfile
 from ftfile.attempt import logs as open_logs
 from ftfile.attempt import reports
-from ftfile.attempt.batch import MORE_DIGITS
 from ftfile.attempt.identity import JobIdentity
+from ftfile.attempt.options import MORE_DIGITS
 from ftfile.commit.read import snapshot
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
 from ftfile.fs.paths import NAME_BYTES_MAX

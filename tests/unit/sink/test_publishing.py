@@ -239,7 +239,9 @@ class TestHook:
     ) -> None:
         stream = query(out, onPublish=f"{USER_CODE}:hear")
         with monkeypatch.context() as patched:
-            patched.setattr("ftfile.sink.writer.call_on_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patched.setattr(
+                "ftfile.sink.publishing.on_publish.call_on_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
             with pytest.raises(KeyboardInterrupt):
                 stream.run(0, [rows("a")])
         assert heard == []

@@ -127,11 +127,29 @@ def test_a_file(out: Path) -> None:
             query.plan()
 
 
-def test_a_file_to_read(out: Path) -> None:
-    MicroBatch(str(out), {"id": "long"}).run(0, ROWS)
-    (part,) = out.glob("*.parquet")
-    with pytest.raises(ConfigError, match=r"is no directory: .* Give the directory that has _ftfile"):
-        ftfile.open(str(part))
+@pytest.mark.parametrize(
+    ("inside", "told"),
+    [
+        ("{part}", r"is a file, or lies below one\. It lies within '{out}': give that, and choose rows by a condition"),
+        ("{part}/x", r"is a file, or lies below one\. It lies within '{out}': give that, and choose rows"),
+        ("p=x", r"Nothing was ever committed there, .* It lies within '{out}': give that, and choose rows"),
+        ("p=x/q=y", r"Nothing was ever committed there, .* It lies within '{out}': give that, and choose rows"),
+        ("_ftfile/log", r"Nothing was ever committed there, .* It lies within '{out}': give that$"),
+    ],
+)
+def test_a_path_within_a_directory_to_read(out: Path, inside: str, told: str) -> None:
+    MicroBatch(str(out), {"id": "long", "p": "string"}, {"partitionBy": "p"}).run(0, [[{"id": 1, "p": "x"}]])
+    (part,) = out.glob("*/*.parquet")
+    with pytest.raises(ConfigError, match=told.format(out=f"file://{out}")):
+        ftfile.open(out / inside.format(part=part.relative_to(out)))
+
+
+def test_a_file_to_read(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(ConfigError, match=r"is a file, or lies below one\. Give the directory that has _ftfile$"):
+        ftfile.open(tmp_path / "a")
+    with pytest.raises(ConfigError, match=r"or the path is wrong$"):
+        ftfile.open(tmp_path / "b=1")
 
 
 def test_a_directory_in_which_nothing_can_be_made() -> None:

@@ -150,8 +150,8 @@ def test_rows_of_other_types_are_named(tmp_path: Path, file_format: str, monkeyp
     changing = Changing(tmp_path, file_format)
     first = changing.write(1.5, "double")
     with monkeypatch.context() as patch:
-        patch.setattr("ftfile.sink.driver.proposal.check_schema_change", lambda *_: None)
-        patch.setattr("ftfile.sink.driver.proposal._check_older_rows", lambda *_: None)
+        patch.setattr("ftfile.sink.driver.head.check_schema_change", lambda *_: None)
+        patch.setattr("ftfile.sink.driver.head._check_older_rows", lambda *_: None)
         changing.write(1, "long")
     with pytest.raises(SchemaError, match=r"part-.*batch 0 of .*: v was double and is int64\. .* versionAsOf"):
         changing.values()

@@ -24,6 +24,7 @@ from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.sink.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ftfile.maintenance.opened import OpenedDirectory
@@ -115,6 +116,46 @@ def test_files_of_several_schemas_are_one_dataset(tmp_path: Path) -> None:
     assert directory.dataset().schema == directory.to_arrow().schema
     assert by_id(directory.dataset().to_table()) == by_id(directory.to_arrow())
     assert by_id(directory.dataset().to_table(filter=pc.field("id") > 1)) == by_id(directory.to_arrow(where="id > 1"))
+
+
+PART = Decimal("0.299")
+
+
+@pytest.mark.parametrize(
+    ("wrap", "value"),
+    [
+        (lambda kind: kind, PART),
+        (lambda kind: {"type": "array", "elementType": kind, "containsNull": True}, [PART]),
+        (
+            lambda kind: {"type": "map", "keyType": "string", "valueType": kind, "valueContainsNull": True},
+            [("k", PART)],
+        ),
+        (
+            lambda kind: {
+                "type": "struct",
+                "fields": [{"name": "a", "type": kind, "nullable": True, "metadata": {}}],
+            },
+            {"a": PART},
+        ),
+    ],
+)
+def test_decimals_that_became_floating_point_numbers_are_not_rounded(
+    tmp_path: Path, wrap: Callable[[str], Any], value: Any
+) -> None:
+    """Arrow's own cast errs in the last digit."""
+    query = MicroBatch(str(tmp_path), {"v": wrap("decimal(6,3)"), "w": "decimal(6,0)"}, {"onSchemaChange": "any"})
+    query.run(0, [[{"v": value, "w": Decimal(1)}]])
+    query.columns = {"v": wrap("decimal(7,3)"), "w": "double"}
+    query.run(1, [[{"v": value, "w": 2.0}]])
+    assert ftfile.open(tmp_path).dataset().to_table()["w"].to_pylist() == [1.0, 2.0]
+    query.columns = {"v": wrap("double")}
+    query.run(2, [[{"v": None}]])
+    directory = ftfile.open(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"column 'v' has decimals in 'part-.*err in their last digit: to_batches\(\)"
+    ):
+        directory.dataset()
+    assert directory.dataset(version=1).count_rows() == 2
 
 
 def test_files_of_several_formats_are_one_dataset(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_rows_keep_their_order_whichever_thread_is_first(tmp_path: Path) -> None
             "columns: there is no column 'Idd': did you mean 'id'\\? There are: id, word, x, at, day",
         ),
         ({"columns": ["zzz"]}, "there is no column 'zzz'. There are: id"),
+        ({"columns": ["id.a"]}, r"there is no column 'id\.a': did you mean 'id'\?"),
         ({"columns": ["id", "id"]}, "columns: 'id' comes twice"),
         ({"where": {"what": 1}}, "'what' is none of the columns, which are id, word, x, at, day"),
         ({"where": "id ="}, "where"),
@@ -130,6 +131,16 @@ def test_what_names_nothing_is_an_error_at_once(tmp_path: Path, arguments: dict[
     for call in (directory.to_arrow, directory.to_batches, *([] if "columns" in arguments else [directory.count])):
         with pytest.raises(ConfigError, match=text):
             call(**arguments)
+
+
+def test_a_field_comes_with_its_column(tmp_path: Path) -> None:
+    field = {"name": "a", "type": "long", "nullable": True, "metadata": {}}
+    pairs: list[dict[str, Any]] = [{"pair": {"a": 1}}, {"pair": None}]
+    MicroBatch(str(tmp_path), {"pair": {"type": "struct", "fields": [field]}}).run(0, [pairs])
+    directory = ftfile.open(tmp_path)
+    with pytest.raises(ConfigError, match=r"columns: 'Pair\.a' is within a column: take 'pair', which has it"):
+        directory.to_arrow(columns=["Pair.a"])
+    assert directory.to_arrow(columns=["pair"], where=pc.field("pair", "a") == 1).to_pylist() == pairs[:1]
 
 
 class TestFilesThatAreNotOpened:

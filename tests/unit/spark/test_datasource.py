@@ -17,9 +17,9 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.spark.quick_ack import acknowledge_at_once
-from ftfile.spark.settings import absolute_options, sink_config
-from ftfile.spark.writers import TaskCommitMessage, stream_task, unwrap
+from ftfile.spark.settings import absolute_options
+from ftfile.spark.worker import acknowledge_at_once
+from ftfile.spark.writers import TaskCommitMessage, sink_config, stream_task, unwrap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.spark.pickled import pickled

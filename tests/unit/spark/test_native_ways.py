@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,22 @@ def test_what_spark_would_read_differently(
     assert told is None or next(iter(ways.reasons)).startswith(told)
 
 
+def test_decimals_in_paths_that_spark_would_take_for_others(tmp_path: Path) -> None:
+    """It takes the digits of a text for those of the type, whatever is behind the point: 1 would be 0.1."""
+    out, options = str(tmp_path / "out"), {"partitionBy": "d e,n", "onSchemaChange": "any"}
+    query = MicroBatch(out, {"id": "long", "d e": "short", "n": "decimal(9,2)"}, options)
+    query.run(0, [[{"id": 1, "d e": 1, "n": Decimal("1.25")}, {"id": 2, "d e": None, "n": None}]])
+    assert not ways_of(out).rest
+    query.columns = {"id": "long", "d e": "short", "n": "decimal(12,3)"}
+    query.run(1, [[{"id": 3, "d e": 1, "n": Decimal("1.25")}]])
+    assert ways_of(out).reasons == {"decimals in directories have another scale": 1}
+    query.columns = {"id": "long", "d e": "decimal(11,1)", "n": "decimal(12,3)"}
+    query.run(2, [[{"id": 4, "d e": Decimal(1), "n": Decimal("1.25")}]])
+    ways = ways_of(out)
+    assert ways.reasons == {"decimals in directories have another scale": 2}
+    assert sum(add.rows for group in ways.groups for add, _ in group.files) == 2
+
+
 def test_times_that_the_session_parses_otherwise(tmp_path: Path) -> None:
     for columns, ends in (({"at": "date"}, 0), ({"at": "long"}, 1)):
         out = str(tmp_path / columns["at"])
@@ -76,8 +93,8 @@ def test_names_that_differ_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """As an earlier ftfile admitted them: Spark's reader may find no column, or the wrong one."""
     out = str(tmp_path / "out")
     MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
-    monkeypatch.setattr("ftfile.sink.driver.proposal.check_schema_change", lambda *_: None)
-    monkeypatch.setattr("ftfile.sink.driver.proposal._check_older_rows", lambda *_: None)
+    monkeypatch.setattr("ftfile.sink.driver.head.check_schema_change", lambda *_: None)
+    monkeypatch.setattr("ftfile.sink.driver.head._check_older_rows", lambda *_: None)
     MicroBatch(out, {"ID": "long"}).run(1, [[{"ID": 2}]])
     ways = ways_of(out)
     assert ways.reasons == {"column 'ID' is 'id' in files": 1}

@@ -25,7 +25,7 @@ from ftfile.kv.upkeep.compact import CompactReport
 from ftfile.kv.upkeep.due import Merging
 from ftfile.spark.maintenance.calls import compact, verify
 from ftfile.spark.maintenance.spark_tasks import shares_of
-from ftfile.testing.store_check import check_store
+from tests.kit.store_check import check_store
 from tests.unit.kv.stores import counting, file_system, rows_of
 from tests.unit.sink.encrypted import ring
 from tests.unit.spark.fake_session import Session

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
@@ -71,10 +71,14 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     console().print(table)
 
 
-def print_json(document: object) -> None:
-    """Print one document."""
-    text = json.dumps(document, default=_plain, ensure_ascii=False, indent=2 if is_terminal() else None)
-    print(text)
+def print_json(document: object, more: Callable[[object], Mapping[str, object]] = lambda _: {}) -> None:
+    """Print one document; `more` returns fields for a value of a class, beside its own."""
+
+    def plain(value: object) -> object:
+        found = _plain(value)
+        return {**found, **more(value)} if isinstance(found, dict) else found
+
+    print(json.dumps(document, default=plain, ensure_ascii=False, indent=2 if is_terminal() else None))
 
 
 def print_json_lines(items: Iterable[object]) -> None:

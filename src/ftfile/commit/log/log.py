@@ -101,6 +101,7 @@ class CommitLog(Records):
         self._newest_content: bytes | None = None
         self._durable_to = -1
         self._prepared = False
+        self.has_hint = False  # this process has written it, or will with the next parts
         self.known_paths = KnownPaths()
         self.lock = threading.RLock()
 
@@ -219,7 +220,7 @@ class CommitLog(Records):
                 return self._state
             self.bases.useless.clear()
             self.known_ranges.clear()
-        self._prepared = False
+        self._prepared = self.has_hint = False
         self._forget()
         base = self.bases.read_newest()
         self.reads += base is not None

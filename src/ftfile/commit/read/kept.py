@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import list_or_empty
-from ftfile.commit.format import layout
-from ftfile.commit.log.times import newest_at
-from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.commit.log.times import created_ms
+from ftfile.commit.read.snapshot import last_removal, snapshot_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,21 +26,16 @@ def oldest_readable(log: CommitLog, head: LogState) -> int:
     """Return the oldest version of which no file may be vacuumed."""
     if head.horizon_ms == 0:
         return head.log_start
-    whole = _whole_from(log, head)
-    left = len(snapshot_at(log, head, since=whole).adds)
-    low, high = head.log_start, whole
-    # An older version has as many adds, or more, and one that has more has lost some.
-    while low < high:
-        middle = (low + high) // 2
-        if len(snapshot_at(log, head, since=middle).adds) == left:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    # What was removed after a version, and before the vacuum's horizon, may be gone.
+    return last_removal(log, head, head.log_start, _whole_from(log, head))
 
 
 def _whole_from(log: CommitLog, head: LogState) -> int:
-    """Return the version that was the newest at the horizon: a vacuum leaves all that was live then, or later."""
-    listed = list_or_empty(log.fs, layout.LOG)
-    newest_ms = max((info.modified_ms for info in listed), default=0)
-    return max(head.log_start, newest_at(listed, head, head.horizon_ms, newest_ms) or 0)
+    """Return the version that was the newest at the horizon: a vacuum leaves all that was live then, or later.
+
+    Where the store's clock went back, it may be a later one. It reads the times of few records.
+    """
+    versions = range(head.log_start, head.version + 1)
+    # One that is gone since was older than any that is there.
+    behind = bisect_right(versions, head.horizon_ms, key=lambda version: created_ms(log, version) or 0)
+    return versions[max(behind - 1, 0)]

@@ -7,13 +7,11 @@ its place while they are kept.
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.columns import FIELDS, decode_adds, decode_columns
+from ftfile.commit.read.add_table import AddTable, Block, columns_of
 from ftfile.commit.read.merging import clip
 from ftfile.commit.read.ranges import OwnRanges, cover, list_ranges, read_range
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
@@ -21,8 +19,7 @@ from ftfile.core.logs import get_logger
 from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record
@@ -37,101 +34,10 @@ RESTORES = "restores"
 TRIES, ADDED_TRIES = 100, 5
 _ADVICE = "Delete the ranges, and ftfile.maintenance.ranges.merge_ranges(path) makes them anew of the records"
 
+_AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
+_Found = TypeVar("_Found")
+
 _log = get_logger(__name__)
-
-
-@dataclass(slots=True)
-class _Block:
-    """The adds of a document, or the chosen ones."""
-
-    ids: Sequence[str]  # of all adds of the document
-    rest: bytes  # the second stream of the document
-    chosen: Sequence[bool] | None = None  # a flag for each id; None for all
-
-    def without(self, removed: AbstractSet[str]) -> int:
-        """Take adds out and return their number."""
-        if removed.isdisjoint(self.ids):
-            return 0
-        before = self.count()
-        kept = [add_id not in removed for add_id in self.ids]
-        self.chosen = kept if self.chosen is None else list(map(operator.and_, kept, self.chosen))
-        return before - self.count()
-
-    def count(self) -> int:
-        return len(self.ids) if self.chosen is None else sum(self.chosen)
-
-    def chosen_ids(self) -> Iterator[str]:
-        return iter(self.ids) if self.chosen is None else itertools.compress(self.ids, self.chosen)
-
-    def adds(self) -> Iterator[Add]:
-        adds = decode_adds(self.ids, self.rest)
-        return adds if self.chosen is None else itertools.compress(adds, self.chosen)
-
-    def columns(self, names: Sequence[str]) -> list[list[Any]]:
-        columns = decode_columns(len(self.ids), self.rest, names)
-        return columns if self.chosen is None else [[*itertools.compress(each, self.chosen)] for each in columns]
-
-
-class _AddTable(Mapping[str, "Add"]):
-    """Adds by id, those of blocks first. Iterating makes them anew each time; looking one up keeps its block."""
-
-    def __init__(self, blocks: Sequence[_Block] = (), others: dict[str, Add] | None = None) -> None:
-        self._blocks = blocks
-        self._others = others or {}
-        self._count = sum(block.count() for block in blocks) + len(self._others)
-        self._homes: dict[str, int] | None = None
-        self._made: dict[int, dict[str, Add]] = {}
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[str]:
-        for block in self._blocks:
-            yield from block.chosen_ids()
-        yield from self._others
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._others or key in self._home()
-
-    def __getitem__(self, key: str) -> Add:
-        if key in self._others:
-            return self._others[key]
-        number = self._home()[key]
-        if number not in self._made:
-            self._made[number] = {add.id: add for add in self._blocks[number].adds()}
-        return self._made[number][key]
-
-    def values(self) -> ValuesView[Add]:
-        return _Values(self)
-
-    def adds(self) -> Iterator[Add]:
-        for block in self._blocks:
-            yield from block.adds()
-        yield from self._others.values()
-
-    def columns(self, names: Sequence[str]) -> Iterator[list[list[Any]]]:
-        for block in self._blocks:
-            yield block.columns(names)
-        yield _columns_of(self._others.values(), names)
-
-    def newest_first(self) -> Iterator[Add]:
-        yield from reversed(self._others.values())
-        for block in reversed(self._blocks):
-            yield from reversed([*block.adds()])
-
-    def _home(self) -> dict[str, int]:
-        """Return the number of the block of each add."""
-        if self._homes is None:
-            numbered = enumerate(self._blocks)
-            self._homes = {add_id: number for number, block in numbered for add_id in block.chosen_ids()}
-        return self._homes
-
-
-class _Values(ValuesView["Add"]):
-    _mapping: _AddTable
-
-    def __iter__(self) -> Iterator[Add]:
-        return self._mapping.adds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +48,12 @@ class Snapshot:
     schema: str | None = None  # key of the newest one
     definitions: dict[str, Any] = field(default_factory=dict)  # all that the adds refer to, and more
     # By id, without the ranges of segments that parts were made from.
-    adds: Mapping[str, Add] = field(default_factory=_AddTable)
+    adds: Mapping[str, Add] = field(default_factory=AddTable)
     ranges_to: int = -1  # the last version covered by ranges known to be whole and of this log without earlier records
 
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in the reverse order, and decode few more than are taken."""
-        return self.adds.newest_first() if isinstance(self.adds, _AddTable) else reversed([*self.adds.values()])
+        return self.adds.newest_first() if isinstance(self.adds, AddTable) else reversed([*self.adds.values()])
 
 
 def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list[Any]]]:
@@ -156,12 +62,7 @@ def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list
     `names` are those of fields in records, such as `lengthBytes`; not of paths, nor of fields that few adds have.
     """
     adds = snapshot.adds
-    yield from adds.columns(names) if isinstance(adds, _AddTable) else [_columns_of(adds.values(), names)]
-
-
-def _columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
-    attributes = [row.attribute for name in names for row in FIELDS if row.name == name]
-    return [list(map(operator.attrgetter(attribute), adds)) for attribute in attributes]
+    yield from adds.columns(names) if isinstance(adds, AddTable) else [columns_of(adds.values(), names)]
 
 
 def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bool = False) -> Snapshot:
@@ -194,14 +95,31 @@ def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, sinc
     are not kept any more.
     """
     version = head.version if version is None else version
+    return _read(log, head, lambda: _Builder(version, version if since is None else since), _Builder.snapshot)
+
+
+def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
+    """Return the newest version after `since`, up to `until`, that ended adds; `since` if none did.
+
+    CorruptData if the records of an older head are not kept any more.
+    """
+    if until <= since:
+        return since
+    return _read(log, head, lambda: _Removals(until, since), _Removals.removal)
+
+
+def _read(
+    log: CommitLog, head: LogState, begin: Callable[[], _AnyBuilder], end: Callable[[_AnyBuilder], _Found]
+) -> _Found:
+    """Return the result of a builder that took in ranges and records; begin anew where ranges merge meanwhile."""
     seen: set[layout.RangeName] | None = None
     while True:
         found = set(list_ranges(log.fs))
-        builder = _Builder(version, version if since is None else since)
+        builder = begin()
         try:
             builder.add_ranges(log, OwnRanges(log, head, found))
             builder.add_records(log, head)
-            return builder.snapshot()
+            return end(builder)
         except CorruptData:
             # A listing may miss ranges that are merged meanwhile; a range missing from two listings is not there.
             if found == seen:
@@ -279,7 +197,7 @@ def added_by(log: CommitLog, version: int) -> Sequence[Add]:
 
 def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
     removed: set[str] = set()
-    blocks: list[_Block] = []
+    blocks: list[Block] = []
     for name in cover(list_ranges(fs)):
         if name.last < version:
             continue
@@ -289,7 +207,7 @@ def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
             versions = document.versions()
             chosen = [added == version for added in versions.added]
             if any(chosen):
-                blocks.append(_Block(versions.ids, document.rest, chosen))
+                blocks.append(Block(versions.ids, document.rest, chosen))
     for block in blocks:
         block.without(removed)
     return list({add.id: add for block in blocks for add in block.adds()}.values())
@@ -302,7 +220,7 @@ class _Builder:
         self._version = version
         self._since = since
         self._end = -1
-        self._blocks: list[_Block] = []
+        self._blocks: list[Block] = []
         self._others: dict[str, Add] = {}
         self._removed: set[str] = set()
         self._schema: str | None = None
@@ -331,7 +249,7 @@ class _Builder:
         if found != len(self._removed):
             told = f"{len(self._removed) - found} others"
             raise CorruptData(layout.RANGES, "removes of live adds", told, _ADVICE)
-        adds = _AddTable(self._blocks, self._others)
+        adds = AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
 
     def _read_ranges(self, fs: FileSystem, own: OwnRanges) -> list[Range]:
@@ -377,7 +295,7 @@ class _Builder:
 
     def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
         if chosen is None or any(chosen):
-            self._blocks.append(_Block(ids, document.rest, chosen))
+            self._blocks.append(Block(ids, document.rest, chosen))
 
     def _add_record(self, record: Record) -> None:
         for remove in record.removes if record.version <= self._since else ():
@@ -386,6 +304,27 @@ class _Builder:
         self._others.update((add.id, replace(add, ranges=()) if add.ranges else add) for add in record.adds)
         self._schema = record.schema or self._schema
         self._definitions.update(record.definitions)
+        self._end = record.version
+
+
+class _Removals(_Builder):
+    """Finds the newest version that ended adds, and makes none of them."""
+
+    def __init__(self, version: int, since: int) -> None:
+        super().__init__(version, since)
+        self.newest = since
+
+    def removal(self) -> int:
+        return self.newest
+
+    def _add_range(self, content: Range) -> None:
+        ended = (document.versions().removed for document in content.ended or ())
+        versions = itertools.chain(content.removes.values(), *ended)
+        self.newest = max([self.newest, *(version for version in versions if version <= self._version)])
+        self._end = content.last
+
+    def _add_record(self, record: Record) -> None:
+        self.newest = record.version if record.removes else self.newest
         self._end = record.version
 
 

@@ -22,14 +22,13 @@ from ftfile.fs.api import RangeFile
 from ftfile.fs.location import parse
 from ftfile.fs.registry import open_filesystem
 from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.keys.keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem, InputFile
-    from ftfile.keys.keys import UsableKey
+    from ftfile.keys.keys import Keys, UsableKey
 
 KEY_PROVIDER_VARIABLE = "FTFILE_KEY_PROVIDER"
 # What an encrypted directory's files are readable by, where nothing else was asked for.
@@ -217,6 +216,8 @@ def open_with_keys(
     seal = Seal.of(statement) if statement else None
     if seal is None and key_provider is None:
         return fs
+    from ftfile.keys.keys import Keys  # noqa: PLC0415 - most directories are not encrypted
+
     keys = None
     if reference := key_provider or os.environ.get(KEY_PROVIDER_VARIABLE):
         keys = Keys.from_reference(reference)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.encryption import ENCRYPTION
-from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES, Option
+from ftfile.core.options.kinds import FILES, FORMATS, OF_FILES, STORE_WRITE, STORES, WRITE, Option
 from ftfile.core.options.store import STORE_ELSEWHERE
 from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, STORAGE_PREFIX
 
@@ -26,6 +26,9 @@ _USES: dict[str, str] = {
     "ftkv-follow": "reading the changes of keyed stores (`ftkv` with `readChangeFeed`)",
 }
 
+
+_READS = ("read", "ftkv-read")
+_OF_A_VERSION = "a version is read as the log describes it: leave it out"
 
 # How alike names are that are proposed for one another: others mislead, as blockSize for parquet.block.size.
 _NEAR = 0.75
@@ -56,6 +59,7 @@ class ParsedOptions:
     spark: dict[str, str]  # Spark's own keys, in lower case
     own: dict[str, str]  # `prefix.<name>`, in lower case: for the user's own code, and for the file system
     uses: tuple[Use, ...]
+    texts: dict[str, str] = field(default_factory=dict)  # of `given`, as the user wrote them
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
         if name in self.given:
@@ -103,7 +107,7 @@ def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
         option = _option(lower, uses)
         if option is None or option.used_by.isdisjoint(uses):
             raise ConfigError(_unknown(key, uses) if option is None else _misplaced(option, uses))
-        parsed.given[option.name] = _parse(option, text)
+        parsed.given[option.name], parsed.texts[option.name] = _parse(option, text), text
     return parsed
 
 
@@ -125,6 +129,8 @@ def _misplaced(option: Option, uses: tuple[Use, ...]) -> str:
     elif is_foreign:
         here = f"files (`ftfile`): {here}"
     hint = _elsewhere(uses).get(option.name.lower())
+    if hint is None and uses[0] in _READS and not option.used_by.isdisjoint(WRITE | STORE_WRITE | FILES):
+        hint = _OF_A_VERSION
     return f"option {option.name!r} is for {meant}, not for {here}" + (f"; {hint}" if hint else "")
 
 

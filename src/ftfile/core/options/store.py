@@ -145,9 +145,20 @@ _KEYS = "the key columns are keyColumns; keys of encryption are never given in o
 
 # What others, and the file sink, call these things.
 COMMON_ELSEWHERE: dict[str, str] = {
-    "mergeschema": "new columns and wider types are taken with onSchemaChange=widen",
+    "mergeschema": "new columns and wider types are taken with onSchemaChange=widen, where rows are written; a reader "
+    "has the newest columns",
     "overwriteschema": "mode('overwrite') takes any schema; leave it out",
     "outputmode": "it is no option, but a call: writeStream.outputMode(…)",
+    "trigger": "it is no option, but a call: writeStream.trigger(…)",
+    **dict.fromkeys(
+        ("mode", "savemode", "writemode"),
+        "append and overwrite are no option, but a call: write.mode(…); a reader has no modes, and fails at damage",
+    ),
+    **dict.fromkeys(("where", "filter", "select", "columns", "limit"), "it is no option, but a call of a DataFrame"),
+    **dict.fromkeys(
+        ("numpartitions", "repartition", "coalesce"),
+        "the tasks that write are those of the DataFrame: DataFrame.repartition(…)",
+    ),
 }
 
 STORE_ELSEWHERE: dict[str, str] = {

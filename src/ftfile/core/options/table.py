@@ -237,14 +237,15 @@ NOT_OFFERED: dict[str, str] = {
         "modifiedBefore and modifiedAfter are not offered: choose files by filePattern, or begin with "
         "startingOffsets=latest",
     ),
-    "inferschema": f"inferSchema {_NOT_OFFERED}: give the columns by .schema(…)",
+    "inferschema": f"inferSchema {_NOT_OFFERED}: a directory of ftfile has its columns in its log; those of foreign "
+    "files are given by .schema(…)",
 }
 
 ELSEWHERE: dict[str, str] = {
     "format": "the file format is fileFormat",
     "filepath": "the directory is path",
     **dict.fromkeys(
-        ("maxlength", "batchsize", "maxfilesize", "sink.rolling-policy.file-size", "targetfilesize"),
+        ("maxlength", "batchsize", "maxfilesize", "filesize", "sink.rolling-policy.file-size", "targetfilesize"),
         "the size limit is maxBytesPerFile",
     ),
     "flush.size": "the limit of records is maxRecordsPerFile",
@@ -264,7 +265,9 @@ ELSEWHERE: dict[str, str] = {
     "tupleseparator": "the bytes after each record are lineSep for text, delimiter for binary",
     "getbytesfortuple": "a class that makes the bytes of records is encoder, with fileFormat=binary",
     "format.bytearray.separator": "the bytes after each record are delimiter",
-    **dict.fromkeys(("avro.codec", "codec", "compression.codec"), "the codec is compression"),
+    **dict.fromkeys(
+        ("avro.codec", "codec", "compression.codec", "orc.compress", "parquet.compression"), "the codec is compression"
+    ),
     **FOLLOWING_ELSEWHERE,
     **dict.fromkeys(INLINE_KEYS, NEVER_INLINE),
     **COMMON_ELSEWHERE,
@@ -278,9 +281,38 @@ ELSEWHERE: dict[str, str] = {
     "clusterby": "directories of a column's values are partitionBy; rows stay in their order within a file, so sort "
     "them before the write by DataFrame.sortWithinPartitions",
     "paths": "a reader takes one directory; load each by itself, and unite them by DataFrame.unionByName",
+    "bucketby": "directories of a column's values are partitionBy, files of its values fileNameColumn",
+    "sortby": "rows stay in their order within a file: sort them before the write by DataFrame.sortWithinPartitions",
+    "emptyvalue": 'an empty text is written as "", and null as nullValue',
+    **dict.fromkeys(
+        ("escapequotes", "chartoescapequoteescaping"), "quotes within values are always escaped, by the option escape"
+    ),
+    **dict.fromkeys(
+        ("ignoreleadingwhitespace", "ignoretrailingwhitespace"), "blanks around values are kept: trim(column)"
+    ),
+    **dict.fromkeys(
+        ("datetimerebasemode", "int96rebasemode", "outputtimestamptype"),
+        "times are written and read by today's calendar, in microseconds",
+    ),
+    "pretty": "each row is a line",
+    "spark.sql.sources.partitionoverwritemode": "the option is partitionOverwriteMode; that of the session counts, too",
+    **dict.fromkeys(("snapshot-id", "version-as-of"), "the version to be read is versionAsOf"),
+    **dict.fromkeys(("as-of-timestamp", "as.of.instant"), "the time whose version is read is timestampAsOf"),
+    **dict.fromkeys(
+        (
+            "readchangefeed",
+            "readchangedata",
+            "startingversion",
+            "startingtimestamp",
+            "endingversion",
+            "endingtimestamp",
+        ),
+        "rows that came since a version are read by readStream with startingVersion, and in Python by "
+        "ftfile.open(path).follow()",
+    ),
     **dict.fromkeys(("encoding", "charset"), "text is written in UTF-8"),
     **dict.fromkeys(
-        ("parquet.block.size", "parquet.page.size", "orc.stripe.size"),
+        ("parquet.block.size", "parquet.page.size", "orc.stripe.size", "rowgroupsize", "row_group_size"),
         "groups of rows have the size that readers scan fast; that of files is maxBytesPerFile",
     ),
     **dict.fromkeys(("maxfilespertrigger", "maxbytespertrigger"), "set it where the stream is read, on readStream"),

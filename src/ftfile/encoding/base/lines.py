@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import string_parts
-from ftfile.core.errors import EncodingError, UnencodableRows
+from ftfile.core.errors import ConfigError, EncodingError, UnencodableRows
 from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.api import Encoder, Joiner, LineFormat, SegmentCodec, Taken
 from ftfile.encoding.base.reading import corrupt
@@ -36,6 +36,7 @@ __all__ = (
     "LineJoiner",
     "LineSegments",
     "Lines",
+    "check_characters",
     "ends_as_it_begins",
     "naming",
     "rows_of",
@@ -294,6 +295,16 @@ def _encoded(encode: Encode, batch: pa.RecordBatch) -> EncodedRows:
 def ends_as_it_begins(separator: bytes | str) -> bool:
     """Return True if a separator can be found too early, as `||` in `a|||`."""
     return any(separator[start:] == separator[: len(separator) - start] for start in range(1, len(separator)))
+
+
+def check_characters(sep: str, quote: str, escape: str) -> None:
+    """Raise a `ConfigError` for options of these names that are no characters of their own."""
+    for name, character in (("sep", sep), ("quote", quote), ("escape", escape)):
+        if len(character) != 1 or not character.isascii() or character in "\r\n\0":
+            raise ConfigError(f"option {name}={character!r}: it takes one ASCII character that is no line end")
+    if sep in {quote, escape}:
+        same = "quote" if sep == quote else "escape"
+        raise ConfigError(f"options sep and {same} are both {sep!r}: choose another for one of them")
 
 
 def whole_lines(file: BinaryIO, line_sep: bytes) -> Iterator[bytes]:

@@ -10,7 +10,10 @@ from ftfile.arrays.nested import rebuild
 from ftfile.core.errors import CorruptData, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeAlias
+
+    Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
 __all__ = ("batch_as", "batch_of", "columns_within", "corrupt", "refuse", "refuse_all_but_one_text")
 
@@ -27,15 +30,17 @@ def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.Re
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
 
 
-def batch_as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def batch_as(batch: pa.RecordBatch, schema: pa.Schema, cast: Cast | None = None) -> pa.RecordBatch:
     """Return the rows of a batch as `schema`: columns matched by name and cast, missing ones null.
+
+    Values are cast by `cast`, by default without a loss.
 
     Raises:
         pyarrow.ArrowException: a value does not fit its type.
     """
     present = set(batch.schema.names)
     columns = [
-        rebuild(batch.column(column.name), column.type, _cast)
+        rebuild(batch.column(column.name), column.type, cast or _cast)
         if column.name in present
         else pa.nulls(batch.num_rows, column.type)
         for column in schema

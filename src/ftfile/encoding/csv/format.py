@@ -16,7 +16,7 @@ from ftfile.arrays.buffers import from_texts, text_scalar
 from ftfile.arrays.float_text import float_text
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
-from ftfile.encoding.base.lines import EncodedRows, Lines, naming, rows_of
+from ftfile.encoding.base.lines import EncodedRows, Lines, check_characters, naming, rows_of
 from ftfile.encoding.base.reading import batch_of, corrupt, refuse
 from ftfile.encoding.base.time_formats import TimeFormats
 
@@ -172,13 +172,7 @@ class CsvLines(Lines):
         return {self.null_value, re.sub(re.escape(self.escape) + "(.)", r"\1", self.null_value)}
 
     def _check(self) -> None:
-        for name in ("sep", "quote", "escape"):
-            character = getattr(self, name)
-            if len(character) != 1 or not character.isascii() or character in "\r\n\0":
-                raise ConfigError(f"option {name}={character!r}: it takes one ASCII character that is no line end")
-        if self.sep in {self.quote, self.escape}:
-            same = "quote" if self.sep == self.quote else "escape"
-            raise ConfigError(f"options sep and {same} are both {self.sep!r}: choose another for one of them")
+        check_characters(self.sep, self.quote, self.escape)
         if self.line_sep not in _LINE_SEPS:
             raise ConfigError(f"option lineSep={self.line_sep!r}: for csv it takes \\n, \\r\\n or \\r")
         if any(character in self.null_value for character in (self.sep, self.quote, "\r", "\n")):

@@ -1,11 +1,13 @@
-"""The end of an ORC file with the calendar and Spark's types, which Arrow's writer leaves out.
+"""The end of an ORC file with the calendar and Spark's types, which Arrow's writer leaves out, and without long texts.
 
-A footer is a Protobuf message; the postscript, another one, follows, and its length in a byte. In compressed files, a
-footer is made of chunks, each with its length and a flag for one that is not compressed.
+Statistics of stripes and a footer are Protobuf messages; the postscript, another one, follows, and its length in a
+byte. In compressed files, those before it are made of chunks, each with its length and a flag for one that is not
+compressed.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from typing import TYPE_CHECKING
 
@@ -14,36 +16,96 @@ import pyarrow as pa
 from ftfile.arrays.varints import read_varint, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+TEXT_BYTES_MAX = 1024  # of a text in statistics, as in those of Spark's own writer
 
 # Numbers of fields, and their values.
 _FOOTER_TYPES, _FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN = 4, 11, 2
 _TYPE_ATTRIBUTES, _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 7, 1, 2
-_POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE = 1, 2, 3
+_POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE, _POSTSCRIPT_STATISTICS_LENGTH = 1, 2, 3, 5
+_STRIPE_STATISTICS, _FOOTER_STATISTICS, _COLUMN_OF_STRIPE, _TEXTS_OF_COLUMN = 1, 7, 1, 4
+_LEAST, _GREATEST, _LOWER_BOUND, _UPPER_BOUND = 1, 2, 4, 5
 _TAIL_FOOTER, _FOOTER_STRIPES, _STRIPE_ROWS = 2, 3, 5
 _NUMBER, _BYTES = 0, 2
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000  # these are no characters
 _ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
 _CHUNK_HEAD_BYTES = 3
 
 
-def amended(tail: bytes, wall_clocks: Collection[int]) -> bytes:
-    """Return the end of a file, with the whole footer, amended.
+def amended(tail: bytes, wall_clocks: Collection[int], *, has_long_texts: bool = False) -> bytes:
+    """Return the end of a file, with all statistics of stripes and the whole footer, amended.
 
-    `wall_clocks` are the numbers of types that are Spark's TIMESTAMP_NTZ, which it stores as numbers.
+    Args:
+        tail: the end.
+        wall_clocks: the numbers of types that are Spark's TIMESTAMP_NTZ, which it stores as numbers.
+        has_long_texts: some may be longer than `TEXT_BYTES_MAX`: of these the statistics have bounds, as those of
+            Spark's own writer, and not copies that every reader of the file would read.
     """
     postscript = tail[-1 - tail[-1] : -1]
     known = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}
+    codec = known[_POSTSCRIPT_COMPRESSION]
     end = len(tail) - 1 - len(postscript)
     start = end - known[_POSTSCRIPT_FOOTER_LENGTH]
-    codec = known[_POSTSCRIPT_COMPRESSION]
     footer = _amended(_plain(tail[start:end], codec), wall_clocks)
-    if codec:
-        footer = _chunks(footer, known[_POSTSCRIPT_BLOCK_SIZE])
+    lengths = {}
+    statistics = b""
+    if has_long_texts:
+        footer = _within(footer, _FOOTER_STATISTICS, _bounded)
+        end, start = start, start - known[_POSTSCRIPT_STATISTICS_LENGTH]
+        statistics = _within(_plain(tail[start:end], codec), _STRIPE_STATISTICS, _bounded_columns)
+        statistics = _packed(statistics, known)
+        lengths[_POSTSCRIPT_STATISTICS_LENGTH] = len(statistics)
+    footer = _packed(footer, known)
+    lengths[_POSTSCRIPT_FOOTER_LENGTH] = len(footer)
     described = b"".join(
-        _number(number, len(footer)) if number == _POSTSCRIPT_FOOTER_LENGTH else raw
-        for number, _, raw in _fields(postscript)
+        _number(number, lengths[number]) if number in lengths else raw for number, _, raw in _fields(postscript)
     )
-    return tail[:start] + footer + described + bytes([len(described)])
+    return tail[:start] + statistics + footer + described + bytes([len(described)])
+
+
+def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
+    return _chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE]) if postscript[_POSTSCRIPT_COMPRESSION] else message
+
+
+def _within(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
+    """Return a message with a change made to each of its messages of a number."""
+    return b"".join(
+        _text(number, change(value)) if number == wanted and isinstance(value, bytes) else raw
+        for number, value, raw in _fields(message)
+    )
+
+
+def _bounded_columns(stripe: bytes) -> bytes:
+    return _within(stripe, _COLUMN_OF_STRIPE, _bounded)
+
+
+def _bounded(column: bytes) -> bytes:
+    return _within(column, _TEXTS_OF_COLUMN, _bounded_texts)
+
+
+def _bounded_texts(statistics: bytes) -> bytes:
+    """Return statistics of texts with short bounds in place of the least and the greatest, where these are long."""
+    kept = []
+    for number, value, raw in _fields(statistics):
+        if not isinstance(value, bytes) or len(value) <= TEXT_BYTES_MAX:
+            kept.append(raw)
+            continue
+        text = value[:TEXT_BYTES_MAX].decode(errors="ignore")  # without a part of a character
+        if number == _LEAST:
+            kept.append(_text(_LOWER_BOUND, text.encode()))
+        else:
+            kept.append(_text(_UPPER_BOUND, _next(text).encode()) if _next(text) else raw)
+    return b"".join(kept)
+
+
+def _next(text: str) -> str:
+    """Return a text that is greater than all that begin so; an empty one if there is none."""
+    text = text.rstrip(chr(sys.maxunicode))
+    if not text:
+        return ""
+    code = ord(text[-1]) + 1
+    return text[:-1] + chr(_AFTER_SURROGATES if code == _SURROGATES else code)
 
 
 def stripe_rows(tail: bytes) -> list[int]:

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from ftfile.arrays.buffers import is_valid, values_of
+from ftfile.arrays.buffers import is_valid, string_parts, values_of
 from ftfile.arrays.nested import leaf_types, leaves, map_leaf_types, rebuild
 from ftfile.core.errors import UnencodableRows
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
 from ftfile.encoding.base.reading import batch_as, columns_within, corrupt
-from ftfile.encoding.orc.footer import amended, stripe_rows
+from ftfile.encoding.orc.footer import TEXT_BYTES_MAX, amended, stripe_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -121,6 +121,7 @@ class _OrcEncoder(CollectingEncoder):
             map_leaf_types(kind, lambda leaf: pa.int64() if leaf == _WALL_CLOCK else leaf) for kind in schema.types
         )
         self._stored = pa.schema(zip(schema.names, stored, strict=True))
+        self._has_long_texts = False
         self._sink = _Tail(target)
         self._writer = self._open(as_sink(self._sink))
 
@@ -134,6 +135,7 @@ class _OrcEncoder(CollectingEncoder):
         )
 
     def _write_group(self, rows: pa.Table) -> None:
+        self._has_long_texts = self._has_long_texts or _has_long_texts(rows)
         with encoding_errors("ORC"):
             self._writer.write(self._laid_out(rows))
 
@@ -157,7 +159,7 @@ class _OrcEncoder(CollectingEncoder):
             self._writer.close()
         types = enumerate(columns_within(self._schema), start=1)
         wall_clocks = {number for number, (_, arrow) in types if arrow == _WALL_CLOCK}
-        self._target.write(amended(bytes(self._sink.held), wall_clocks))
+        self._target.write(amended(bytes(self._sink.held), wall_clocks, has_long_texts=self._has_long_texts))
 
     def _laid_out(self, rows: pa.Table) -> pa.Table:
         # Nested columns are copied: within them, the writer ignores slicing, and counts a value under a null.
@@ -185,6 +187,15 @@ class _Tail:
             return self._target.write(data)
         self.held += data
         return len(data)
+
+
+def _has_long_texts(rows: pa.Table) -> bool:
+    texts = (leaf for column in rows.columns for chunk in column.chunks for leaf in leaves(chunk))
+    return any(
+        np.diff(string_parts(leaf)[0]).max(initial=0) > TEXT_BYTES_MAX
+        for leaf in texts
+        if pa.types.is_string(leaf.type)
+    )
 
 
 def _viewed(leaf: pa.Array, target: pa.DataType) -> pa.Array:

@@ -82,6 +82,21 @@ def columns_of_directory(directory: str) -> tuple[str, ...]:
     return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
 
 
+def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
+    """Return the columns with decimals whose texts on a path have another scale: written before they had their type.
+
+    Spark takes the digits of a text for those of the type and so moves the point, and readers of Delta fail.
+    """
+    found = []
+    for part in directory.split("/"):
+        name, _, text = part.partition("=")
+        place = schema.get_field_index(_unescaped(name))
+        kind: pa.DataType = schema.field(place).type if place >= 0 else pa.null()
+        if pa.types.is_decimal(kind) and text != NULL_NAME and len(text.partition(".")[2]) != kind.scale:
+            found.append(schema.field(place).name)
+    return found
+
+
 def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
     """Return the columns that files of an encoding, by its definition in the log, do not have."""
     file_name = encoding.get("fileName")

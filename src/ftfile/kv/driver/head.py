@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from ftfile.kv.config import StoreConfig
 
 
-def recorded_definition(options: Mapping[str, str], context: Context) -> StoreDefinition | None:
+def recorded_definition(
+    options: Mapping[str, str], context: Context, *, durable: bool = False
+) -> StoreDefinition | None:
     """Return the definition of the store that a writer's options name; None if nothing was committed there.
+
+    For `durable`, see `CommitLog.read_on`.
 
     Raises:
         ConfigError: an option is wrong.
@@ -36,7 +40,7 @@ def recorded_definition(options: Mapping[str, str], context: Context) -> StoreDe
     path, storage = normalise(parsed["path"]), Storage.from_options(parsed)
     log = storage.log_at(path, Encryption.from_options(parsed), context)
     with refusing_file(log, path):
-        text = store_of(log.read_on())
+        text = store_of(log.read_on(durable=durable))
     return None if text is None else StoreDefinition.from_json(text)
 
 

@@ -14,7 +14,7 @@ from ftfile.kv.feed.differences import differ
 from ftfile.kv.feed.versions import applied, by_bucket
 from ftfile.kv.files.opening import open_run
 from ftfile.kv.fold.windows import SortedRows, windows_of
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_ranges import union
 from ftfile.kv.reading.bucket import Bucket, shown_schema
 from ftfile.kv.reading.levels import Sources

@@ -15,7 +15,6 @@ from ftfile.commit.format import layout
 from ftfile.commit.wal.files import WalFiles, list_wal
 from ftfile.commit.wal.frames import BEGIN, WINDOW, Frame, read_frames
 from ftfile.core.errors import CorruptData
-from ftfile.kv.fold.rows import aligned
 from ftfile.kv.key_ranges import decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
 
@@ -26,7 +25,10 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
 
-_ADVICE = "Restore it from a copy: windows that were acknowledged are in it"
+_ADVICE = (
+    "Restore it from a copy, or the records of the store, if it is those that are lost; or open the store with "
+    "restore={recorded}, which forgets the windows behind, and let what feeds it go back"
+)
 
 
 class WalFile(NamedTuple):
@@ -101,7 +103,7 @@ class FileCodec(WalFiles):
         """Return rows with the columns that the store has now."""
         if rows.schema == self._schema:
             return rows
-        table = aligned(pa.Table.from_batches([rows]), self._definition).combine_chunks()
+        table = self._definition.aligned(pa.Table.from_batches([rows])).combine_chunks()
         return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=self._schema)
 
 
@@ -127,6 +129,9 @@ def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_
         else:
             last = wanted[-1].window if wanted else begin.window if up_to is None else min(begin.window, up_to)
             found.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
+        if up_to is not None and up_to <= recorded:
+            found.has_more |= begin.window > recorded
+            break
         cut = begin.window if cut is None else min(cut, begin.window)
         head = _head_before(fs, writer, codec, (name, begin), names, recorded)
     return found
@@ -142,10 +147,12 @@ def _head_before(
 ) -> tuple[layout.WalName, list[Frame]] | None:
     """Return the file before another one, and its frames; None if it has no window that is not recorded."""
     name, begin = head
-    previous = codec.previous(name, begin)
-    if previous is None or begin.window <= recorded:
+    if begin.window <= recorded:
         return None
+    previous = codec.previous(name, begin)
+    if previous is None or previous.name not in names:
+        path = layout.wal_directory(writer) if previous is None else layout.wal_path(writer, previous.name)
+        expected = f"the windows behind {recorded} up to {begin.window}, which no record has"
+        raise CorruptData(path, expected, "no file", _ADVICE.format(recorded=recorded))
     path = layout.wal_path(writer, previous.name)
-    if previous.name not in names:
-        raise CorruptData(path, f"windows up to {begin.window}, of which {recorded} are recorded", "no file", _ADVICE)
     return previous.name, read_frames(fs.read(path), path, previous.length)

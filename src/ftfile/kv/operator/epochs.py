@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ftfile.commit.format import layout
 from ftfile.commit.log.fold import ENTRIES_MAX
 from ftfile.commit.wal.files import recorded_window
-from ftfile.core.errors import ConfigError, Fenced
+from ftfile.core.errors import ConfigError, CorruptData, Fenced
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Transaction
@@ -63,8 +64,15 @@ def opening(writer: str, epoch: int) -> dict[str, Any]:
 
 
 def require_epoch(head: LogState, writer: str, epoch: int) -> None:
-    """Raise `Fenced` if a newer process has opened the store as this writer."""
+    """Raise `Fenced` if a newer process has opened the store as this writer; CorruptData if the epoch is lost."""
     newest = epoch_of(head, writer)
+    if newest < epoch:
+        raise CorruptData(
+            layout.LOG,
+            f"epoch {epoch} of writer {writer!r}, which this process recorded",
+            f"epoch {newest}: the log was lost while the store was open",
+            "End this process, restore the log from a copy, with all of _ftfile, and open the store again",
+        )
     if newest != epoch:
         raise Fenced(
             f"another process has opened the store as writer {writer!r}, in epoch {newest}, and goes on in place of "

@@ -70,7 +70,7 @@ def config_of(
             raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
     encryption = {} if key_provider is None else {"encryption": "aes-gcm", "keyProvider": key_provider}
     given = {**encryption, **options, "path": path}
-    recorded = recorded_definition(given, context)
+    recorded = recorded_definition(given, context, durable=True)  # a log that is lost is no new store
     if recorded is not None:
         recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened
     keys = _fields(columns.keys, "key", None if recorded is None else recorded.key_fields)

@@ -12,7 +12,6 @@ from ftfile.arrays.buffers import bools_from, from_numpy, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.rows import aligned
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.key_ranges import contain, overlap
 from ftfile.kv.reading.one_key import fold_key
@@ -76,43 +75,6 @@ class Bucket:
                 raise
             return self._unfolded().get(key, hashed)
 
-    def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
-        """Return the values of keys, in their order, as `get` does; what is missing is fetched side by side."""
-        try:
-            return self._get_many(keys, hashes)
-        except (EncodingError, UserCodeError):
-            return self._unfolded()._get_many(keys, hashes)  # noqa: SLF001
-
-    def _get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[Values | None]:
-        found: list[Values | None] = [None] * len(keys)
-        several: dict[int, list[tuple[int, Values]]] = {}
-        all_count = self.all_count
-        wanted = [*range(len(keys))]
-        for level in self.levels:
-            low, high = level.low, level.high
-            here = [number for number in wanted if low <= keys[number] <= high]
-            ended = set()  # of them, older levels have no rows that count
-            if here:
-                opened = level.opened()
-                rows = opened.reader.get_many([keys[number] for number in here], hashes[here])
-                is_last = opened.is_plain and not all_count
-                for number, row in zip(here, rows, strict=True):
-                    if row is None:
-                        continue
-                    if is_last and number not in several:
-                        found[number] = row
-                        continue
-                    op, values = opened.split(row)
-                    several.setdefault(number, []).append((op, values))
-                    if op != MERGE and not all_count:
-                        ended.add(number)
-            if level.purges:
-                ended.update(number for number in wanted if overlap(level.purges, keys[number], keys[number]))
-            wanted = [number for number in wanted if found[number] is None and number not in ended]
-        for number, partial in several.items():
-            found[number] = fold_key(partial, keys[number], self.definition)
-        return found
-
     def lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
         """Look many keys up, none of which has a null.
 
@@ -168,7 +130,7 @@ class Bucket:
         read_bytes = window_bytes // len(levels)
         if len(levels) == 1 and _meets(levels[0], start, end) and not _has_ops(levels[0]):
             for batch in _scanned(levels[0], definition, start, end, read_bytes)[0]:
-                yield _batch_of(aligned(pa.Table.from_batches([batch]), definition).select(shown))
+                yield _batch_of(definition.aligned(pa.Table.from_batches([batch])).select(shown))
             return
         sources = [_rows_of(level, definition, start, end, read_bytes) for level in levels]
         purges = [level.purges for level in levels]
@@ -195,7 +157,7 @@ class Bucket:
         """Return the value columns and the operations of rows, as the store has them."""
         table = pa.Table.from_batches([rows])
         names = [*self.definition.values, OP]
-        return aligned(table, self.definition).select(names)
+        return self.definition.aligned(table).select(names)
 
     def _sets(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         """Return the rows of keys of which one row counts, without those of deletes."""

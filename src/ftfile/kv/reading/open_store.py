@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ftfile.commit.log.times import version_at
+from ftfile.commit.log.times import parsed_version_at
 from ftfile.commit.opening import NO_STORE, open_log
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.units import parse_time
 from ftfile.fs.registry import normalise
 from ftfile.kv.reading.reader import CACHE, Reader
 
@@ -56,9 +55,5 @@ def open_store(  # noqa: PLR0913 - all by name
         CACHE.resize(cache_bytes)
     reader = Reader(log, normalise(os.fspath(path)))
     if timestamp is not None:
-        text = timestamp if isinstance(timestamp, str) else timestamp.isoformat()
-        try:
-            version = version_at(log, parse_time(text))
-        except ValueError:
-            raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
+        version = parsed_version_at(log, timestamp)
     return reader if version is None else reader.at(version)

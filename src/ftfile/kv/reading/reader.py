@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from contextlib import contextmanager
-from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import StoreDefinition, definition_of_runs
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.windows import SortedRows, windows_of
-from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.hashing import buckets_of, hash_rows
 from ftfile.kv.reading.bucket import shown_schema
 from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
@@ -31,7 +31,7 @@ from ftfile.kv.run.cache import Cache
 from ftfile.kv.user_keys import key_columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -151,28 +151,15 @@ class Reader:
         """
         _require_keys(keys)
         view = self._view
-        few_keys = _FEW_KEYS if self._log.fs.capabilities.concurrency == 1 else 0
-        if len(keys) <= few_keys:
+        if len(keys) <= (_FEW_KEYS if self._log.fs.capabilities.concurrency == 1 else 0):
             with self._naming_what_is_gone():
                 return [view.get(key, None) for key in keys]
-        stored = [view.keys.to_stored(key) for key in keys]
-        hashes = view.hash_keys(stored, view.definition.keys)
-        by_bucket = _by_bucket(hashes, partial(view.hash_keys, stored), view.definition)
-        found: list[Any] = [None] * len(stored)
-
-        def read(bucket: int) -> None:
-            numbers = by_bucket[bucket].tolist()
-            own, own_hashes = [stored[number] for number in numbers], hashes[numbers]
-            if len(own) <= few_keys:
-                rows = [*map(view.buckets[bucket].get, own, own_hashes.tolist())]
-            else:
-                rows = view.buckets[bucket].get_many(own, own_hashes)
-            for number, values in zip(numbers, rows, strict=True):
-                if values is not None:
-                    found[number] = view.to_row(values)
-
-        with self._naming_what_is_gone():
-            parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
+        found: list[Any] = [None] * len(keys)
+        for numbers, rows in self._looked_up(view, view.keys.columns_of(keys), view.definition.values):
+            columns = [column.to_pylist() for column in rows.columns]
+            values = zip(*columns, strict=True) if columns else repeat(())
+            for number, each in zip(numbers.tolist(), values, strict=False):
+                found[number] = view.to_row(each)
         return found
 
     @checked
@@ -200,17 +187,21 @@ class Reader:
             present &= is_valid(column)
         numbers = np.flatnonzero(present)
         given = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
-        hashes = hash_rows(given.columns)
-        by_bucket = _by_bucket(hashes, lambda names: hash_rows([given.column(name) for name in names]), definition)
+        found = [(numbers[places], rows) for places, rows in self._looked_up(view, given, shown)]
+        return _in_order(batch, found, [definition.schema.field(name) for name in shown])
+
+    def _looked_up(self, view: View, keys: pa.RecordBatch, columns: Sequence[str]) -> list[tuple[np.ndarray, pa.Table]]:
+        """Return, for each bucket, which of the keys have rows, and these; no key has a null."""
+        hashes = hash_rows(keys.columns)
+        by_bucket = _by_bucket(keys, hashes, view.definition)
 
         def read(bucket: int) -> tuple[np.ndarray, pa.Table]:
             own = by_bucket[bucket]
-            places, rows = view.buckets[bucket].lookup(given.take(from_numpy(own, pa.int64())), hashes[own])
-            return numbers[own[places]], rows.select(shown)
+            places, rows = view.buckets[bucket].lookup(keys.take(from_numpy(own, pa.int64())), hashes[own])
+            return own[places], rows.select(columns)
 
         with self._naming_what_is_gone():
-            found = parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
-        return _in_order(batch, found, [definition.schema.field(name) for name in shown])
+            return parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
 
     @checked
     def scan(
@@ -360,12 +351,10 @@ def _release(before: View, after: View | None) -> None:
                 level.release()
 
 
-def _by_bucket(
-    hashes: np.ndarray, hash_parts: Callable[[Sequence[str]], np.ndarray], definition: StoreDefinition
-) -> dict[int, np.ndarray]:
-    """Return the numbers of the keys of each bucket; `hash_parts` returns hashes over some key columns."""
+def _by_bucket(keys: pa.RecordBatch, hashes: np.ndarray, definition: StoreDefinition) -> dict[int, np.ndarray]:
+    """Return the numbers of the keys of each bucket."""
     if definition.bucket_by != definition.keys:
-        hashes = hash_parts(definition.bucket_by)
+        hashes = hash_rows([keys.column(name) for name in definition.bucket_by])
     buckets = buckets_of(hashes, definition.buckets)
     order = np.argsort(buckets, kind="stable")
     found, starts = np.unique(buckets[order], return_index=True)

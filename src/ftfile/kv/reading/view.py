@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.kv.buckets import bucket_number
-from ftfile.kv.hashing.rows import hash_keys, key_hasher
+from ftfile.kv.hashing import key_hasher
 from ftfile.kv.marks import open_marks
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import run_of
@@ -17,9 +17,6 @@ from ftfile.kv.user_keys import UserKeys, row_maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
@@ -77,14 +74,6 @@ class View:
             return default if values is None else to_row(values)
 
         return get
-
-    def hash_keys(self, keys: Sequence[Key], names: Sequence[str]) -> NDArray[np.uint64]:
-        """Return the hash of each stored key over some key columns, in their order."""
-        kinds = [self.definition.schema.field(name).type for name in names]
-        if tuple(names) != self.definition.keys:
-            places = [self.definition.keys.index(name) for name in names]
-            keys = [tuple([key[place] for place in places]) for key in keys]
-        return hash_keys(keys, kinds)
 
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:

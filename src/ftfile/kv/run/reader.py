@@ -12,12 +12,11 @@ import pyarrow as pa
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import CorruptData
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import bools_of, first_fall, key_reader
-from ftfile.kv.run.blocks import MAPPED_BYTES, Block, joined
+from ftfile.kv.run.blocks import MAPPED_BYTES, Block, gathered, joined
 from ftfile.kv.run.cache import Shelf
 from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded, require_crc
-from ftfile.kv.run.gather import gathered
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, build_pages, one_page, places_of
 
 if TYPE_CHECKING:
@@ -133,23 +132,6 @@ class RunReader:
             return None
 
         return get
-
-    def get_many(self, keys: Sequence[Key], hashes: NDArray[np.uint64]) -> list[tuple[Any, ...] | None]:
-        """Return rows as `get` does, in the order of the keys; missing pages, then blocks, are fetched side by side."""
-        rows: list[tuple[Any, ...] | None] = [None] * len(keys)
-        probes, wanted = self._probes(hashes), np.arange(len(keys))
-        while wanted.size:
-            places = probes.next_places(wanted)
-            wanted, places = wanted[places >= 0], places[places >= 0]
-            numbers = (places >> self._row_bits).tolist()
-            blocks = _cached(self._blocks, numbers, self._load_block, self._parallel)
-            others: list[int] = []  # keys of which another one has the fingerprint
-            for number, block, row in zip(wanted.tolist(), numbers, (places & self._row_mask).tolist(), strict=True):
-                found = rows[number] = blocks[block].find(row, keys[number])
-                if found is None:
-                    others.append(number)
-            wanted = np.array(others, np.intp)
-        return rows
 
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Look many keys up.

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ftfile.arrays.buffers import from_numpy
 from ftfile.core.checksum import crc32
 from ftfile.core.errors import EncodingError, SchemaError
-from ftfile.kv.hashing.rows import hash_rows
+from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import first_fall, key_reader, refuse_key_types
 from ftfile.kv.run.blocks import joined
 from ftfile.kv.run.directory import END_OF_STREAM, Directory, encode_directory, padded

@@ -11,11 +11,10 @@ from ftfile.commit.format.model import Origin
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
-from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET
+from ftfile.kv.columns import SET
 from ftfile.kv.files.coalescing import CoalescingFiles
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.rows import aligned
 from ftfile.kv.fold.windows import windows_of
 from ftfile.kv.planning.jobs import groups_of
 from ftfile.kv.planning.plan import is_held
@@ -176,15 +175,11 @@ class Merger:
         ops = 0
         for run in share.folded:
             ops |= run.marks.ops
-        columns = [*self.definition.schema.names]
         if share.group.terms.is_bottom and self.definition.sequence is None:
             ops = 1 << SET
-        if self.definition.sequence is not None and ops & 1 << DELETE:
-            columns.append(DELETED_MS)
-        if ops & ~(1 << SET):
-            columns.append(OP)
+        columns = self.definition.names_with(ops)
         for table in itertools.chain(head, tables):
-            yield aligned(table, self.definition).select(columns)
+            yield self.definition.aligned(table).select(columns)
 
 
 def _origin(share: Share) -> Origin:

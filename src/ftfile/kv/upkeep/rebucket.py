@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.attempt.stage import durability_of
+from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import Body, Origin, Remove
 from ftfile.commit.format.record import definition_key
 from ftfile.commit.opening import maintaining
@@ -17,11 +17,10 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.buckets import bucket_number, by_bucket
-from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET, ops_in
+from ftfile.kv.columns import ops_in
 from ftfile.kv.definition import check_buckets
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.rows import aligned
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import Marks, position_of, run_of
@@ -214,7 +213,7 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
         buckets[run.add.bucket].append(run)
     inputs.open(runs)
     keys = how.definition.keys
-    schema = aligned(how.definition.schema.empty_table(), how.definition).schema
+    schema = how.definition.aligned(how.definition.schema.empty_table()).schema
     sources = [SortedRows(_folded(own, how, inputs, now_ms), schema, len(keys)) for own in buckets.values()]
     for window in windows_of(sources, _WINDOW_BYTES):
         tables = [table for table in window if table.num_rows]
@@ -228,7 +227,7 @@ def _folded(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -
     sources = [inputs.rows(run, None) for run in runs]
     for window in windows_of(sources, _WINDOW_BYTES):
         table = fold(window, how.definition, bottom=True, purges=purges, expired_ms=expired_ms)
-        yield from aligned(table, how.definition).to_batches()
+        yield from how.definition.aligned(table).to_batches()
     for run, rows in zip(runs, sources, strict=True):
         inputs.left(run, None, rows.taken)
 
@@ -238,10 +237,5 @@ def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[
     ops = 0
     for table in tables:
         ops |= ops_in(table)
-    columns = [*definition.schema.names]
-    if definition.sequence is not None and ops & 1 << DELETE:
-        columns.append(DELETED_MS)
-    if ops & ~(1 << SET):
-        columns.append(OP)
     for table in tables:
-        yield table.select(columns)
+        yield table.select(definition.names_with(ops))

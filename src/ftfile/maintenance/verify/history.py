@@ -20,7 +20,7 @@ from ftfile.maintenance.verify.findings import Action, Finding, find
 from ftfile.maintenance.verify.log_scan import advance
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record, Remove
@@ -36,10 +36,15 @@ _FIELDS = attrgetter(
 )
 
 
-def read_history(scan: LogScan, names: Container[str], staged: Container[str]) -> History:
-    """Read the records that are kept, and compare; `names` are the visible files, `staged` those of the stage."""
+def read_history(
+    scan: LogScan, names: Container[str], staged: Container[str], on_record: Callable[[Record], object] | None
+) -> History:
+    """Read the records that are kept, and compare; `names` are the visible files, `staged` those of the stage.
+
+    `on_record` is called with each record.
+    """
     history = History(scan, names, staged)
-    history.read()
+    history.read(on_record)
     return history
 
 
@@ -95,7 +100,7 @@ class History:
         self._waiting: list[_RangeSums] = []
         self._active: list[_RangeSums] = []
 
-    def read(self) -> None:
+    def read(self, on_record: Callable[[Record], object] | None) -> None:
         """Read the records; see `read_history`."""
         if self._start > 0:
             self._begin()
@@ -107,10 +112,13 @@ class History:
                 self._skip(version)
             else:
                 self._take_in(record)
+                if on_record is not None:
+                    on_record(record)
         if missing:
             self._tell_of_missing(missing)
         if self._live is not None:
             self.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
+            self._live = None  # the live adds come again, with the snapshot
 
     def _records(self) -> Iterator[tuple[int, Record | None]]:
         """Yield every version that should be kept, and its record; many are asked for side by side."""

@@ -19,9 +19,10 @@ from ftfile.maintenance.verify.history import WHOLE, read_history
 from ftfile.maintenance.verify.log_scan import scan_log
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from ftfile.attempt.pieces.workers import Workers
+    from ftfile.commit.format.model import Record
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
@@ -33,19 +34,25 @@ TRIES = 5
 
 
 def verify(
-    fs: FileSystem, *, full: bool = False, workers: Workers | None = None, progress: OnProgress | None = None
+    fs: FileSystem,
+    *,
+    full: bool = False,
+    workers: Workers | None = None,
+    progress: OnProgress | None = None,
+    on_record: Callable[[Record], object] | None = None,
 ) -> VerifyReport:
     """Return the differences between storage and the log; see `OpenedDirectory.verify`.
 
-    The workers read the content; by default, the threads of this process.
+    The workers read the content; by default, the threads of this process. `on_record` is called with each kept record
+    that can be read, oldest first, and with all of them again where the comparison starts over.
     """
     workers = Threads.of("verify", None, fs.context) if workers is None else workers
     for _ in range(TRIES - 1):
-        report = _verify(fs, workers, progress, full=full)
+        report = _verify(fs, workers, progress, on_record, full=full)
         # A vacuum beside this deletes records that were listed.
         if report.ok or report.oldest_version == _oldest_version(fs, report):
             return report
-    return _verify(fs, workers, progress, full=full)
+    return _verify(fs, workers, progress, on_record, full=full)
 
 
 def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
@@ -55,12 +62,19 @@ def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
         return report.oldest_version
 
 
-def _verify(fs: FileSystem, workers: Workers, progress: OnProgress | None, *, full: bool) -> VerifyReport:
+def _verify(
+    fs: FileSystem,
+    workers: Workers,
+    progress: OnProgress | None,
+    on_record: Callable[[Record], object] | None,
+    *,
+    full: bool,
+) -> VerifyReport:
     scan = scan_log(fs)
     if scan.broken is not None:
         return _report(scan, scan.findings, 0, None, full=full)
     files = list_files(fs)
-    history = read_history(scan, files.visible, files.staged)
+    history = read_history(scan, files.visible, files.staged, on_record)
     findings = [*scan.findings, *history.findings]
     reader = scan.reader()
     try:

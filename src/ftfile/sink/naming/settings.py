@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.attempt.batch import MORE_DIGITS
+from ftfile.attempt.options import MORE_DIGITS
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
 from ftfile.fs.paths import NAME_BYTES_MAX, join

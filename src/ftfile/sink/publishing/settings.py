@@ -9,7 +9,6 @@ from ftfile.attempt.storage import Storage
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.sink.naming.settings import Naming
-from ftfile.sink.publishing.on_publish import check_hook
 from ftfile.sink.publishing.success_file import SuccessFile
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ class Publishing:
     def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
         """Check the options, as far as that needs no store: see `for_store`."""
         if parsed["onPublish"] is not None:
+            from ftfile.sink.publishing.on_publish import check_hook  # noqa: PLC0415 - few writers have one
+
             check_hook(parsed["onPublish"])
         naming = Naming.from_options(parsed, extension)
         success, publish = _success(parsed, extension), _publish(parsed, naming)

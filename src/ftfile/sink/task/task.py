@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.task.encodable import EncodableRows
 from ftfile.sink.task.part_writer import PartWriter
 from ftfile.sink.task.spool import SpoolWriter
@@ -71,6 +70,8 @@ def run_task_jobs(
     tasks = max((job.payload["taskCount"] for job in jobs), default=0)
     if stage.partition >= tasks:
         return (), ()
+    from ftfile.sink.assembly.assembler import Assembler  # noqa: PLC0415 - tasks without jobs need none
+
     clock = stage.fs.context.clock
     began_s = clock.monotonic_s()
 

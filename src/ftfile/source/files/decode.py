@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 _READERS = {
-    "text": "ftfile.source.files.decoding.text:text_rows",
+    "text": "ftfile.source.files.decoding.lines:text_rows",
     "json": "ftfile.source.files.decoding.json_lines:json_rows",
     "csv": "ftfile.source.files.decoding.csv_lines:csv_rows",
-    "parquet": "ftfile.source.files.decoding.columnar:parquet_rows",
-    "orc": "ftfile.source.files.decoding.columnar:orc_rows",
-    "arrow": "ftfile.source.files.decoding.columnar:arrow_rows",
+    "parquet": "ftfile.source.files.decoding.columnar:column_rows",
+    "orc": "ftfile.source.files.decoding.columnar:column_rows",
+    "arrow": "ftfile.source.files.decoding.columnar:column_rows",
     "avro": "ftfile.source.files.decoding.columnar:avro_rows",
     "binary": "ftfile.source.files.decoding.binary:binary_rows",
 }

@@ -7,22 +7,24 @@ created in a place that was trimmed is never read, since no offset has its nonce
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit import trimming
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Body, StreamAuthor
-from ftfile.commit.format.record import UNREADABLE
+from ftfile.commit.format.record import UNREADABLE, definition_key
 from ftfile.commit.log.log import PLANS_LAYOUT, CommitLog
 from ftfile.commit.post_commit import renew_base
 from ftfile.commit.protocol import record_of
 from ftfile.core.errors import CorruptData, FtfileError, StateLost, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.source.files.known import KnownFiles
-from ftfile.source.files.offsets import PlanPosition
-from ftfile.source.files.plan import Plan
+from ftfile.source.files.plan import Plan, PlanPosition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.state import LogState
     from ftfile.commit.trimming import ColumnsFile
@@ -46,11 +48,13 @@ class PlanLog:
         fs: the directory.
         log_id: its name.
         run_id: tells this driver from others, for people.
+        options: of the stream, as they were given: the log has them for `ftfile.source_status`.
     """
 
-    def __init__(self, fs: FileSystem, log_id: str, run_id: str) -> None:
+    def __init__(self, fs: FileSystem, log_id: str, run_id: str, options: Mapping[str, str] | None = None) -> None:
         self.id = log_id
         self._run_id = run_id
+        self._options = {definition_key(options): dict(options)} if options else {}
         self._log = CommitLog(fs, layout_line=PLANS_LAYOUT)
         # The records read on the way to the head are needed again, for the files known there.
         self._log.recent.is_kept = True
@@ -64,6 +68,14 @@ class PlanLog:
     def head(self) -> PlanPosition | None:
         """Return the newest plan as last read; None if the log was not read yet."""
         return None if self._head is None else PlanPosition(self.id, self._head.version, self._head.nonce)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Return the options of the stream that made the newest plan, as last read; none where they are not known."""
+        state = None if self._head is None else self._head.queries.get(self.id)
+        if self._head is None or state is None or state.settings is None:
+            return {}
+        return dict(self._head.definitions.get(state.settings, {}))
 
     def after(self, position: PlanPosition) -> PlanPosition | None:
         """Return the plan that follows a position, durable; None if the position is the newest plan.
@@ -190,10 +202,11 @@ class PlanLog:
         return self._head
 
     def _body(self, head: LogState, payload: dict[str, Any], columns: ColumnsFile | None) -> Body:
+        body = Body(payload=payload, settings=next(iter(self._options), None), definitions=self._options)
         if columns is None:
-            return Body(payload=payload)
+            return body
         start = trimming.log_start_after(self._log, head, columns, self._done)
-        return Body(payload=payload, tables=trimming.naming(head, columns), log_start=start)
+        return replace(body, tables=trimming.naming(head, columns), log_start=start)
 
     def _record(self, number: int) -> Record | None:
         found = self._log.recent.records.get(number)

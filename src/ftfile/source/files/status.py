@@ -12,21 +12,29 @@ from ftfile.commit.files import list_or_empty
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.read.snapshot import read_records
+from ftfile.core.arguments import absolute_path, checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.options import parse_options
-from ftfile.fs.registry import open_filesystem
+from ftfile.fs.location import parse
+from ftfile.fs.registry import normalise, open_filesystem
 from ftfile.source.files.finding.listing import list_files
 from ftfile.source.files.finding.survey import Survey
 from ftfile.source.files.known import key_of, read_positions
 from ftfile.source.files.plan import Late, Parked, Plan
 from ftfile.source.files.plan_log import PlanLog
-from ftfile.source.files.stream import FilesConfig
+from ftfile.source.files.stream import FilesConfig, open_state, state_location
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
+    from ftfile.core.context import Context
     from ftfile.source.files.finding.listing import Listing
     from ftfile.source.files.known import KnownFiles
+    from ftfile.source.files.settings import FilesSettings
+
+_PLACES = frozenset({"checkpointlocation", "statelocation"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,7 @@ class SourceStatus:
     """One source of files: up to its newest plan, and what has come since then."""
 
     id: str  # of the source; the name of its directory below the state's location
+    path: str  # URL of what it reads
     plan: int  # the newest one, counted from 0
     time_ms: int | None  # of that plan, since 1970 UTC by the clock of the state's store; None if its record is gone
     known: int  # files that are remembered
@@ -45,6 +54,7 @@ class SourceStatus:
     oldest_unread_ms: int | None  # when the oldest of them was changed, since 1970 UTC; None for none
 
 
+@checked
 def source_status(path: str | os.PathLike[str], **options: object) -> tuple[SourceStatus, ...]:
     """Return the status of each source that reads files at a path and keeps its state in one place.
 
@@ -53,44 +63,65 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
 
     Args:
         path: as the stream loads it.
-        options: those of the stream, by their names, with `checkpointLocation` or `stateLocation`.
+        options: `checkpointLocation` or `stateLocation` of the stream. Its other options are in the state; one that is
+            given here is taken instead, and `storage.<name>`, which the state does not have, is to be given.
 
     Raises:
         ConfigError: an option is wrong, or files are those of a directory that ftfile writes.
         CorruptData: the state is damaged.
     """
-    texts = {name: str(value) for name, value in options.items()}
-    config = FilesConfig.from_options(parse_options({"path": os.fspath(path), **texts}, "files"), "{}")
+    places = {name: absolute_path(str(options[name])) for name in options if name.lower() in _PLACES}
+    given = {"path": os.fspath(path)} | {name: str(value) for name, value in options.items()} | places
+    parsed = parse_options(given, "files")
+    location = state_location(parsed)
+    state = open_state(location, normalise(parsed["path"]), parsed.prefixed("storage"), SYSTEM)
+    listings: dict[FilesSettings, Listing] = {}
+    entries = sorted(entry.path for entry in list_or_empty(state, "") if entry.is_directory)
+    found = [status_of(location, log_id, given, SYSTEM, listings) for log_id in entries]
+    return tuple(each for each in found if each is not None)
+
+
+def status_of(
+    location: str, log_id: str, given: Mapping[str, str], context: Context, listings: dict[FilesSettings, Listing]
+) -> SourceStatus | None:
+    """Return the status of one source; None if it has made no plan, or reads another path than one that is given.
+
+    Args:
+        location: URL below which the state of the source is.
+        log_id: the source; its directory there.
+        given: options to take instead of those in the state; settings of a file system are for all of its scheme.
+        context: clock, ids and retries.
+        listings: of files, by what is listed; one that is missing is made.
+    """
+    store = normalise(given.get("path", location))  # of which `given` has the settings
+    fs = open_state(location, store, parse_options(given, "files").prefixed("storage"), context, log_id)
+    plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
+    known, kept = plans.known(), [Plan.from_json(record.payload) for record in read_records(log)]
+    if plans.head is None or plans.head.plan < 0 or not kept:
+        return None
+    options = plans.options | {"stateLocation": location} | dict(given)
+    config = FilesConfig.from_options(parse_options(options, "files"), "{}")
     settings = config.settings
-    state = config.open_state(SYSTEM)
-    found = []
-    listing = None
-    for entry in sorted(list_or_empty(state, ""), key=lambda entry: entry.path):
-        if not entry.is_directory:
-            continue
-        fs = config.open_state(SYSTEM, entry.path)
-        plans, log = PlanLog(fs, entry.path, ""), CommitLog(fs)
-        known, kept = plans.known(), [Plan.from_json(record.payload) for record in read_records(log)]
-        if plans.head is None or plans.head.plan < 0 or not kept or kept[-1].root != settings.root:
-            continue
-        if listing is None:
-            listing = list_files(open_filesystem(settings.root, SYSTEM, config.storage), settings)
-        unread = _unread(listing, known)
-        found.append(
-            SourceStatus(
-                id=entry.path,
-                plan=plans.head.plan,
-                time_ms=created_ms(log, plans.head.plan),
-                known=len(known),
-                parked=_parked(kept, listing, known),
-                late=known.late,
-                late_files=tuple(late for plan in kept for late in plan.late),
-                files_behind=len(unread),
-                bytes_behind=int(unread["bytes"].sum()),
-                oldest_unread_ms=int(unread["time"].min()) if len(unread) else None,
-            )
-        )
-    return tuple(found)
+    if kept[-1].root != settings.root:
+        return None
+    if settings not in listings:
+        storage = config.storage if parse(settings.root).scheme == parse(store).scheme else None
+        listings[settings] = list_files(open_filesystem(settings.root, context, storage), settings)
+    listing = listings[settings]
+    unread = _unread(listing, known)
+    return SourceStatus(
+        id=log_id,
+        path=settings.shown,
+        plan=plans.head.plan,
+        time_ms=created_ms(log, plans.head.plan),
+        known=len(known),
+        parked=_parked(kept, listing, known),
+        late=known.late,
+        late_files=tuple(late for plan in kept for late in plan.late),
+        files_behind=len(unread),
+        bytes_behind=int(unread["bytes"].sum()),
+        oldest_unread_ms=int(unread["time"].min()) if len(unread) else None,
+    )
 
 
 def _unread(listing: Listing, known: KnownFiles) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ftfile.arrays.spark_types import arrow_schema
@@ -17,9 +17,9 @@ from ftfile.source.files.clean import open_cleaner
 from ftfile.source.files.decoding.columns import require_columns_beside
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.decoding.split import split
-from ftfile.source.files.finding.rows import refuse_rows, refuse_rows_above
+from ftfile.source.files.finding.listing import refuse_rows, refuse_rows_above
 from ftfile.source.files.globs import has_wildcard
-from ftfile.source.files.offsets import PlanPosition, position_of, to_offset
+from ftfile.source.files.plan import PlanPosition, position_of, to_offset
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.source.files.scan import Scanner
 from ftfile.source.files.settings import FilesSettings
@@ -49,27 +49,26 @@ class FilesConfig:
     decoding: FileDecoding
     clean_source: Literal["off", "archive", "delete"] = "off"
     archive: str | None = None  # where `archive` moves files
+    given: dict[str, str] = field(default_factory=dict)  # options as they were given, which the plan log keeps
 
     @classmethod
     def from_options(cls, parsed: ParsedOptions, schema_json: str) -> FilesConfig:
         """Return the checked options; a ConfigError where they contradict each other, or name no path or state."""
         settings, decoding = FilesSettings.from_options(parsed), FileDecoding.from_options(parsed.given)
         return cls(
-            _state_location(parsed),
+            state_location(parsed),
             parsed.prefixed("storage"),
             schema_json,
             settings,
             decoding,
             parsed["cleanSource"],
             parsed["sourceArchiveDir"],
+            {name: text for name, text in parsed.texts.items() if name != "stateLocation"},
         )
 
     def open_state(self, context: Context, log_id: str = "") -> FileSystem:
-        """Open the directory of a plan log, by default that of all; settings of the files' store are for its like."""
-        url = f"{self.state_location.rstrip('/')}/{log_id}"
-        if parse(url).scheme == parse(self.settings.root).scheme:
-            return open_filesystem(url, context, self.storage)
-        return open_filesystem(url, context, offered=self.storage)
+        """Open the directory of a plan log, by default that of all."""
+        return open_state(self.state_location, self.settings.root, self.storage, context, log_id)
 
 
 class RootedShare(NamedTuple):
@@ -170,11 +169,20 @@ class FileStream:
         log_id = position.log_id if position is not None else None
         if self._plans is None or log_id not in {None, self._plans.id}:
             log_id = log_id or self._context.ids.unique()
-            self._plans = PlanLog(self._config.open_state(self._context, log_id), log_id, self._run_id)
+            state = self._config.open_state(self._context, log_id)
+            self._plans = PlanLog(state, log_id, self._run_id, self._config.given)
         return self._plans
 
 
-def _state_location(parsed: ParsedOptions) -> str:
+def open_state(location: str, root: str, storage: dict[str, str], context: Context, log_id: str = "") -> FileSystem:
+    """Open the directory of a plan log, by default that of all; settings of the store of `root` are for its like."""
+    url = f"{location.rstrip('/')}/{log_id}"
+    if parse(url).scheme == parse(root).scheme:
+        return open_filesystem(url, context, storage)
+    return open_filesystem(url, context, offered=storage)
+
+
+def state_location(parsed: ParsedOptions) -> str:
     """Return the URL of the directory in which the plan logs of sources are."""
     if parsed["stateLocation"] is not None:
         return directory_url(parsed["stateLocation"], "stateLocation")

@@ -85,7 +85,7 @@ class SparkTasks(Workers):
         _log.info("%d pieces of work go to %d tasks", len(pieces), len(shares))
 
         def results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return task.results(batches)
+            return task.read(batches)
 
         numbers = self.spark.range(0, len(shares), 1, len(shares))
         rows = numbers.mapInArrow(results, "number long, result binary").collect()
@@ -113,7 +113,7 @@ class _Shares(Shipped):
         self._work = work
         self._shares = shares
 
-    def results(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the results of the shares that have these numbers."""
         for batch in batches:
             for number in batch.column(0).to_pylist():

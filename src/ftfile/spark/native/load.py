@@ -291,7 +291,7 @@ class _Loading:
         task = _Task(self._directory.path, self._key_provider, storage, marker, self._schema_json, shares[0])
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return small_batches(task.rows(batches))
+            return small_batches(task.read(batches))
 
         # A partition for each: what tasks have in common goes to all of them, and a share to its own.
         own = self._spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
@@ -317,7 +317,7 @@ class _Task(Shipped):
         self._schema_json = schema_json
         self._like = like  # the executor's ftfile must have the same fields as one of the pickled shares
 
-    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the pickled shares in batches."""
         fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage)
         check_marker(fs, self._path, self._marker)

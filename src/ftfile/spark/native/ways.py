@@ -16,7 +16,7 @@ from ftfile.arrays.widening import is_wider
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.sealed.filesystem import keys_of
-from ftfile.encoding.partitions.paths import columns_of_directory
+from ftfile.encoding.partitions.paths import columns_of_directory, rescaled_columns
 from ftfile.fs.calls.parallel import parallel
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def find_ways(
             made = _reader_of(encoding, recorded, legacy_times=legacy_times)
             readers[add.encoding] = "the directory is encrypted" if is_sealed else made
         reader = readers[add.encoding]
-        fault = reader if isinstance(reader, str) else _fault_of(add, live, encoding)
+        fault = reader if isinstance(reader, str) else _fault_of(add, live, encoding, recorded)
         if isinstance(reader, _Reader) and fault is None:
             native.append((add, reader))
         else:
@@ -173,7 +173,7 @@ def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[st
     return None
 
 
-def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any]) -> str | None:
+def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], recorded: pa.Schema) -> str | None:
     """Return why Spark cannot read a part whose encoding it reads."""
     if add.kind == "segment" or add.final_path is None:
         return "files are still open"
@@ -189,7 +189,8 @@ def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any]) -> s
         directory.count("/") + 1 != len(partition_by) or columns_of_directory(directory) != partition_by
     ):
         return "directories are more than partition columns"
-    return None
+    rescaled = partition_by and rescaled_columns(directory, recorded)
+    return "decimals in directories have another scale" if rescaled else None
 
 
 def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:

@@ -17,8 +17,7 @@ from ftfile.testing.clock import SeededIds
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.disk import Disk, Operation, Replay
 from ftfile.testing.fs.tree import Tree
-from ftfile.testing.fs.volume import STREAMS, Volume
-from ftfile.testing.fs.volume_filesystem import VolumeFileSystem
+from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

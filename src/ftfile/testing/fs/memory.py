@@ -9,10 +9,9 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.fs.api import Capabilities
 from ftfile.testing.fs.disk import Disk
-from ftfile.testing.fs.rooted import RootedFileSystem
+from ftfile.testing.fs.mounting import RootedFileSystem
 from ftfile.testing.fs.tree import Tree
-from ftfile.testing.fs.volume import STREAMS, Volume
-from ftfile.testing.fs.volume_filesystem import VolumeFileSystem
+from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 
 if TYPE_CHECKING:
     from ftfile.core.clock import Clock

@@ -15,8 +15,8 @@ from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault
 from ftfile.testing.fs.mounting import mounted
-from ftfile.testing.store_check import check_store
 from ftfile.testing.sweep import fault_sweep
+from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import PATH, counts, rows_of, runs_of
 from tests.unit.sink.encrypted import ring
 

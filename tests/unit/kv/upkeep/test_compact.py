@@ -23,7 +23,7 @@ from ftfile.kv.upkeep.due import Merges, Merging, all_due, merge_due
 from ftfile.kv.upkeep.maintained import how_written
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from ftfile.testing.store_check import check_store
+from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from ftfile.commit.protocol import commit, record_of
 from ftfile.kv.operator.epochs import opening
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import build_pages
-from ftfile.testing.checker import InvariantViolation
+from ftfile.testing.checker import InvariantViolation, check_directory
 from ftfile.testing.context import current, open_filesystem
-from ftfile.testing.store_check import check_store
+from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts
 
 if TYPE_CHECKING:
@@ -49,8 +49,12 @@ def runs(head: LogState) -> list[Add]:
 
 
 def broken() -> str:
+    fs = open_filesystem(PATH)
     with pytest.raises(InvariantViolation) as caught:
-        check_store(open_filesystem(PATH))
+        check_store(fs)
+    with pytest.raises(InvariantViolation) as after_another:
+        check_store(fs, directory=check_directory(fs, rows_of=lambda _: ()))
+    assert after_another.value.invariant == caught.value.invariant
     return caught.value.invariant
 
 
@@ -68,6 +72,8 @@ class TestBroken:
         report = check_store(open_filesystem(PATH))
         assert report.rows == {("a",): (1,), ("b",): (1,), ("c",): (2,), ("d",): (2,), ("e",): (1,), ("f",): (1,)}
         assert check_store(open_filesystem(PATH), earlier=report).checked == {0, 1}
+        again = check_store(open_filesystem(PATH), directory=report.directory)
+        assert (again.rows, again.directory) == (report.rows, report.directory)
 
     def test_k1_runs_that_meet_at_one_place(self) -> None:
         record(lambda head: replaced(runs(head)[0], at=run_of(runs(head)[1]).marks.at))

@@ -10,8 +10,7 @@ from ftfile.commit import trimming
 from ftfile.commit.log import bases
 from ftfile.core.context import SYSTEM
 from ftfile.fs.local.filesystem import LocalFileSystem
-from ftfile.source.files.offsets import PlanPosition
-from ftfile.source.files.plan import Plan, Range
+from ftfile.source.files.plan import Plan, PlanPosition, Range
 from ftfile.source.files.plan_log import PlanLog
 from tests.kit.files_run import FilesRun
 from tests.kit.plan_check import check_batches, check_plans

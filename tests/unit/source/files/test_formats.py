@@ -16,6 +16,7 @@ import pytest
 from pyarrow import orc
 
 from ftfile.core.errors import CorruptData, SchemaError
+from ftfile.encoding.parquet import format as parquet_format
 from ftfile.source.files.decoding import columnar
 from ftfile.source.files.decoding.settings import FileDecoding
 from tests.unit.source.files.planned import CODECS, LINE, packed
@@ -153,6 +154,7 @@ def test_rows_before_the_damage_are_kept_and_no_others(
     files: Files, file_format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(columnar, "_BATCH_ROWS", 4_000)
+    monkeypatch.setattr(parquet_format, "_READ_BATCH_ROWS", 4_000)
     rows = [(number, f"word {number}", 0.5) for number in range(15_000)]
     content = bytearray(encoded(file_format, rows))
     content[len(content) // 2 : len(content) // 2 + 4000] = bytes(4000)

@@ -14,7 +14,7 @@ from ftfile.fs import registry
 from ftfile.testing.context import repeatable
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.rooted import RootedFileSystem
+from ftfile.testing.fs.mounting import RootedFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
 from tests.kit.files_run import FilesRun

@@ -19,7 +19,7 @@ from ftfile.core.errors import (
     StateLost,
     Unavailable,
 )
-from ftfile.source.files.offsets import START, PlanPosition, position_of, to_offset
+from ftfile.source.files.plan import START, PlanPosition, position_of, to_offset
 from ftfile.source.files.stream import FileStream
 from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem

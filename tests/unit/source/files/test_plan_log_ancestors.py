@@ -14,9 +14,9 @@ import pytest
 from ftfile.commit.format import layout
 from ftfile.core.errors import CorruptData, StateLost
 from ftfile.source.files.known import KnownFiles
-from ftfile.source.files.offsets import PlanPosition
+from ftfile.source.files.plan import PlanPosition
 from ftfile.source.files.plan_log import PlanLog
-from ftfile.testing.fs.rooted import RootedFileSystem
+from ftfile.testing.fs.mounting import RootedFileSystem
 from ftfile.testing.source_run import Killed
 from tests.kit.plan_check import read_plans
 from tests.unit.source.files.plans import Source, add_plans, begin, driver, plan_of, small_bounds

@@ -18,7 +18,7 @@ from ftfile.core.errors import CorruptData, OutOfSpace, PermissionDenied, StateL
 from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.source.files import plan_log
 from ftfile.source.files.known import KnownFiles
-from ftfile.source.files.offsets import PlanPosition, to_offset
+from ftfile.source.files.plan import PlanPosition, to_offset
 from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.log_check import InvariantViolation

@@ -7,6 +7,9 @@ import pytest
 
 import ftfile
 from ftfile.errors import ConfigError
+from ftfile.source.files.plan import Plan, PlanPosition
+from ftfile.source.files.plan_log import PlanLog
+from ftfile.testing.context import open_filesystem
 from tests.kit.files_run import FilesRun
 from tests.unit.source.files.plans import COLUMNS, Source
 
@@ -102,8 +105,26 @@ def test_mistakes_are_told(source: Source) -> None:
         ftfile.source_status(str(source.path), fileFormat="text")
     with pytest.raises(ConfigError, match="did you mean fileIdentity"):
         ftfile.source_status(str(source.path), **given(source, fileIdentiti="content"))
+
+
+def test_options_are_in_the_state(source: Source) -> None:
+    """Those of the newest plan, unless others are given; a state that has none needs them."""
+    source.add("a.log")
+    run = source.query(filePattern=r".*\.log")
+    run.run()
+    source.add("b.log")
+    source.add("c.txt")
+    assert ftfile.source_status(source.path, stateLocation=source.state)[0].files_behind == 1
+    assert ftfile.source_status(source.path, stateLocation=source.state, filepattern=".*")[0].files_behind == 2
+    run.options = {**run.options, "filePattern": r".*\.txt"}
+    run.restart()
+    run.run()
+    assert ftfile.source_status(source.path, stateLocation=source.state)[0].files_behind == 0
+    other = "f" * 32
+    fs = open_filesystem(str(source.state / other))
+    PlanLog(fs, other, "run").add(PlanPosition(other, -1, ""), Plan(low=1))
     with pytest.raises(ConfigError, match="fileFormat is missing"):
-        ftfile.source_status(str(source.path), stateLocation=str(source.state))
+        ftfile.source_status(source.path, stateLocation=source.state)
 
 
 def test_options_may_be_values_of_python(source: Source) -> None:

@@ -12,65 +12,41 @@ from pyarrow import orc
 from ftfile.arrays.nested import rebuild
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.encoding.avro.container import import_fastavro
-from ftfile.encoding.base.reading import batch_of
+from ftfile.encoding.base.reading import batch_as, batch_of
+from ftfile.encoding.registry import format_from_options
 from ftfile.parts.reader import recorded_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ftfile.source.files.decoding.opened import OpenedFile
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.decoding.split import Cut
 
 _BATCH_ROWS = 65_536
+# How errors call a file, and the function to its schema.
+_FILES: dict[str, tuple[str, Callable[[BinaryIO], pa.Schema]]] = {
+    "arrow": ("an Arrow file", lambda file: pa.ipc.open_file(file).schema),
+    "orc": ("an ORC file", lambda file: orc.ORCFile(file).schema),
+    "parquet": ("a Parquet file", lambda file: pq.ParquetFile(file, coerce_int96_timestamp_unit="us").schema_arrow),
+}
 
 
-def parquet_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a Parquet file; columns are found by name, case aside."""
-    del cut, decoding
-    path = opened.planned.path
-    with opened.as_file() as file, _Damage(path, "a Parquet file"):
-        parquet = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
-        spelled = _spelled(schema, parquet.schema_arrow, path)
-        names = [name for name in spelled.names if name in parquet.schema_arrow.names]
-        groups = range(parquet.num_row_groups if names else 0)
-        for batch in parquet.iter_batches(_BATCH_ROWS, groups, names, use_threads=False) if groups else ():
-            yield _as_requested(batch, spelled, schema)
-        if not names:
-            yield from _nulls(schema, parquet.metadata.num_rows)
-
-
-def orc_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an ORC file; columns are found by name, case aside."""
-    del cut, decoding
-    with opened.as_file() as file, _Damage(opened.planned.path, "an ORC file"):
-        found = orc.ORCFile(file)
-        present = found.schema.names
-        spelled = _spelled(schema, found.schema, opened.planned.path)
-        wanted = [name for name in spelled.names if name in present]
-        # pyarrow takes a name with a dot for a field of a struct.
-        names = None if any("." in name for name in present) else wanted
-        for number in range(found.nstripes if wanted else 0):
-            stripe = found.read_stripe(number, columns=names)
-            for start in range(0, stripe.num_rows, _BATCH_ROWS):
-                yield _as_requested(stripe.slice(start, _BATCH_ROWS), spelled, schema)
-        if not wanted:
-            yield from _nulls(schema, found.nrows)
-
-
-def arrow_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an Arrow IPC file; columns are found by name, case aside."""
-    del cut, decoding
-    with opened.as_file() as file, _Damage(opened.planned.path, "an Arrow file"):
-        in_file = pa.ipc.open_file(file).schema
-        spelled = _spelled(schema, in_file, opened.planned.path)
-        wanted = [place for place, name in enumerate(in_file.names) if name in spelled.names] or [0]
-        options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
-        found = pa.ipc.open_file(file, options=options)
-        for number in range(found.num_record_batches):
-            batch = found.get_batch(number)
-            batch.validate(full=True)  # it has no checksums
-            yield _as_requested(batch, spelled, schema)
+def column_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file in columns, as its format reads them; columns are found by name, case aside."""
+    del cut
+    name, path = decoding.file_format, opened.planned.path
+    expected, schema_of = _FILES[name]
+    with opened.as_file() as file:
+        try:
+            in_file = schema_of(file)
+            spelled = _spelled(schema, in_file, path)
+            stored = pa.schema([in_file.field(each) for each in spelled.names if each in in_file.names])
+            file.seek(0)
+            for batch in format_from_options(name, {}).decode(file, stored):
+                yield batch_as(batch, spelled, _cast).rename_columns(schema.names)
+        except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
+            raise CorruptData(path, expected, str(error)) from error
 
 
 def avro_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
@@ -152,17 +128,6 @@ def _spelled(schema: pa.Schema, in_file: pa.Schema, path: str) -> pa.Schema:
     return spelled
 
 
-def _as_requested(batch: pa.RecordBatch, spelled: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:
-    present = set(batch.schema.names)
-    columns = [
-        rebuild(batch.column(field.name), field.type, _cast)
-        if field.name in present
-        else pa.nulls(batch.num_rows, field.type)
-        for field in spelled
-    ]
-    return batch_of(columns, schema, batch.num_rows)
-
-
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     # Spark has microseconds: what is finer is cut off.
     return array.cast(options=pc.CastOptions(target, allow_time_truncate=True))
@@ -173,24 +138,3 @@ def _is_text(kind: pa.DataType) -> bool:
         is_kind(kind)
         for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     )
-
-
-def _nulls(schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, rows, _BATCH_ROWS):
-        count = min(_BATCH_ROWS, rows - start)
-        yield batch_of([pa.nulls(count, kind) for kind in schema.types], schema, count)
-
-
-class _Damage:
-    """Turns errors of pyarrow about bytes into `CorruptData`."""
-
-    def __init__(self, path: str, expected: str) -> None:
-        self._path = path
-        self._expected = expected
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, (pa.ArrowException, OSError)):  # pyarrow's errors about bytes are OSErrors
-            raise CorruptData(self._path, self._expected, str(error)) from error

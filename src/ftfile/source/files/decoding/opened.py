@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from ftfile.commit.format.layout import storage_identity
 from ftfile.core.errors import FileChanged
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import stream_errors
+from ftfile.filters.decoded import plain_pieces, stream_errors
 from ftfile.fs.api import RangeFile
 from ftfile.fs.streams import as_file
 from ftfile.source.files.content import Fingerprints, fingerprints, marks_of
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 _ENCRYPTED = ".enc"
 
 _READ_BYTES = 4 << 20
-# Bytes may decode to ten thousand times as many: as many are fed as likely become a few megabytes.
-_FEED_BYTES_MIN, _FEED_BYTES_MAX = 512, 64 << 10
-_PLAIN_BYTES = 4 << 20
 
 
 def filters_of_name(name: str) -> tuple[str, ...]:
@@ -109,23 +106,8 @@ class OpenedFile:
         if not self.filters:
             yield from stored
             return
-        feed_bytes = _FEED_BYTES_MIN
         with stream_errors(self.planned.path):
             filters = (codec_as_written(*self.filters, self.file.read_at),) if len(self.filters) == 1 else self.filters
-            decoder = Chain.for_reading(filters, self.keys).decoder(self._identity())
-        for data in stored:
-            start = 0
-            while start < len(data):
-                with stream_errors(self.planned.path):
-                    plain = decoder.feed(data[start : start + feed_bytes])
-                start += feed_bytes
-                likely = feed_bytes * _PLAIN_BYTES // (len(plain) + 1)
-                feed_bytes = min(max(likely, _FEED_BYTES_MIN), 2 * feed_bytes, _FEED_BYTES_MAX)
-                yield plain
-        with stream_errors(self.planned.path):
-            last = decoder.finish()
-        yield last
-
-    def _identity(self) -> str:
-        """Return the identity that the sink bound an encrypted file to: the id in its name."""
-        return storage_identity("part", self.planned.path)
+            # The sink bound an encrypted file to the id in its name.
+            decoder = Chain.for_reading(filters, self.keys).decoder(storage_identity("part", self.planned.path))
+        yield from plain_pieces(stored, decoder, self.planned.path)

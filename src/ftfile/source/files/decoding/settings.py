@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.kinds import FORMATS
-from ftfile.encoding.base.lines import ends_as_it_begins
+from ftfile.encoding.base.lines import check_characters, ends_as_it_begins
 from ftfile.encoding.base.time_formats import TimeFormats
 from ftfile.encoding.binary.framing import framing_from_options
 from ftfile.source.shares import TASK_BYTES
@@ -71,15 +71,7 @@ class FileDecoding:
             raise ConfigError(f"multiLine is for fileFormat=json|csv, and fileFormat is {self.file_format}")
         if self.framing is not None and self.file_format != "binary":
             raise ConfigError("delimiter and lengthPrefix tell records of fileFormat=binary apart")
-        self._check_fields()
-
-    def _check_fields(self) -> None:
-        for name in ("sep", "quote", "escape"):
-            character = getattr(self, name)
-            if len(character) != 1 or not character.isascii() or character in "\r\n\0":
-                raise ConfigError(f"option {name}={character!r}: it takes one ASCII character that is no line end")
-        if self.sep in {self.quote, self.escape}:
-            raise ConfigError(f"option sep={self.sep!r} is quote or escape, too: choose another for one of them")
+        check_characters(self.sep, self.quote, self.escape)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> FileDecoding:

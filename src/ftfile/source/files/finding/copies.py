@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ftfile.core.errors import CorruptData, FtfileError, NotFound, StorageError
-from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import plain_pieces
 from ftfile.fs.calls.parallel import parallel
 from ftfile.source.files.content import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, fingerprints, marks_of
 from ftfile.source.files.growth import codec_in
@@ -71,13 +71,8 @@ class Content:
         return fingerprints(self._file.read_at, size)
 
     def _pieces(self) -> Iterator[bytes]:
-        decoder = Chain.for_reading((self.codec,)).decoder("")
-        try:
-            for offset in range(0, self._file.size_bytes, _READ_BYTES):
-                yield decoder.feed(self._file.read_at(offset, _READ_BYTES))
-            yield decoder.finish()
-        except BadStream as error:
-            raise CorruptData(self._file.path, error.expected, error.found) from error
+        stored = (self._file.read_at(at, _READ_BYTES) for at in range(0, self._file.size_bytes, _READ_BYTES))
+        return plain_pieces(stored, Chain.for_reading((self.codec,)).decoder(""), self._file.path)
 
 
 class Copy(NamedTuple):

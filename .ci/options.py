@@ -1,4 +1,4 @@
-"""docs/options.md from the table: `python -m ftfile.core.options.document`."""
+"""docs/options.md from the option table: `python .ci/options.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 from ftfile.core.options import kinds
 from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED
-from ftfile.core.units import format_duration, format_size
+
+_SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
+_DURATIONS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 _HEAD = """# Options
 
@@ -48,12 +50,18 @@ def _default(option: kinds.Option) -> str:
     if isinstance(value, bool):
         text = str(value).lower()
     elif option.kind is kinds.SIZE:
-        text = format_size(value)
+        text = _in_units(value, _SIZES)
     elif option.kind is kinds.DURATION:
-        text = format_duration(value)
+        text = _in_units(value, _DURATIONS)
     else:
         text = str(value).replace("\n", "\\n")
     return f"`{_cell(text)}`"
+
+
+def _in_units(value: float, units: dict[str, int]) -> str:
+    """Return the shortest exact text of a size or a duration."""
+    name, unit = next(((name, unit) for name, unit in units.items() if value and value % unit == 0), ("", 1))
+    return f"{value / unit:.12g}{name or [*units][-1]}"
 
 
 def _cell(text: str) -> str:

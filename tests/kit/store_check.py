@@ -28,25 +28,24 @@ from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.feed.differences import differ
 from ftfile.kv.files.opening import OpenFiles, open_run
 from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.rows import aligned
-from ftfile.kv.hashing.rows import buckets_of, hash_rows
+from ftfile.kv.hashing import buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.key_values import key_at
 from ftfile.kv.marks import open_marks
 from ftfile.kv.operator.epochs import TABLE
 from ftfile.kv.planning.runs import apart, position_of, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.testing.checker import DirectoryReport, check_directory
-from ftfile.testing.log_check import LogContents, read_log, require
+from ftfile.testing.log_check import LogContents, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.commit.format.model import Add, Record
     from ftfile.fs.api import FileSystem
+    from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
 
-__all__ = ("StoreReport", "check_store")
+__all__ = ("StoreReport", "check_store", "key_at")
 
 _CACHE_BYTES = 16 << 20
 
@@ -72,7 +71,9 @@ class StoreReport:
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
 
-def check_store(fs: FileSystem, *, earlier: StoreReport | None = None) -> StoreReport:
+def check_store(
+    fs: FileSystem, *, earlier: StoreReport | None = None, directory: DirectoryReport | None = None
+) -> StoreReport:
     """Check K1 to K8, and I1 to I9 of its directory, and return the rows of a store. Changes nothing.
 
     Rows of a version are compared with those of the version before, with the new runs on top; so all versions that the
@@ -81,12 +82,14 @@ def check_store(fs: FileSystem, *, earlier: StoreReport | None = None) -> StoreR
     Args:
         fs: rooted at the store, with its keys, if it is encrypted.
         earlier: of an earlier check; what it has checked is only compared by its bytes.
+        directory: what `check_directory` found, if nothing has changed since.
 
     Raises:
         InvariantViolation: names the invariant and what was found.
     """
-    directory = check_directory(fs, earlier=earlier.directory if earlier else None, rows_of=lambda _: ())
-    check = _Check(fs, read_log(fs), earlier)
+    if directory is None:
+        directory = check_directory(fs, earlier=earlier.directory if earlier else None, rows_of=lambda _: ())
+    check = _Check(fs, directory.log, earlier)
     _check_epochs(check.log.records)
     newest = check.log.head
     for version in sorted(check.log.snapshots):
@@ -154,7 +157,7 @@ class _Check:
                 reader = open_run(self._files, add, self._cache)
                 reader.verify()
             except CorruptData as error:
-                require(False, "K3", str(error))  # noqa: FBT003
+                require(False, "K3", str(error))
             rows = pa.Table.from_batches(reader.scan(), reader.schema)
             expected = add.rows + add.skip_rows
             require(rows.num_rows == expected, "K2", f"{add.id} has {rows.num_rows} rows, and not {expected}")
@@ -212,7 +215,7 @@ class _Check:
         invariant = "K4" if has_purges else "K5" if back else "K6"
         differing = sorted(key for key in wanted.keys() | has.keys() if wanted.get(key) != has.get(key))[:3]
         shown = "; ".join(f"{key}: {has.get(key)} instead of {wanted.get(key)}" for key in differing)
-        require(False, invariant, f"rows of version {version} are not those before it and its own: {shown}")  # noqa: FBT003
+        require(False, invariant, f"rows of version {version} are not those before it and its own: {shown}")
 
 
 def _definitions_of(fs: FileSystem, log: LogContents) -> dict[int, StoreDefinition]:
@@ -293,10 +296,10 @@ def _are_same(expected: pa.Table, found: pa.Table) -> bool:
 def _live_rows(buckets: Buckets, definition: StoreDefinition) -> pa.Table:
     """Return the rows of all buckets that are no deletes, by key, without columns of ours."""
     names = definition.schema.names
-    tables = [aligned(definition.schema.empty_table(), definition).select(names)]
+    tables = [definition.aligned(definition.schema.empty_table()).select(names)]
     for rows in buckets.values():
         live = rows.filter(pa.array(operations(rows) != DELETE))
-        tables.append(aligned(live, definition).select(names))
+        tables.append(definition.aligned(live).select(names))
     found = pa.concat_tables(tables)
     order = pc.sort_indices(found.select(definition.keys), [(name, "ascending") for name in definition.keys])
     return found.take(order).combine_chunks()
@@ -309,3 +312,17 @@ def _as_dict(rows: pa.Table, definition: StoreDefinition) -> dict[tuple[Any, ...
         zip(*columns[count:], strict=True) if columns[count:] else iter([()] * len(rows))
     )
     return dict(zip(zip(*columns[:count], strict=True), values, strict=True))
+
+
+def key_at(rows: pa.Table | pa.RecordBatch, row: int, names: Sequence[str]) -> Key:
+    """Return the key of a row; negative numbers count from the end."""
+    return tuple(_value(rows[name][row]) for name in names)
+
+
+def _value(scalar: pa.Scalar) -> int | bytes:
+    if isinstance(scalar, (pa.StringScalar, pa.BinaryScalar)):
+        return bytes(scalar.as_buffer())
+    if isinstance(scalar, pa.Decimal128Scalar):
+        return int(scalar.as_py().scaleb(scalar.type.scale))
+    found: int = scalar.value if isinstance(scalar, (pa.Date32Scalar, pa.TimestampScalar)) else scalar.as_py()
+    return found

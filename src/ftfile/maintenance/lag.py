@@ -1,0 +1,245 @@
+"""How far behind queries are: what Spark's checkpoints tell, and the logs and files of sources that ftfile reads."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import wait
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ftfile.attempt.follow.continuity import check_position
+from ftfile.attempt.follow.offsets import Beginning, position_of
+from ftfile.attempt.spark_checkpoint import place_of_checkpoint, read_progress, read_query_id
+from ftfile.commit.opening import open_log
+from ftfile.core.errors import AnotherLog, ConfigError, FtfileError
+from ftfile.core.options import STORAGE_PREFIX
+from ftfile.core.retry import RetryPolicy
+from ftfile.fs.calls.deadline import start
+from ftfile.fs.location import normalise, parse
+from ftfile.source.files.plan import position_of as plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
+
+# Seconds for all checkpoints and sources together: a status is wanted most where something does not answer.
+LOOK_S = 5.0
+# Checkpoints that are looked at, those of the queries that wrote last.
+CHECKPOINTS_MAX = 32
+
+_WHERE = "see lastProgress of the query, or the metric ftfile_source_backlog"
+_WHICH_DIRECTORY = "a checkpoint does not name the directory that is followed: give it as one of sources"
+_NONE_OF_THEM = "it follows none of the directories that are given as sources"
+_STATE_ELSEWHERE = "its state is not below the checkpoint: ftfile.source_status(path, stateLocation=…) reads it there"
+_NOT_COUNTED = f"it did not answer within {LOOK_S:g} s: ftfile.source_status(path, checkpointLocation=…) waits longer"
+_SILENT = f"it did not answer within {LOOK_S:g} s"
+_AHEAD = (
+    "it has batch {} done, and the directory ends with batch {}: newer records are lost, or the directory was restored "
+    "from an older copy, and the query is refused; see docs/disaster-recovery.md"
+)
+_BEHIND = (
+    "it ends with {}, and the directory with batch {}: it was restored from an older copy, and the query must "
+    "read the batches between as before; see docs/disaster-recovery.md"
+)
+_NOT_LOOKED_AT = f"it was not looked at, as the {CHECKPOINTS_MAX} of the queries that wrote last were"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLag:
+    """The backlog of one source of a query, if it can be known from here.
+
+    Attributes:
+        source: its number in the query, as in Spark's checkpoint: `sources/0`.
+        kind: `ftfile` for a directory or a store that is followed, `files` for files that ftfile reads, `kafka`, or
+            `other`.
+        offset: up to which the newest planned batch reads, as Spark has it.
+        path: of an ftfile directory, or of files, if it is known.
+        versions_behind: of an ftfile directory, committed ones that no batch was planned for; None if not known.
+        files_behind: of files, those with something to read; None if not known. This and the rest is as
+            `ftfile.source_status` has it.
+        bytes_behind: in them.
+        oldest_unread_ms: when the oldest of them was changed, since 1970 UTC; None for none.
+        parked: files that could not be read.
+        late: files that came too late to be read, ever.
+        unknown: why it is not known what is left, and where to look; empty if it is known.
+    """
+
+    source: int
+    kind: str
+    offset: Any
+    path: str | None = None
+    versions_behind: int | None = None
+    files_behind: int | None = None
+    bytes_behind: int | None = None
+    oldest_unread_ms: int | None = None
+    parked: int | None = None
+    late: int | None = None
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """How far Spark has come with a query, as its checkpoint tells."""
+
+    path: str  # URL of the checkpoint
+    problem: str = ""  # why it was not read, or does not go with the directory; empty if all is well
+    planned_batch: int | None = None  # the newest one; None before the first, and where it was not read
+    planned_ms: int | None = None  # when it was planned, since 1970 UTC by the driver's clock; None if not known
+    committed_batch: int | None = None  # the newest that Spark has noted as done
+    sources: tuple[SourceLag, ...] = ()  # at the newest planned batch
+
+    @property
+    def under_way(self) -> bool:
+        """Return True if a batch is planned and not done: it runs, or the query has stopped in it."""
+        return self.planned_batch is not None and self.planned_batch != self.committed_batch
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Where to look for what queries have not read yet.
+
+    Attributes:
+        url: of the directory that they write to.
+        checkpoints: their paths, of queries whose records do not have them, or as they are seen from here.
+        sources: paths of ftfile directories that queries may follow.
+        storage: settings of the file system of the directory, and of all others of its scheme.
+    """
+
+    url: str
+    checkpoints: Collection[str]
+    sources: Collection[str]
+    storage: Mapping[str, str]
+
+    def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
+        """Return the status of each checkpoint by query id, also of those that do not answer in time.
+
+        Raises:
+            ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
+        """
+        context = replace(log.fs.context, retry=RetryPolicy(attempts=1))
+        look = _Look(parse(self.url).scheme, self.sources, self.storage, context)
+        for path in self.sources:
+            open_log(path, None, look.settings_for(path), context)
+        given = {self._query_of(path, head, context): normalise(path) for path in self.checkpoints}
+        newest = sorted(head.queries.items(), key=lambda item: -item[1].version)
+        places = {query_id: given.get(query_id) or place_of_checkpoint(head, query_id) for query_id, _ in newest}
+        known = [(query_id, url) for query_id, url in places.items() if url is not None]
+        look.found = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in known}
+        asked = known[:CHECKPOINTS_MAX]
+        look.found |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
+        for future in wait([start(partial(look.look_at, *place)) for place in asked], LOOK_S).done:
+            future.result()
+        return _compared(dict(look.found), head, log.read_on()) if asked else {}
+
+    def _query_of(self, path: str, head: LogState, context: Context) -> str:
+        query_id = read_query_id(path, context)
+        if query_id is not None and query_id in head.queries:
+            return query_id
+        found = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
+        raise ConfigError(f"checkpoint={path!r}: it is {found}; those that wrote here are {', '.join(head.queries)}")
+
+
+def _compared(found: dict[str, CheckpointStatus], before: LogState, after: LogState) -> dict[str, CheckpointStatus]:
+    """Return checkpoints with a problem where one does not go with the log, which was read before and after them."""
+    for query_id, each in found.items():
+        least, most = (head.queries[query_id].last_batch for head in (before, after))
+        planned, committed = (-1 if batch is None else batch for batch in (each.planned_batch, each.committed_batch))
+        if not each.problem and committed > most:
+            found[query_id] = replace(each, problem=_AHEAD.format(committed, most))
+        elif not each.problem and planned < least:
+            newest = "no batch" if each.planned_batch is None else f"batch {planned}"
+            found[query_id] = replace(each, problem=_BEHIND.format(newest, least))
+    return found
+
+
+class _Look:
+    """Looks at checkpoints, each in a thread of its own, and keeps each result as it comes."""
+
+    def __init__(self, scheme: str, sources: Collection[str], storage: Mapping[str, str], context: Context) -> None:
+        self._scheme, self._directories, self._storage, self._context = scheme, sources, dict(storage), context
+        self.found: dict[str, CheckpointStatus] = {}
+
+    def look_at(self, query_id: str, url: str) -> None:
+        """Note the status of a query's checkpoint, and then the backlog of each source."""
+        try:
+            progress = read_progress(url, query_id, self._context)
+        except (FtfileError, OSError) as error:
+            self.found[query_id] = CheckpointStatus(url, str(error))
+            return
+        offsets = progress.offsets
+        sources = [_recorded(number, offset) for number, offset in enumerate(offsets.offsets if offsets else ())]
+        planned_ms = None if offsets is None else offsets.time_ms
+        status = CheckpointStatus(url, "", progress.planned, planned_ms, progress.committed)
+        self.found[query_id] = replace(status, sources=tuple(sources))
+        for number, recorded in enumerate(sources):
+            try:
+                sources[number] = self._counted(recorded, url)
+            except (FtfileError, OSError) as error:
+                sources[number] = replace(recorded, unknown=str(error))
+            self.found[query_id] = replace(status, sources=tuple(sources))
+
+    def _counted(self, source: SourceLag, checkpoint: str) -> SourceLag:
+        """Return a source with its backlog, where its offset tells of which kind it is."""
+        if source.kind == "files":
+            return self._files(source, checkpoint)
+        if source.kind == "ftfile":
+            return self._directory(source)
+        return source
+
+    def _directory(self, source: SourceLag) -> SourceLag:
+        position = position_of(source.offset)
+        if isinstance(position, Beginning):
+            return replace(source, unknown="no batch has read it yet")
+        for path in self._directories:
+            log = open_log(path, None, self.settings_for(path), self._context)
+            head = log.read_on()
+            with contextlib.suppress(AnotherLog):
+                check_position(log, head, position)
+                behind = max(0, head.version - position.version)
+                return replace(source, path=normalise(path), versions_behind=behind, unknown="")
+        return replace(source, unknown=_NONE_OF_THEM if self._directories else _WHICH_DIRECTORY)
+
+    def _files(self, source: SourceLag, checkpoint: str) -> SourceLag:
+        # NumPy takes longer to import than all else, and few directories are written from files.
+        from ftfile.source.files.status import status_of  # noqa: PLC0415
+        from ftfile.source.files.stream import STATE_IN_CHECKPOINT  # noqa: PLC0415
+
+        position = plan_of(source.offset)
+        assert position is not None, "it has a plan"
+        storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (self.settings_for(checkpoint) or {}).items()}
+        found = status_of(
+            f"{checkpoint.rstrip('/')}/{STATE_IN_CHECKPOINT}", position.log_id, storage, self._context, {}
+        )
+        if found is None:
+            return replace(source, unknown=_STATE_ELSEWHERE)
+        return replace(
+            source,
+            path=found.path,
+            files_behind=found.files_behind,
+            bytes_behind=found.bytes_behind,
+            oldest_unread_ms=found.oldest_unread_ms,
+            parked=len(found.parked),
+            late=found.late,
+            unknown="",
+        )
+
+    def settings_for(self, url: str) -> dict[str, str] | None:
+        """Return the settings of the file system for what has the scheme of the directory."""
+        return self._storage if parse(url).scheme == self._scheme else None
+
+
+def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
+    """Return a source as its offset tells of it alone."""
+    fields = offset if isinstance(offset, dict) else {}
+    if fields.get("kind") in {"log", "start"}:
+        return SourceLag(number, "ftfile", offset, unknown=_NOT_COUNTED)
+    if fields.get("kind") == "plans":
+        return SourceLag(number, "files", offset, unknown=_NOT_COUNTED)
+    is_kafka = bool(fields) and all(isinstance(ends, dict) for ends in fields.values())
+    if is_kafka:
+        return SourceLag(number, "kafka", offset, unknown=f"Kafka alone knows what is newer: {_WHERE}")
+    return SourceLag(number, "other", offset, unknown=f"the source alone knows what is newer: {_WHERE}")

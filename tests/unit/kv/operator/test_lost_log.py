@@ -1,0 +1,125 @@
+"""A store whose log is lost: it is no new one, whatever it is on, until somebody says that it is to begin anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.commit.format import layout
+from ftfile.core.errors import CorruptData
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from tests.unit.kv.operator.stores import keys_of, open_store
+
+if TYPE_CHECKING:
+    from ftfile.kv.operator.store import KeyValueStore
+    from ftfile.testing.fs.volume import Store
+
+STORES: list[Store] = ["disk", "hdfs", "s3"]
+SHAPE: dict[str, Any] = {"keys": {"word": "string"}, "values": {"n": "long"}, "merge": "sum", "buckets": 2}
+LOST = r"the log has lost its newest records.*accept_lost_records=True"
+
+
+def end_window(store: KeyValueStore, window: int) -> None:
+    store.begin_window(window)
+    store.merge(f"w{window}", 1)
+    store.end_window()
+
+
+def written(kind: Store, windows: int, *, recorded: int) -> CrashingFileSystem:
+    """Return a store in which some windows ended; one process recorded the first, another one has the rest."""
+    fs = CrashingFileSystem(store=kind)
+    for process in (range(recorded + 1), range(recorded + 1, windows)):
+        with open_store(fs, **SHAPE) as store:
+            for window in process:
+                end_window(store, window)
+            store.committed(recorded)
+    return fs
+
+
+def take_log(fs: CrashingFileSystem) -> dict[str, bytes]:
+    """Delete the records of a store, and return them."""
+    taken = {info.path: fs.read(info.path) for info in fs.list(layout.LOG)}
+    for path in taken:
+        fs.delete(path)
+    return taken
+
+
+@pytest.mark.parametrize("options", [SHAPE, {}, {"merge": "n:sum"}], ids=["its definition", "none", "a part of it"])
+@pytest.mark.parametrize("kind", STORES)
+def test_it_is_refused_until_the_log_is_back(kind: Store, options: dict[str, Any]) -> None:
+    fs = written(kind, 3, recorded=1)
+    taken = take_log(fs)
+    for _ in range(2):
+        with pytest.raises(CorruptData, match=LOST):
+            open_store(fs, **options)
+    assert not fs.list(layout.LOG)
+    for path, content in taken.items():
+        fs.create_exclusive(path, content)
+    with open_store(fs, **options) as store:
+        assert (store.recorded_window, store.last_window) == (1, 2)
+        assert keys_of(store) == ["w0", "w1"]
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_it_begins_anew_where_the_loss_is_accepted(kind: Store) -> None:
+    fs = written(kind, 3, recorded=1)
+    take_log(fs)
+    assert ftfile.repair("operator://store", accept_lost_records=True, dry_run=False).ok
+    with pytest.raises(CorruptData, match=r"windows behind -1 up to 1, which no record has.*restore=-1"):
+        open_store(fs, **SHAPE)
+    for restore in (-1, None):
+        with open_store(fs, restore=restore, **SHAPE) as store:
+            assert (store.recorded_window, store.last_window) == (-1, -1)
+    with open_store(fs) as store:
+        end_window(store, 0)
+        store.committed(0)
+        assert keys_of(store) == ["w0"]
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_windows_behind_lost_records_do_not_come_back_as_if_nothing_were_lost(kind: Store) -> None:
+    fs = written(kind, 2, recorded=1)
+    kept = {info.path for info in fs.list(layout.LOG)}
+    with open_store(fs) as store:
+        for window in range(2, 6):
+            end_window(store, window)
+        store.committed(4)
+    with open_store(fs) as store:
+        assert (store.recorded_window, store.last_window) == (4, 5)
+    for path in {info.path for info in fs.list(layout.LOG)} - kept:
+        fs.delete(path)
+    fs.delete(layout.PUBLISHED_HINT)  # a copy that left it out
+    with pytest.raises(CorruptData, match=r"windows behind 1 up to 4, which no record has.*restore=1"):
+        open_store(fs)
+    with open_store(fs, restore=1) as store:
+        assert store.last_window == 1
+        end_window(store, 2)
+    with open_store(fs) as store:
+        assert (store.recorded_window, store.last_window) == (1, 2)
+
+
+def test_it_is_lost_while_the_store_is_open() -> None:
+    fs = written("disk", 1, recorded=0)
+    store = open_store(fs)
+    end_window(store, 1)
+    taken = take_log(fs)
+    store.begin_window(2)
+    store.merge("w2", 1)
+    for call in (store.end_window, store.end_window, store.commit):
+        with pytest.raises(CorruptData, match=r"epoch 3 of writer 'w'.*restore the log"):
+            call()
+    for path, content in taken.items():
+        fs.create_exclusive(path, content)
+    with open_store(fs) as again:
+        assert again.last_window in {1, 2}, "what was not acknowledged may come back"
+
+
+def test_what_tells_of_it_is_written_once() -> None:
+    fs = CrashingFileSystem()
+    with open_store(fs, **SHAPE) as store:
+        for window in range(10):
+            end_window(store, window)
+            store.committed(window)
+    assert sum((step.kind, step.path) == ("put", layout.PUBLISHED_HINT) for step in fs.journal) == 1

@@ -1,0 +1,50 @@
+"""One step of a first batch, or its read, as one of Spark's Python processes does it; prints all imported modules."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructType
+
+from ftfile.arrays.buffers import from_texts, numbers_from
+from ftfile.attempt.identity import StreamIdentity, TaskIdentity
+from ftfile.core.context import SYSTEM
+from ftfile.spark.datasource import FtFileDataSource
+from tests.unit.spark.pickled import pickled
+
+
+def run(step: str, directory: Path) -> None:
+    """Do a step, `plan`, `write`, `commit` or `read`; the one before it has left its result in the directory."""
+    planned, message = directory / "planned", directory / "message"
+    if step == "write":
+        from ftfile.spark.writers import TaskCommitMessage
+
+        writer = pickle.loads(planned.read_bytes())
+        # As a Spark worker gets them: pyarrow imports pandas, where it is installed, to convert a Python value.
+        rows = pa.record_batch([from_texts(["a", "b"], pa.string()), numbers_from(np.arange(2))], names=["word", "n"])
+        task = TaskIdentity(StreamIdentity("query", "run", 0), 0, 0)
+        written = writer._writer.write(task, iter([rows]), SYSTEM)  # noqa: SLF001 - `write` asks Spark for the task
+        message.write_bytes(pickled(TaskCommitMessage(written)))
+        return
+    options = {} if step == "read" else {"fileFormat": "json"}
+    source = FtFileDataSource({"path": str(directory / "out"), **options})
+    if step == "read":
+        reader = source.reader(source.schema())
+        (partition,) = reader.partitions()
+        assert [batch.num_rows for batch in reader.read(partition)] == [2]  # type: ignore[union-attr]  # they are Arrow's
+        return
+    writer = source.streamWriter(StructType().add("word", StringType()).add("n", LongType()), overwrite=False)
+    if step == "plan":
+        planned.write_bytes(pickled(writer))
+    else:
+        writer.commit([pickle.loads(message.read_bytes())], 0)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], Path(sys.argv[2]))
+    print(json.dumps(sorted(sys.modules)))

@@ -1,0 +1,39 @@
+"""What the processes of a first batch, or read, need not import: pandas, or the work of others, takes long."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SELDOM_USED = {
+    *("cryptography", "difflib", "importlib.metadata", "pandas", "pyarrow.compute", "pyarrow.dataset"),
+    *("ftfile.exporting.run", "ftfile.keys.keys", "ftfile.sink.publishing.on_publish"),
+}
+UNUSED = {
+    "plan": {
+        *("ftfile.attempt.fingerprint", "ftfile.attempt.message", "ftfile.attempt.stage", "ftfile.commit.protocol"),
+        *("ftfile.commit.read.snapshot", "ftfile.sink.driver.proposal", "ftfile.sink.task.task"),
+    },
+    "write": {
+        *("ftfile.commit.protocol", "ftfile.commit.read.snapshot", "ftfile.sink.assembly.assembler"),
+        "ftfile.sink.driver.proposal",
+    },
+    "commit": {"ftfile.attempt.bad_records", "ftfile.attempt.stage", "ftfile.sink.task.task"},
+    "read": {"ftfile.sink.config", "ftfile.spark.pushdown"},
+}
+
+
+@pytest.mark.slow
+def test_each_process_of_a_first_batch_imports_what_it_uses(tmp_path: Path) -> None:
+    for step, unused in UNUSED.items():
+        command = [sys.executable, "-m", "tests.unit.spark.first_batch", step, str(tmp_path)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        assert not (SELDOM_USED | unused) & {*json.loads(run.stdout)}, step
