@@ -11,11 +11,11 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecutionException;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
@@ -33,13 +33,16 @@ import scala.collection.immutable.Seq;
 public final class ComparedFiles implements FileIndex {
   private static final int THREADS = 16;
   private final FileIndex listed;
-  private final Configuration settings;
+  private final SparkSession session;
+  private final scala.collection.immutable.Map options;
   private final long timeUnit;
 
   /** Times are compared in units of milliseconds, or not at all by 0. */
-  public ComparedFiles(FileIndex listed, Configuration settings, long timeUnit) {
+  public ComparedFiles(
+      FileIndex listed, SparkSession session, scala.collection.immutable.Map options, long timeUnit) {
     this.listed = listed;
-    this.settings = settings;
+    this.session = session;
+    this.options = options;
     this.timeUnit = timeUnit;
   }
 
@@ -68,17 +71,20 @@ public final class ComparedFiles implements FileIndex {
         inside.add(known);
       }
     }
+    if (directories.isEmpty()) return;
+    // All are in one store; what the session says of it now, also says it to Spark's readers.
+    FileSystem store = ((Path) directories.keySet().iterator().next())
+        .getFileSystem(session.sessionState().newHadoopConfWithOptions(options));
     List tasks = new ArrayList();
     for (java.util.Iterator each = directories.entrySet().iterator(); each.hasNext(); ) {
       Map.Entry entry = (Map.Entry) each.next();
-      tasks.add(task((Path) entry.getKey(), (List) entry.getValue()));
+      tasks.add(task(store, (Path) entry.getKey(), (List) entry.getValue()));
     }
     if (tasks.size() > 1) inThreads(tasks);
-    else if (tasks.size() == 1) ((Callable) tasks.get(0)).call();
+    else ((Callable) tasks.get(0)).call();
   }
 
-  private Callable task(final Path directory, final List files) throws Exception {
-    final FileSystem store = directory.getFileSystem(settings);
+  private Callable task(final FileSystem store, final Path directory, final List files) {
     return new Callable() {
       public Object call() throws Exception {
         // A listing of a disk asks for each file, also for those that are not read.
@@ -100,7 +106,7 @@ public final class ComparedFiles implements FileIndex {
       List results = threads.invokeAll(tasks);
       for (int index = 0; index < results.size(); index++) ((Future) results.get(index)).get();
     } catch (ExecutionException error) {
-      throw (Exception) error.getCause();
+      Platform.throwException(error.getCause());
     } finally {
       threads.shutdownNow();
     }
@@ -130,18 +136,25 @@ public final class ComparedFiles implements FileIndex {
   void compareFile(FileStatus known, FileStatus found) throws QueryExecutionException {
     String fault;
     if (found == null) {
-      fault = "is gone: a compaction, an overwrite, a drop or a vacuum has removed it";
-    } else if (found.getLen() != known.getLen()) {
-      fault = "had " + known.getLen() + " bytes, and has " + found.getLen() + ": another program has replaced it";
+      throw refusal(known, "is gone: a compaction, an overwrite, a drop or a vacuum has removed it",
+          "finds where its rows are now");
+    }
+    if (found.getLen() != known.getLen()) {
+      fault = "had " + known.getLen() + " bytes, and has " + found.getLen();
     } else if (timeUnit > 0
         && Math.floorDiv(found.getModificationTime(), timeUnit)
             != Math.floorDiv(known.getModificationTime(), timeUnit)) {
-      fault = "has the length that it had, and another time: another program has replaced it";
+      fault = "has the length that it had, and another time";
     } else {
       return;
     }
-    throw new QueryExecutionException(
-        known.getPath() + " " + fault + " since ftfile.spark.load. Call that again, which finds what is to be read", null);
+    throw refusal(known, fault + ": another program has replaced it",
+        "compares lengths with the log, or give it check_files=False, which reads what is there");
+  }
+
+  private static QueryExecutionException refusal(FileStatus known, String fault, String remedy) {
+    return new QueryExecutionException(
+        known.getPath() + " " + fault + " since ftfile.spark.load. Call that again, which " + remedy, null);
   }
 
   public Seq rootPaths() {

@@ -22,9 +22,8 @@ def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
     session, jvm = spark._jsparkSession, spark._jvm  # noqa: SLF001 - what follows has no other way
     read: Any = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001
     options = read.options()
-    given = spark.sparkContext._gateway.new_array(jvm.Object, 3)  # noqa: SLF001
-    given[0], given[1] = read.location(), session.sessionState().newHadoopConfWithOptions(options)
-    given[2] = time_unit_ms
+    given = spark.sparkContext._gateway.new_array(jvm.Object, 4)  # noqa: SLF001
+    given[0], given[1], given[2], given[3] = read.location(), read.sparkSession(), options, time_unit_ms
     location = _constructor(jvm).newInstance(given)
     schemas = read.partitionSchema(), read.dataSchema(), read.bucketSpec()
     relation = read.copy(location, *schemas, read.fileFormat(), options, read.sparkSession())

@@ -243,9 +243,10 @@ class _Loading:
     def _time_unit_ms(self, group: NativeGroup) -> int | str:
         """Return the unit in which Spark's file systems have the same times of parts, 0 for none; or why none of them.
 
-        One part is looked at. Object stores list milliseconds, and tell seconds of one file.
+        One part is looked at, the largest: a store may tell other times of what it got in pieces. Object stores list
+        milliseconds, and tell seconds of one file.
         """
-        add, info = next((each for each in group.files if not each[1].path.isascii()), group.files[0])
+        add, info = max(group.files, key=lambda each: (not each[1].path.isascii(), each[0].length))
         jvm: Any = self._spark._jvm  # noqa: SLF001 - what follows has no other way
         session: Any = self._spark._jsparkSession  # noqa: SLF001
         try:
@@ -346,4 +347,5 @@ def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return what an error says; of one in Java, what that says."""
+    return (str(getattr(error, "java_exception", error)).strip() or type(error).__name__).splitlines()[0]
