@@ -32,7 +32,7 @@ def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
 
 @functools.lru_cache(maxsize=1)
 def _constructor(jvm: object) -> Any:  # noqa: ANN401 - of Java
-    """Return that of the list that compares, compiled once, by the compiler that Spark brings for its own code."""
+    """Return the constructor of the list that compares, compiled once, by the compiler of Spark's own code."""
     java: Any = jvm
     compiler = java.org.codehaus.janino.SimpleCompiler()
     compiler.cook(resources(__package__).joinpath("ComparedFiles.java").read_text(encoding="utf-8"))

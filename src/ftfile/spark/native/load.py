@@ -347,5 +347,5 @@ def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what an error says; of one in Java, what that says."""
+    """Return the first line of an error, or of the exception in Java that it stands for."""
     return (str(getattr(error, "java_exception", error)).strip() or type(error).__name__).splitlines()[0]
