@@ -75,7 +75,7 @@ test: clean-reports java hdfs-jars kafka-jars store-jars s3-server gcs-server az
 	@exec $(python) .ci/stages.py "$(WAITING)" "$(WORKING)"
 
 .PHONY: unit
-unit: prometheus browser environment ## the quick tests without a JVM (a minute)
+unit: environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
@@ -90,8 +90,8 @@ crash: prometheus browser environment ## every crash and every fault, enumerated
 	$(call pytest,.venv,crash) -n 2 -m slow tests/crash $(SLOW)
 
 .PHONY: histories
-histories: environment ## random histories of a directory, 500 of 200 steps
-	export FTFILE_HISTORIES=500; $(call pytest,.venv,histories) -n 2 tests/histories
+histories: environment ## random histories of a directory, 250 of 200 steps
+	export FTFILE_HISTORIES=250; $(call pytest,.venv,histories) -n 2 tests/histories
 
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 # A log of plans has neither hints nor ranges. Of a store, tests of runs, folds and plans in memory read no log.

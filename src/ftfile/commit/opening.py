@@ -53,8 +53,9 @@ def open_log(
     except NotFound as error:
         raise ConfigError(f"{url!r} is {otherwise}{_advice(url, storage, context)}") from error
     except NotADirectory as error:
-        advice = _advice(url, storage, context) or f". Give the directory that has {layout.META}"
-        raise ConfigError(f"{url!r} is a file, or lies below one{advice}") from error
+        advice = _advice(url, storage, context)
+        told = f"no directory: {error.detail}. Give the directory that has {layout.META}"
+        raise ConfigError(f"{url!r} is {f'a file, or lies below one{advice}' if advice else told}") from error
     return log
 
 

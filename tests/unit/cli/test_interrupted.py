@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileSystem, InputFile, OutputStream
 
+pytestmark = pytest.mark.slow
+
 FOREIGN = {"month=7/a.json": b'{"id":1}\n{"id":2}\n', "month=8/b.json": b'{"id":3}\n'}
 COLUMNS = {"id": "long", "month": "string"}
 BATCHES = 4

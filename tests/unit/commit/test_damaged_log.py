@@ -113,6 +113,7 @@ def test_damage_to_a_companion_is_detected(content: bytes) -> None:
         decode_record(COMPANION.content, "file", lambda _: content)
 
 
+@pytest.mark.slow
 @kinds
 @given(data=st.data())
 def test_other_values_under_a_right_checksum_are_refused_or_read(kind: str, data: st.DataObject) -> None:

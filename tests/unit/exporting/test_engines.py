@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+pytestmark = pytest.mark.slow
+
 UTC = datetime.timezone.utc
 POINT = {"type": "struct", "fields": [{"name": "x", "type": "integer", "nullable": True, "metadata": {}}]}
 NUMBERS = {"type": "array", "elementType": "double", "containsNull": True}

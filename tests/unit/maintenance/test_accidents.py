@@ -28,6 +28,8 @@ from tests.unit.sink.encrypted import FIRST, write_ring
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[3] / "docs/disaster-recovery.md"
 SECTIONS = {title: text for title, text in sections(PAGE.read_text()).items() if "```console" in text}
 

@@ -21,6 +21,8 @@ from ftfile.testing.micro_batch import MicroBatch
 if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
 
+pytestmark = pytest.mark.slow
+
 DAY_S = 86_400
 
 

@@ -30,6 +30,8 @@ from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 ROWS = [{"id": n} for n in range(3)]
 FORMAT = {"fileFormat": "json"}
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -147,6 +147,7 @@ def test_reasons_are_those_that_the_page_of_rolling_has() -> None:
     assert OTHER_REASON not in REASONS
 
 
+@pytest.mark.slow
 def test_promtool_takes_the_rules() -> None:
     promtool = program("promtool")
     subprocess.run([promtool, "check", "rules", str(FILES / "alerts.yml")], check=True, capture_output=True)
@@ -158,6 +159,7 @@ def test_promtool_takes_the_rules() -> None:
     assert tested == set(ALERTS)
 
 
+@pytest.mark.slow
 def test_promtool_takes_the_expressions_of_the_dashboard(tmp_path: Path) -> None:
     rules = [
         {"record": f"panel:{number}", "expr": expr.replace("$__rate_interval", "5m").replace("$", "")}

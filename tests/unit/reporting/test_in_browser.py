@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 CHARTS = 6
 DRAWN = (
     "[...document.querySelectorAll('.line, .marks, .band')].filter(p => p.getBoundingClientRect().width > 100).length"

@@ -234,17 +234,19 @@ class Changing:
 
     def check(self, table: pa.Table) -> None:
         """Compare rows that were read, in any order if they are numbered, with all that were written."""
-        start = 0
-        table = table.sort_by("n") if "n" in table.column_names else table
+        start, order = 0, [*range(len(table))]
+        if "n" in table.column_names:  # Arrow 19 ends the process where it sorts some of these types
+            order.sort(key=table["n"].to_pylist().__getitem__)
+        columns = table.to_pydict()
         for kinds in self.written:
-            batch = table.slice(start, self.rows_of(kinds))
-            start += batch.num_rows
+            batch = order[start : start + self.rows_of(kinds)]
+            start += len(batch)
             for place, (old, new) in enumerate(zip(kinds, self.written[-1], strict=True)):
-                column = batch[f"c{place}"]
-                assert column.type.equals(new)
+                name = f"c{place}"
+                assert table[name].type.equals(new)
                 values = values_of(self.case, old)
                 expected = [*values, *[None] * (len(batch) - len(values))]
-                read = column.to_pylist()
+                read = [columns[name][row] for row in batch]
                 if self.case == "paths" and (old, new) == (FLOAT, DOUBLE):  # of the text in the path
                     read = [value if value is None else float(np.float32(value)) for value in read]
                 pairs = zip(expected, read, strict=True)
@@ -283,7 +285,7 @@ def is_same_nested(old: Any, new: Any, kind: pa.DataType) -> bool:
 def is_nearest(old: Decimal, new: float, kind: pa.DataType) -> bool:
     """Return True if no number of the type is nearer to a decimal, which is the nearest one of its digits to it."""
     number = np.float32(new) if kind == FLOAT else np.float64(new)
-    near = [Fraction(float(np.nextafter(number, end))) for end in (-math.inf, math.inf)]
+    near = [Fraction(float(np.nextafter(number, type(number)(end)))) for end in (-math.inf, math.inf)]
     power = 10 ** len(f"{old:f}".partition(".")[2])
     return round(Fraction(new) * power) == Fraction(old) * power and all(
         abs(Fraction(new) - Fraction(old)) < abs(each - Fraction(old)) for each in near

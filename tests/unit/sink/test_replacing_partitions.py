@@ -197,7 +197,7 @@ class TestOptions:
             (DYNAMIC | {"partitionBy": "id", "fileNameColumn": "id"}, "fileNameColumn"),
             ({"replaceWhere": "id = 7"}, "'id' is none of the partition columns, which are month"),
             ({"replaceWhere": "month = 'x'"}, "month='x' is no value of the column's type int32"),
-            ({"replaceWhere": "month"}, "a comparison is expected"),
+            ({"replaceWhere": "month"}, "a comparison by a sign, IN, BETWEEN or IS NULL is expected"),
             ({"replaceWhere": ""}, "says nothing"),
             ({"partitionOverwriteMode": "some"}, "partitionOverwriteMode"),
         ],

@@ -10,7 +10,7 @@ import pytest
 import ftfile
 from ftfile.commit.format import layout
 from ftfile.commit.log import bases
-from ftfile.core.errors import CorruptData, InvalidMessages, PermissionDenied, SchemaError
+from ftfile.core.errors import ConfigError, CorruptData, InvalidMessages, PermissionDenied, SchemaError
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.writer import SinkWriter
 from ftfile.testing.context import current, open_filesystem
@@ -71,7 +71,8 @@ def test_a_replay_of_one_task_alone_commits_nothing(query: MicroBatch) -> None:
     first, second = query.write(0, [ROWS, ROWS])
     with pytest.raises(InvalidMessages, match="no record"):
         query.commit(0, [first, replace(second, parts=(), found_committed=True)])
-    assert ftfile.open(query.path).history() == []
+    with pytest.raises(ConfigError, match="Nothing was ever committed there"):
+        ftfile.open(query.path)
 
 
 def test_a_task_planned_long_ago_starts_over_from_a_base(query: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:

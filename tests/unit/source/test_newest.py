@@ -9,7 +9,7 @@ import pytest
 import ftfile
 from ftfile.commit.format import columns
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.read import snapshot
+from ftfile.commit.read import add_table
 from ftfile.core.errors import ConfigError
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.source import finished_files
@@ -54,7 +54,7 @@ def test_few_files_of_many_are_not_all_decoded_and_listed(out: str, monkeypatch:
         decoded.append(len(ids))
         return columns.decode_adds(ids, rest)
 
-    monkeypatch.setattr(snapshot, "decode_adds", decode)
+    monkeypatch.setattr(add_table, "decode_adds", decode)
     monkeypatch.setattr(finished_files, "list_or_empty", None)
     monkeypatch.setattr(finished_files, "LISTED_AT_ONCE", 2)
     assert [file.batch_id for file in ftfile.open(out).files(limit=2)] == [BATCHES - 1, BATCHES]
