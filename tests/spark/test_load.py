@@ -23,6 +23,7 @@ from ftfile.source.shares import pack
 from ftfile.spark import load, load_plan
 from ftfile.spark.native import compared_files
 from ftfile.spark.native import load as native
+from ftfile.spark.native.ways import find_ways
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.sink.changing_columns import Changing, tables_of
 from tests.unit.sink.encrypted import ring
@@ -323,7 +324,6 @@ def test_times_that_spark_tells_otherwise_are_not_compared(
 ) -> None:
     """As of a store that has another time of what came in pieces, as the largest file does."""
     out = written(str(tmp_path / "out"), {"text": ("string", ["a", "b", "c" * 1000])}, fileFormat="text")
-    find_ways = native.find_ways
 
     def otherwise(*given: Any, **named: Any) -> Any:
         ways = find_ways(*given, **named)
