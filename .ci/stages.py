@@ -61,7 +61,8 @@ class Stage:
         variables = dict(os.environ)
         if target in SYNCING and "TMPDIR" not in variables and has_room():
             variables["TMPDIR"] = str(MEMORY / target)
-            (MEMORY / target).mkdir(parents=True)
+            # It is there if a process that its first run has left still writes.
+            (MEMORY / target).mkdir(parents=True, exist_ok=True)
         command = [os.environ.get("MAKE", "make"), "--no-print-directory", "--keep-going", target, f"REPORTS={folder}"]
         print(f"-- {self._title} begins", flush=True)
         with self._log.open("wb") as output:
@@ -101,8 +102,13 @@ class Stage:
 
 
 def has_room() -> bool:
-    """Return True if temporary files have room in memory."""
-    return MEMORY.parent.exists() and shutil.disk_usage(MEMORY.parent).free >= ROOM_BYTES
+    """Return True if temporary files, among which are programs, have room in memory."""
+    try:
+        found = os.statvfs(MEMORY.parent)
+    except OSError:
+        return False
+    runs_programs = not found.f_flag & getattr(os, "ST_NOEXEC", 0)  # as it is in containers
+    return runs_programs and os.access(MEMORY.parent, os.W_OK) and found.f_bavail * found.f_frsize >= ROOM_BYTES
 
 
 def make(lanes: Sequence[list[str]]) -> list[str]:

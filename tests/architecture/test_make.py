@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -176,11 +178,11 @@ def temporary_files(checkout: Path, target: str, **variables: str) -> str:
 
 
 MEMORY = Path("/dev/shm")
+NO_PROGRAMS = getattr(os, "ST_NOEXEC", 0)
+STAGES = runpy.run_path(str(ROOT / ".ci/stages.py"))
 
 
-@pytest.mark.skipif(
-    not MEMORY.exists() or shutil.disk_usage(MEMORY).free < 6 << 30, reason="temporary files have no room in memory"
-)
+@pytest.mark.skipif(not STAGES["has_room"](), reason="temporary files have no room in memory")
 def test_targets_with_servers_have_their_files_in_memory_while_they_run(tmp_path: Path) -> None:
     assert temporary_files(tmp_path, "unit") == ""
     found = Path(temporary_files(tmp_path, "spark"))
@@ -190,6 +192,31 @@ def test_targets_with_servers_have_their_files_in_memory_while_they_run(tmp_path
     (found / "of a run that was killed").touch()
     assert Path(temporary_files(tmp_path, "spark")) == found
     assert not found.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("free", "flags", "has_room"), [(8 << 30, 0, True), (64 << 20, 0, False), (8 << 30, NO_PROGRAMS, not NO_PROGRAMS)]
+)
+def test_memory_of_containers_is_not_enough(
+    monkeypatch: pytest.MonkeyPatch, free: int, flags: int, has_room: bool
+) -> None:
+    found = SimpleNamespace(f_bavail=free >> 12, f_frsize=1 << 12, f_flag=flags)
+    monkeypatch.setattr(os, "statvfs", lambda _: found)
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    assert STAGES["has_room"]() is has_room
+
+
+def test_what_a_first_run_has_left_stops_no_second_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process of its own may have written on while its files were deleted."""
+    stages = STAGES["Stage"].__init__.__globals__
+    for name in ("MEMORY", "REPORTS"):
+        monkeypatch.setitem(stages, name, tmp_path / name)
+    monkeypatch.setitem(stages, "has_room", lambda: True)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: None)
+    for again in (False, True):
+        STAGES["Stage"]("spark", again=again)
+    assert (tmp_path / "MEMORY" / "spark").is_dir()
 
 
 def test_temporary_files_are_where_the_user_wants_them(tmp_path: Path) -> None:

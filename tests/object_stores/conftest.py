@@ -55,11 +55,7 @@ real = pytest.fixture(scope="session", name="real")(start_real)
 
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[AzureStore]:
-    """Azure's emulator, one for each process.
-
-    A process keeps clients by their URLs and settings, which are those of all emulators: they name a variable with the
-    address. A client of an emulator that has ended would wait for it until the time of its calls is over.
-    """
+    """Azure's emulator, one for each process."""
     if missing := azure.what_is_missing():
         pytest.skip(missing)
     with azure.azurite() as store, pytest.MonkeyPatch.context() as patch:

@@ -14,6 +14,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ReadTimeoutError
 from urllib3 import HTTPResponse
 
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -31,6 +32,7 @@ from ftfile.fs.s3 import multipart_upload as s3_upload
 from ftfile.fs.s3.bucket import S3Bucket
 from ftfile.fs.s3.errors import meaning_of_answer
 from ftfile.fs.s3.multipart_upload import S3Upload
+from ftfile.fs.s3.settings import S3Settings
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import open_filesystem, repeatable
 from ftfile.testing.contracts.support import write
@@ -519,6 +521,18 @@ class TestCredentials:
         with pytest.raises(PermissionDenied, match="does not know these credentials") as caught:
             fs.create_exclusive("file", b"")
         assert "T0PSECRET" not in str(caught.value)
+
+    def test_other_values_of_variables_lead_to_another_client(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        settings = S3Settings(
+            endpoint="http://127.0.0.1:9", region="us-east-1", variables=("STORE_KEY", "STORE_SECRET")
+        )
+        bucket = S3Bucket("bucket", "", settings, SYSTEM)
+        clients = []
+        for secret in ("T0PSECRET", "T0PSECRET", "0THER"):
+            monkeypatch.setenv("STORE_KEY", "access")
+            monkeypatch.setenv("STORE_SECRET", secret)
+            clients.append(bucket.client)
+        assert clients[0] is clients[1] is not clients[2]
 
     @pytest.mark.parametrize("broken", ["STORE_KEY", "STORE_TOKEN"])
     def test_a_line_feed_in_one_is_told_without_it(self, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:

@@ -275,8 +275,10 @@ class TestFailures:
         wait_until((Path(paths["out"]) / f"_ftfile/log/{1:020d}.record").exists, "the record")
         with ThreadPoolExecutor(1) as other:
             stopping = other.submit(query.stop)
-            wait_until(lambda: not query.isActive, "the interruption")
-            (tmp_path / "hold").unlink()
+            try:
+                wait_until(lambda: not query.isActive, "the interruption")
+            finally:
+                (tmp_path / "hold").unlink()  # or else the query would never stop
             stopping.result()
         # Now and then Spark records the batch although it is interrupted.
         for name in ("1", ".1.crc"):

@@ -11,12 +11,17 @@ from ftfile.arrays.widening import is_wider, misfits, respelled
 from ftfile.core.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import Literal
 
 
 def check_schema_change(
-    recorded: str, new: str, policy: Literal["fail", "widen", "any"], *, has_any: bool = True
+    recorded: str,
+    new: str,
+    policy: Literal["fail", "widen", "any"],
+    in_paths: Collection[str] = (),
+    *,
+    has_any: bool = True,
 ) -> None:
     """Compare Spark schemas as JSON by the names of columns; a SchemaError names those that differ too much.
 
@@ -24,13 +29,14 @@ def check_schema_change(
         recorded: the schema of the log.
         new: that of the rows.
         policy: the option `onSchemaChange`.
+        in_paths: the partition columns.
         has_any: the error may propose `onSchemaChange=any`.
     """
     if recorded == new:
         return
     refuse_respelled(respelled_of(recorded, new))
     if policy == "any":
-        refuse_misfits(misfits_of(recorded, new))
+        refuse_misfits(misfits_of(recorded, new, in_paths))
         return
     before = {field.name: field.type for field in arrow_schema(recorded)}
     after = {field.name: field.type for field in arrow_schema(new)}
@@ -40,22 +46,34 @@ def check_schema_change(
     for name in before.keys() & after.keys():
         old_type, new_type = before[name], after[name]
         if not old_type.equals(new_type):
-            changes = wider if is_wider(old_type, new_type) else others
+            moves = name in in_paths and _moves_point(old_type, new_type)
+            changes = wider if is_wider(old_type, new_type) and not moves else others
             changes.append(f"{name} was {old_type} and is {new_type}")
     needs_widen = policy == "fail" and bool(wider)
     if gone or others or needs_widen:
         found = [*(f"{name} is gone" for name in gone), *others, *(wider if needs_widen else ())]
         allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
+        has_any = has_any and not misfits_of(recorded, new, in_paths)
         raise SchemaError(
             f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: "
             f"{'; '.join(sorted(found))}. "
-            f"{_advice(gone, others, needs_widen=needs_widen, has_any=has_any and not misfits_of(recorded, new))}"
+            f"{_advice(gone, others, needs_widen=needs_widen, has_any=has_any)}"
         )
 
 
-def misfits_of(recorded: str, new: str) -> list[str]:
+def misfits_of(recorded: str, new: str, in_paths: Collection[str] = ()) -> list[str]:
     """Return a clause for each column of both schemas whose old values are not read as the new type everywhere."""
-    return [*misfits(arrow_schema(recorded), arrow_schema(new))]
+    before, after = arrow_schema(recorded), arrow_schema(new)
+    known = [name for name in in_paths if name in before.names and name in after.names]
+    kinds = [(name, before.field(name).type, after.field(name).type) for name in known]
+    moved = (f"{name} was {old} and is {kind}" for name, old, kind in kinds if _moves_point(old, kind))
+    return [*dict.fromkeys([*misfits(before, after), *moved])]
+
+
+def _moves_point(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return True if Spark's readers move the point of old values in paths: digits there are those of the new scale."""
+    scale = old.scale if pa.types.is_decimal(old) else 0
+    return bool(pa.types.is_decimal(new) and new.scale != scale)
 
 
 def refuse_misfits(found: Sequence[str], where: str = "") -> None:
@@ -63,8 +81,9 @@ def refuse_misfits(found: Sequence[str], where: str = "") -> None:
     if found:
         raise SchemaError(
             "with onSchemaChange=any, columns may come and go, and types change to those in which every format reads "
-            f"the old values back: {'; '.join(found)}{where}. Cast to the old type, or give the column another name; "
-            "an overwrite or a new directory takes any type"
+            "the old values back; decimals in paths keep the digits behind their point: "
+            f"{'; '.join(found)}{where}. Cast to the old type, or give the column another name; an overwrite or a new "
+            "directory takes any type"
         )
 
 

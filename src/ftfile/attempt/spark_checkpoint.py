@@ -13,6 +13,8 @@ from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise, open_filesystem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
@@ -39,9 +41,9 @@ class SparkProgress(NamedTuple):
     committed: int | None  # that Spark has noted as done
 
 
-def read_query_id(checkpoint: str | None, context: Context) -> str | None:
+def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[str, str] | None = None) -> str | None:
     """Return the id in the checkpoint's `metadata` file, or None if it is missing or cannot be read."""
-    content = _read(checkpoint, "metadata", context)
+    content = _read(checkpoint, "metadata", context, settings)
     if content is None:
         return None
     try:
@@ -50,14 +52,16 @@ def read_query_id(checkpoint: str | None, context: Context) -> str | None:
         return None
 
 
-def read_progress(checkpoint: str, query_id: str, context: Context) -> SparkProgress:
-    """Return how far Spark has come with a query.
+def read_progress(
+    checkpoint: str, query_id: str, context: Context, settings: Mapping[str, str] | None = None
+) -> SparkProgress:
+    """Return how far Spark has come with a query; the settings are those of the checkpoint's file system.
 
     Raises:
         ConfigError: the checkpoint is of another query, or nothing is there.
         StorageError: it cannot be read.
     """
-    fs = open_filesystem(normalise(checkpoint), context)
+    fs = open_filesystem(normalise(checkpoint), context, settings)
     try:
         found = str(json.loads(fs.read("metadata"))["id"])
     except NotFound:
@@ -122,11 +126,13 @@ def _as_json(text: str) -> object:
         return text
 
 
-def _read(checkpoint: str | None, name: str, context: Context) -> bytes | None:
+def _read(
+    checkpoint: str | None, name: str, context: Context, settings: Mapping[str, str] | None = None
+) -> bytes | None:
     if checkpoint is None:
         return None
     try:
-        return open_filesystem(normalise(checkpoint), context).read(name)
+        return open_filesystem(normalise(checkpoint), context, settings).read(name)
     except NotFound:
         return None
     except (StorageError, ConfigError) as error:

@@ -61,7 +61,7 @@ class Commands(TyperGroup):
         except (FtfileError, TypeError) as error:
             if isinstance(error, TypeError) and not _is_of_user(error):
                 raise
-            _tell(_text_of(error, ctx.meta.get(PATH, PATH)))
+            _tell(_text_of(error, ctx.meta.get(PATH, PATH), ctx.invoked_subcommand))
             raise typer.Exit(code_of(error)) from None
         return found
 
@@ -76,10 +76,13 @@ def _is_of_user(error: TypeError) -> bool:
     return ": it takes " in str(error)
 
 
-def _text_of(error: Exception, path: str) -> str:
+def _text_of(error: Exception, path: str, command: str | None) -> str:
+    if command == "source":
+        path = PATH  # of files that others write, and not of what is damaged
     text = str(error)
     hints = [hint for words, hint in _HINTS.items() if words in text]
-    if isinstance(error, CorruptData) and path != PATH and "`ftfile" not in in_commands(text):
+    has_log = path != PATH and command != "migrate"
+    if isinstance(error, CorruptData) and has_log and "`ftfile" not in in_commands(text):
         hints.append(f". `ftfile repair {quote(path)} --dry-run` finds all that is wrong, and changes nothing")
     return "".join([in_commands(text, path), *hints])
 

@@ -37,11 +37,11 @@ def export_soon(
 
 def export_now(path: str, formats: tuple[str, ...], storage: Mapping[str, str], context: Context) -> str:
     """Export a directory to these formats; return what went wrong, empty for nothing."""
-    from ftfile.exporting.run import export  # noqa: PLC0415 - most writers export nothing
-
     errors = []
     for to in formats:
         try:
+            from ftfile.exporting.run import export  # noqa: PLC0415 - most writers export nothing
+
             export(path, to, storage=storage, context=context)
         except FtfileError as error:
             errors.append(f"{to}: {error}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
 _COMMON = r"string|byte|short|integer|long|float|double|boolean|binary|date|timestamp|decimal\(\d+,\s*-?\d+\)"
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -68,14 +68,6 @@ class Limits:
                     f"column {name!r} is {now[name]}, and older files have it as {kind}, which a table of {self.name} "
                     "has no place for: an overwrite with all rows writes them anew"
                 )
-
-    def refuse_rescaled(self, columns: Sequence[str], directory: str) -> None:
-        """Raise a ConfigError if there are such columns of a directory; see `rescaled_columns`."""
-        if columns:
-            raise ConfigError(
-                f"the directory {directory!r} has {columns[0]!r} in another scale than that column has now, which a "
-                f"table of {self.name} has no place for: an overwrite with all rows writes it anew"
-            )
 
     def refuse_paths(self, paths: Iterable[str | None]) -> None:
         """Raise a ConfigError for a file with a path that the format's readers cannot open."""

@@ -13,7 +13,7 @@ from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
-from ftfile.encoding.partitions.paths import bucket_values, rescaled_columns
+from ftfile.encoding.partitions.paths import bucket_values
 from ftfile.exporting.model import COUNTED, Change, Exported, File
 
 if TYPE_CHECKING:
@@ -84,9 +84,6 @@ class Versions:
         self._limits.refuse_columns(columns)
         parts = [add for add in adds if add.kind == "part"]
         self._limits.refuse_paths(add.final_path for add in parts)
-        schema_now = arrow_schema(columns)
-        for directory in {layout.bucket_directory(add.bucket) for add in parts}:
-            self._limits.refuse_rescaled(rescaled_columns(directory, schema_now), directory)
         for key, has_filters in {(add.encoding, bool(add.filters)) for add in parts}:
             self._limits.refuse_encoding(self._definitions[key], columns, has_filters=has_filters)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.attempt.follow.continuity import check_position
 from ftfile.attempt.follow.offsets import Beginning, position_of
 from ftfile.attempt.spark_checkpoint import place_of_checkpoint, read_progress, read_query_id
 from ftfile.commit.opening import open_log
-from ftfile.core.errors import AnotherLog, ConfigError, FtfileError
+from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable
 from ftfile.core.options import STORAGE_PREFIX
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.deadline import start
@@ -20,11 +19,13 @@ from ftfile.fs.location import normalise, parse
 from ftfile.source.files.plan import position_of as plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
+
+_Found = TypeVar("_Found")
 
 # Seconds for all checkpoints and sources together: a status is wanted most where something does not answer.
 LOOK_S = 5.0
@@ -119,28 +120,38 @@ class Lag:
 
         Raises:
             ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
+            Unavailable: one of those that are given does not answer.
         """
         context = replace(log.fs.context, retry=RetryPolicy(attempts=1))
         look = _Look(parse(self.url).scheme, self.sources, self.storage, context)
-        for path in self.sources:
-            open_log(path, None, look.settings_for(path), context)
-        given = {self._query_of(path, head, context): normalise(path) for path in self.checkpoints}
+        end_s = context.clock.monotonic_s() + LOOK_S
+
+        def left_s() -> float:
+            return max(0.0, end_s - context.clock.monotonic_s())
+
+        opens = {path: partial(open_log, path, None, look.settings_for(path), context) for path in self.sources}
+        _answers(opens, left_s())
+        queries = _answers({path: partial(look.query_of, path, head) for path in self.checkpoints}, left_s())
+        given = {query_id: normalise(path) for path, query_id in queries.items()}
         newest = sorted(head.queries.items(), key=lambda item: -item[1].version)
         places = {query_id: given.get(query_id) or place_of_checkpoint(head, query_id) for query_id, _ in newest}
         known = [(query_id, url) for query_id, url in places.items() if url is not None]
         look.found = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in known}
         asked = known[:CHECKPOINTS_MAX]
         look.found |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
-        for future in wait([start(partial(look.look_at, *place)) for place in asked], LOOK_S).done:
+        for future in wait([start(partial(look.look_at, *place)) for place in asked], left_s()).done:
             future.result()
         return _compared(dict(look.found), head, log.read_on()) if asked else {}
 
-    def _query_of(self, path: str, head: LogState, context: Context) -> str:
-        query_id = read_query_id(path, context)
-        if query_id is not None and query_id in head.queries:
-            return query_id
-        found = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
-        raise ConfigError(f"checkpoint={path!r}: it is {found}; those that wrote here are {', '.join(head.queries)}")
+
+def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[str, _Found]:
+    """Return the results of calls about paths; Unavailable if one does not return in time."""
+    futures = {path: start(call) for path, call in calls.items()}
+    wait(futures.values(), wait_s)
+    silent = next((path for path, future in futures.items() if not future.done()), None)
+    if silent is not None:
+        raise Unavailable("look at", silent, f"{_SILENT}: leave it out, and the rest is told")
+    return {path: future.result() for path, future in futures.items()}
 
 
 def _compared(found: dict[str, CheckpointStatus], before: LogState, after: LogState) -> dict[str, CheckpointStatus]:
@@ -163,10 +174,18 @@ class _Look:
         self._scheme, self._directories, self._storage, self._context = scheme, sources, dict(storage), context
         self.found: dict[str, CheckpointStatus] = {}
 
+    def query_of(self, path: str, head: LogState) -> str:
+        """Return the query of a checkpoint; ConfigError if it has not written here."""
+        query_id = read_query_id(path, self._context, self.settings_for(path))
+        if query_id is not None and query_id in head.queries:
+            return query_id
+        found = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
+        raise ConfigError(f"checkpoint={path!r}: it is {found}; those that wrote here are {', '.join(head.queries)}")
+
     def look_at(self, query_id: str, url: str) -> None:
         """Note the status of a query's checkpoint, and then the backlog of each source."""
         try:
-            progress = read_progress(url, query_id, self._context)
+            progress = read_progress(url, query_id, self._context, self.settings_for(url))
         except (FtfileError, OSError) as error:
             self.found[query_id] = CheckpointStatus(url, str(error))
             return
@@ -194,13 +213,21 @@ class _Look:
         position = position_of(source.offset)
         if isinstance(position, Beginning):
             return replace(source, unknown="no batch has read it yet")
+        gone: HistoryGone | None = None
         for path in self._directories:
             log = open_log(path, None, self.settings_for(path), self._context)
             head = log.read_on()
-            with contextlib.suppress(AnotherLog):
+            try:
                 check_position(log, head, position)
-                behind = max(0, head.version - position.version)
-                return replace(source, path=normalise(path), versions_behind=behind, unknown="")
+            except AnotherLog:
+                continue
+            except HistoryGone as error:  # or of another one, which has forgotten what would tell
+                gone = error
+                continue
+            behind = max(0, head.version - position.version)
+            return replace(source, path=normalise(path), versions_behind=behind, unknown="")
+        if gone is not None:
+            raise gone
         return replace(source, unknown=_NONE_OF_THEM if self._directories else _WHICH_DIRECTORY)
 
     def _files(self, source: SourceLag, checkpoint: str) -> SourceLag:
@@ -235,11 +262,16 @@ class _Look:
 def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
     """Return a source as its offset tells of it alone."""
     fields = offset if isinstance(offset, dict) else {}
-    if fields.get("kind") in {"log", "start"}:
+    kind = fields.get("kind")
+    if kind in ("log", "start"):  # no set: of a topic of the name `kind`, it is an object
         return SourceLag(number, "ftfile", offset, unknown=_NOT_COUNTED)
-    if fields.get("kind") == "plans":
+    if kind == "plans":
         return SourceLag(number, "files", offset, unknown=_NOT_COUNTED)
-    is_kafka = bool(fields) and all(isinstance(ends, dict) for ends in fields.values())
-    if is_kafka:
+    if fields and all(map(_is_topic, fields.values())):
         return SourceLag(number, "kafka", offset, unknown=f"Kafka alone knows what is newer: {_WHERE}")
     return SourceLag(number, "other", offset, unknown=f"the source alone knows what is newer: {_WHERE}")
+
+
+def _is_topic(ends: object) -> bool:
+    """Return True for the offsets of partitions, as Kafka's are."""
+    return isinstance(ends, dict) and bool(ends) and all(type(end) is int for end in ends.values())

@@ -54,7 +54,7 @@ class OpenedDirectory(Directory):
         Raises:
             ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
             CorruptData: the log is damaged; `verify` says how.
-            StorageError: the store failed.
+            StorageError: the store failed, or a checkpoint or source that is given does not answer.
         """
         look = Lag(self.path, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], self._storage)
         return directory_status(self._log, staged=staged, lag=look if lag else None)

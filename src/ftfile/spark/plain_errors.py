@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from ftfile.core.errors import FtfileError, UserCodeError
 from ftfile.core.logs import get_logger
-from ftfile.spark.worker import is_worker
+from ftfile.spark.worker import freeze_modules, is_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
 
     Args:
         method: one that Spark calls.
-        yields: it returns an iterator, which raises errors, too.
+        yields: it returns an iterator, which raises errors, too: the work of a task.
     """
 
     @functools.wraps(method)
@@ -48,6 +48,7 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
 
     @functools.wraps(method)
     def iterated(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401 - as the method has it
+        freeze_modules()
         try:
             yield from method(*args, **kwargs)
         except (FtfileError, ImportError) as error:

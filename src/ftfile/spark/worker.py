@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import socket
 import stat
 import sys
 
-_uses = itertools.count(1)
+# How many modules this process has frozen; empty before its first use.
+_frozen: list[int] = []
 
 
 def is_worker() -> bool:
@@ -20,13 +20,16 @@ def is_worker() -> bool:
 
 
 def freeze_modules() -> None:
-    """Keep what a worker has imported out of garbage collections, from its second use on.
+    """Keep what a worker has imported out of garbage collections, from its second use on; call it once a use.
 
-    Spark collects after each use of a worker, and modules alone make that take some 10 ms of the processor. At the
-    second use everything is imported, and the collection after the first has left no garbage to be kept.
+    Spark collects after each use of a worker, and modules alone make that take some 10 ms of the processor. What a use
+    has imported is frozen in the next one: the collection in between leaves little garbage to be kept.
     """
-    if is_worker() and next(_uses) == 2:  # noqa: PLR2004
-        gc.freeze()
+    if is_worker():
+        modules = len(sys.modules)
+        if _frozen and modules > _frozen[0]:
+            gc.freeze()
+        _frozen[:] = [modules if _frozen else 0]
 
 
 def acknowledge_at_once() -> None:

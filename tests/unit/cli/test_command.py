@@ -122,6 +122,19 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
 
 
 @pytest.mark.parametrize(
+    ("command", "module", "function"), [("source", "checking", "source_status"), ("migrate", "migrating", "migrate")]
+)
+def test_files_of_others_are_not_repaired(
+    command: str, module: str, function: str, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise errors.CorruptData("p", "a", "b")
+
+    monkeypatch.setattr(f"ftfile.cli.{module}.ftfile.{function}", fail, raising=False)
+    assert run(command, out, code=4).stderr == f"ftfile: {errors.CorruptData('p', 'a', 'b')}\n"
+
+
+@pytest.mark.parametrize(
     ("python", "told"),
     [
         ("ftfile.repair(path, accept_lost_records=True, dry_run=False)", "`ftfile repair PATH --accept-lost-records`"),

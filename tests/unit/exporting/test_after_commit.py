@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,9 @@ def test_a_failure_is_logged_once_and_caught_up(
     monkeypatch.setattr(ftfile.exporting.run, "export", fail)
     export(out)
     assert "ZeroDivisionError('a mistake')" in caplog.records[-1].getMessage()
+    monkeypatch.setitem(sys.modules, "ftfile.exporting.run", None)
+    export(out)
+    assert "ModuleNotFoundError" in caplog.records[-1].getMessage()
 
 
 def test_calls_while_one_runs_lead_to_one_more(monkeypatch: pytest.MonkeyPatch) -> None:

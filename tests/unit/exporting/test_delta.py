@@ -18,6 +18,7 @@ from ftfile.exporting.run import ExportReport
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.exporting.formats import COLUMNS, check_newest, commits, export, ids_of, keep_only, rows
+from tests.unit.maintenance.foreign import parquet
 from tests.unit.sink.encrypted import ring
 
 __all__ = ("ring",)
@@ -143,6 +144,14 @@ class TestVersions:
             assert delta_rows(url) == sorted(ftfile.open(url).to_arrow().to_pylist(), key=lambda row: row["id"])
             assert [row[name] for row in delta_rows(url)] == texts
 
+    def test_decimals_in_migrated_directories_of_another_scale(self, out: str) -> None:
+        """Readers take the values from the log, and not from paths."""
+        parquet(Path(out, "n=1/part-0.parquet"), [1])
+        ftfile.migrate(out, partition_by={"n": "decimal(20,1)"}, dry_run=False)
+        export(out)
+        assert delta_rows(out) == [{"id": 1, "n": Decimal("1.0")}]
+        check_newest(out)
+
     def test_other_programs_refuse_to_write(self, out: str) -> None:
         deltalake = pytest.importorskip("deltalake")
         MicroBatch(out, COLUMNS).run(0, [rows(0)])
@@ -248,21 +257,6 @@ class TestRefusals:
         assert export(out) == ExportReport(version=2, versions=1)
         assert [row["id"] for row in delta_rows(out)] == [2**41]
         check_newest(out)
-
-    def test_directories_of_another_scale(self, out: str) -> None:
-        """Readers of Delta fail at the 1 of what is DECIMAL(20,1) now."""
-        query = MicroBatch(out, {"id": "long", "n": "short"}, {"partitionBy": "n", "onSchemaChange": "any"})
-        query.run(0, [[{"id": 1, "n": 1}]])
-        export(out)
-        query.columns = {"id": "long", "n": "decimal(20,1)"}
-        query.run(1, [[{"id": 2, "n": Decimal("1.5")}]])
-        with pytest.raises(ConfigError, match="the directory 'n=1' has 'n' in another scale than that column has now"):
-            export(out)
-        assert delta_rows(out) == [{"id": 1, "n": 1}]
-        query.overwrite = True
-        query.run_job("job", [[{"id": 1, "n": Decimal(1)}, {"id": 2, "n": None}]])
-        export(out)
-        assert delta_rows(out) == [{"id": 1, "n": Decimal("1.0")}, {"id": 2, "n": None}]
 
     @pytest.mark.parametrize("kind", ["aes-gcm", "parquet"])
     def test_encrypted_files(self, out: str, ring: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
 from ftfile.kv.pushdown import Condition, select
 from ftfile.kv.reading import bucket, reader, verify
+from ftfile.kv.run import blocks
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.pages import PageTable, Probes, build_pages, shape_for
 from ftfile.kv.run.reader import SCAN_BYTES, RunReader
@@ -80,6 +81,22 @@ class TestReading:
             (level,) = opened.view.buckets[0].levels
             assert len(level.opened().reader.block_starts()) > 1
             assert opened.multi_get([0, 1600, 2399, 2400]) == [*(b"%09d" % id_ * 100 for id_ in (0, 1600, 2399)), None]
+
+    @pytest.mark.parametrize("size", [90, 10])
+    def test_many_keys_whose_values_are_more_than_a_column_can_have(
+        self, out: str, size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The offsets of strings in Arrow are of 32 bits."""
+        store = Builder(out, LONG, compression="none")
+        for first in range(2):
+            store.write_tables({0: long_rows(range(first, 1000, 2), size)})
+        monkeypatch.setattr(blocks, "COLUMN_BYTES_MAX", 9 * size * 4)
+        monkeypatch.setattr(reader, "_FEW_KEYS", 0)
+        keys = [999, *range(-5, 1005), 999]
+        with kv.open(out) as opened:
+            expected = [opened.get(id_) for id_ in keys]
+            assert opened.multi_get(keys) == expected
+            assert opened.lookup(pa.array(keys))[1].to_pylist() == expected
 
     def test_scans_that_hold_less_than_the_rows(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         store = Builder(out, LONG, compression="none")

@@ -201,7 +201,8 @@ def test_keys_of_every_type(path: str, kind: pa.DataType, key: Any, alike: list[
     reader = kv.open(path)
     for given in (key, (key,), *alike):
         assert reader.get(given) == "found"
-        assert reader.multi_get([given]) == ["found"]
+        for count in (1, 300):  # one by one, and together
+            assert reader.multi_get([given] * count) == ["found"] * count
     assert reader.lookup(pa.array([key], kind))[FOUND].to_pylist() == [True]
     assert read_all(reader, start=key) == [{"k": key, "v": "found"}]
     assert read_all(reader, end=key) == []

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+from ftfile.attempt.follow.continuity import check_position
 from ftfile.attempt.spark_checkpoint import CHECKPOINTS, read_progress
 from ftfile.commit.opening import open_log
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, HistoryGone, Unavailable
+from ftfile.fs.registry import register
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance import lag
 from ftfile.testing.context import open_filesystem
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.fs.api import FileSystem
+    from ftfile.fs.location import Location
     from ftfile.maintenance.lag import CheckpointStatus
 
 QUERY = "00000000-0000-0000-0000-000000000001"
@@ -101,6 +106,20 @@ def test_sources_of_others_have_what_was_read_alone(sink: Sink, version: int) ->
     assert all("ftfile_source_backlog" in each.unknown for each in sources)
 
 
+@pytest.mark.parametrize("offset", [{"kind": {"0": 5}}, {"a": {"0": 1}, "kind": {"0": 5, "1": -1}}])
+def test_topics_may_have_any_name(sink: Sink, offset: object) -> None:
+    sink.plan(0, offset)
+    sink.run(0)
+    assert [each.kind for each in sink.status().sources] == ["kafka"]
+
+
+@pytest.mark.parametrize("offset", [{"shard-0": {"iteratorType": "LATEST"}}, {"a": {}}, {}, "-"])
+def test_what_is_no_topic_is_of_another_source(sink: Sink, offset: object) -> None:
+    sink.plan(0, offset)
+    sink.run(0)
+    assert [each.kind for each in sink.status().sources] == ["other"]
+
+
 def test_files_that_are_left_to_read(sink: Sink) -> None:
     """As `source_status` counts them, by the options in the state."""
     place = sink.place / "in"
@@ -149,6 +168,29 @@ def test_versions_that_are_left_to_read(sink: Sink, tmp_path: Path) -> None:
     sink.plan(1, {"kind": "start"})
     (found,) = sink.status().sources
     assert "no batch has read it" in found.unknown
+
+
+def test_versions_that_another_directory_has_forgotten_are_not_those_that_are_followed(
+    sink: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed, other = (MicroBatch(str(tmp_path / name), {"id": "long"}, {"fileFormat": "json"}) for name in "ab")
+    for query in (followed, other):
+        query.run(0, [[{"id": 1}]])
+    source = SourceRun(followed.path, {"id": "long"})
+    source.run()
+    sink.plan(0, json.loads(source.offsets[-1]))
+    sink.run(0)
+
+    def check(log: CommitLog, *arguments: Any) -> None:
+        if str(log.read_on().nonce) == open_log(other.path, None, None, SYSTEM).read_on().nonce:
+            raise HistoryGone("version 1 is to be read next, and the oldest that vacuum has left is 100")
+        check_position(log, *arguments)
+
+    monkeypatch.setattr(lag, "check_position", check)
+    (found,) = sink.status(sources=[other.path, followed.path]).sources
+    assert (found.path, found.versions_behind) == (f"file://{followed.path}", 0)
+    (found,) = sink.status(sources=[other.path]).sources
+    assert "oldest that vacuum has left" in found.unknown
 
 
 def lose_metadata(checkpoint: Path) -> None:
@@ -248,6 +290,22 @@ def test_a_checkpoint_that_does_not_answer_holds_nothing_up(sink: Sink, monkeypa
     assert (last.checkpoint.planned_batch, "did not answer" in last.checkpoint.problem) == (None, True)
 
 
+def test_places_that_are_given_hold_it_up_no_longer(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag, "LOOK_S", 0.2)
+    sink.run(0)
+    with mounted(Silent(open_filesystem(sink.out))) as url:
+        Silent.answers.clear()
+        began_s = time.monotonic()
+        try:
+            for given in ({"sources": [url]}, {"checkpoints": [url]}):
+                with pytest.raises(Unavailable, match="did not answer within"):
+                    sink.status(**given)
+            took_s = time.monotonic() - began_s
+        finally:
+            Silent.answers.set()
+    assert took_s < 5
+
+
 def test_many_queries(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpoints of those that wrote last are looked at."""
     monkeypatch.setattr(lag, "CHECKPOINTS_MAX", 1)
@@ -303,6 +361,23 @@ def test_the_place_is_recorded_once(sink: Sink) -> None:
     sink.query(checkpoint=str(sink.place / "moved")).run(2, [[{"id": 2}]])
     assert CHECKPOINTS in changes_of(2)
     assert sink.status().path == f"file://{sink.place}/moved"
+
+
+def test_settings_are_for_checkpoints_of_the_scheme_of_the_directory(sink: Sink) -> None:
+    sink.run(0)
+    asked: dict[str, dict[str, str]] = {}
+
+    def opened(location: Location) -> FileSystem:
+        asked[location.path] = dict(location.settings)
+        return open_filesystem(location.path)
+
+    register("asked", opened)
+    directory = ftfile.open(f"asked://store{sink.out}", storage={"setting": "1"})
+    for given in ((), [f"asked://store{sink.checkpoint}"]):
+        (query,) = directory.status(checkpoints=given).queries
+        assert query.checkpoint is not None
+        assert query.checkpoint.problem == ""
+    assert asked == {place: {"setting": "1"} for place in (sink.out, str(sink.checkpoint))}
 
 
 def test_a_place_that_only_spark_knows_is_not_recorded(sink: Sink) -> None:

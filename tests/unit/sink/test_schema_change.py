@@ -110,6 +110,32 @@ def test_a_column_that_comes_back_fits_older_rows(tmp_path: Path, policy: str) -
     assert changing.values() == [1]
 
 
+@pytest.mark.parametrize("policy", ["any", "widen"])
+@pytest.mark.parametrize(
+    ("old", "value", "new", "is_refused"),
+    [
+        ("decimal(9,2)", Decimal("1.25"), "decimal(12,3)", True),
+        ("short", 1, "decimal(20,1)", True),
+        ("decimal(9,2)", Decimal("1.25"), "decimal(12,2)", False),
+        ("short", 1, "long", False),
+    ],
+)
+def test_decimals_in_paths_keep_their_scale(
+    tmp_path: Path, policy: str, old: str, value: Any, new: str, *, is_refused: bool
+) -> None:
+    """Spark's own readers would read 0.1 for the 1 of a directory whose column is DECIMAL(20,1) now."""
+    for in_path in (False, True):
+        changing = Changing(tmp_path / str(in_path), policy=policy, **({"partitionBy": "v"} if in_path else {}))
+        changing.write(value, old)
+        if is_refused and (in_path or (policy, old) == ("widen", "short")):
+            with pytest.raises(SchemaError, match=r"v was .* and is decimal128") as refusal:
+                changing.write(value, new)
+            assert ("Set onSchemaChange=any" in str(refusal.value)) == (not in_path)
+            changing.query.overwrite = True
+        changing.write(value, new)
+        assert set(changing.values()) == {value}
+
+
 def test_an_overwrite_forgets_the_types_before(tmp_path: Path) -> None:
     changing = Changing(tmp_path)
     changing.write("x", "string")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from ftfile.source.directory import Directory
 from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
 from ftfile.spark.native.ways import Ways, find_ways
 from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.maintenance.foreign import UUID, parquet
 
 
 def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
@@ -52,18 +52,13 @@ def test_what_spark_would_read_differently(
 
 def test_decimals_in_paths_that_spark_would_take_for_others(tmp_path: Path) -> None:
     """It takes the digits of a text for those of the type, whatever is behind the point: 1 would be 0.1."""
-    out, options = str(tmp_path / "out"), {"partitionBy": "d e,n", "onSchemaChange": "any"}
-    query = MicroBatch(out, {"id": "long", "d e": "short", "n": "decimal(9,2)"}, options)
-    query.run(0, [[{"id": 1, "d e": 1, "n": Decimal("1.25")}, {"id": 2, "d e": None, "n": None}]])
-    assert not ways_of(out).rest
-    query.columns = {"id": "long", "d e": "short", "n": "decimal(12,3)"}
-    query.run(1, [[{"id": 3, "d e": 1, "n": Decimal("1.25")}]])
-    assert ways_of(out).reasons == {"decimals in directories have another scale": 1}
-    query.columns = {"id": "long", "d e": "decimal(11,1)", "n": "decimal(12,3)"}
-    query.run(2, [[{"id": 4, "d e": Decimal(1), "n": Decimal("1.25")}]])
-    ways = ways_of(out)
+    null = "__HIVE_DEFAULT_PARTITION__"
+    for number, directory in enumerate(("d e=1/n=1.25", "d e=1/n=1.250", "d e=1.0/n=1.250", f"d e={null}/n={null}")):
+        parquet(tmp_path / directory / f"part-{number}-{UUID}.parquet", [number])
+    ftfile.migrate(tmp_path, partition_by={"d e": "decimal(11,1)", "n": "decimal(12,3)"}, dry_run=False)
+    ways = ways_of(str(tmp_path))
     assert ways.reasons == {"decimals in directories have another scale": 2}
-    assert sum(add.rows for group in ways.groups for add, _ in group.files) == 2
+    assert {info.path.rpartition("/")[2][5] for group in ways.groups for _, info in group.files} == {"2", "3"}
 
 
 def test_times_that_the_session_parses_otherwise(tmp_path: Path) -> None:

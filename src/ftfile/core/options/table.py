@@ -98,7 +98,8 @@ GUARANTEES: tuple[Option, ...] = (
         one_of("fail", "widen", "any"),
         "The reaction to a schema other than the recorded one. `widen` takes new columns and wider types; `any` also "
         "takes columns, and fields of structs, that are gone, and types in which every format reads the old values "
-        "back. Names that differ by case only are refused always.",
+        "back. Names that differ by case only are refused always, and so is a partition column that becomes a DECIMAL "
+        "with other digits behind the point than before.",
         default="fail",
         used_by=kinds.WRITE | kinds.STORE_WRITE,
     ),

@@ -83,9 +83,9 @@ def columns_of_directory(directory: str) -> tuple[str, ...]:
 
 
 def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
-    """Return the columns with decimals whose texts on a path have another scale: written before they had their type.
+    """Return the columns with decimals whose texts on a path have another scale, as other programs write them.
 
-    Spark takes the digits of a text for those of the type and so moves the point, and readers of Delta fail.
+    Spark takes the digits of a text for those of the type and so moves the point.
     """
     found = []
     for part in directory.split("/"):

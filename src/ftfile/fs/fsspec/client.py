@@ -29,6 +29,7 @@ from ftfile.fs.api import READING, FileInfo
 from ftfile.fs.calls.deadline import NoThreadError, run_within
 from ftfile.fs.calls.per_process import PerProcess
 from ftfile.fs.calls.tls import causes_of, endpoint_fault, tls_fault
+from ftfile.fs.fsspec.settings import hidden
 from ftfile.fs.paths import fault_of, join, require_valid
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class FsspecClient:
         self.where = url
         self.proven = False
         self.proving = threading.Lock()  # held by the thread that probes
-        self._settings = settings
+        self._secrets = settings.secrets()  # variables may change
         self._timeout_s = settings.timeout_s
         self._has_answered = False
         scheme = url.partition(":")[0]
@@ -101,10 +102,10 @@ class FsspecClient:
             text = f"{type(error).__name__} when fsspec opened {url!r}: {error}: the store is away, or silent"
             raise Unavailable("open", "", text) from error
         except Exception as error:
+            text = f"{type(error).__name__}: {hidden(str(error), self._secrets)}"
             raise ConfigError(
-                f"{url!r}: fsspec cannot open it ({type(error).__name__}: {settings.hidden(str(error))}): install the "
-                f"package that it names for {scheme!r}, and give what its constructor needs as options "
-                "storage.<argument>"
+                f"{url!r}: fsspec cannot open it ({text}): install the package that it names for {scheme!r}, and give "
+                "what its constructor needs as options storage.<argument>"
             ) from self._shown(error)
         self.implementation = f"{kind.__module__}.{kind.__qualname__}"
 
@@ -127,7 +128,7 @@ class FsspecClient:
         return result
 
     def _translated(self, operation: str, path: str, error: Exception, *, is_upload: bool) -> StorageError:
-        text = self._settings.hidden(str(error))
+        text = hidden(str(error), self._secrets)
         found = remote_error(operation, path, self.where, error, text, is_upload=is_upload)
         fault = tls_fault(error, _BUNDLE)
         if fault is None and not self._has_answered and type(found) in {Unavailable, OutcomeUnknown, StorageError}:
@@ -138,7 +139,7 @@ class FsspecClient:
     def _shown(self, error: Exception) -> Exception | None:
         """Return the cause to show: None if it, or what it comes from, shows a secret."""
         texts = [str(each) for each in causes_of(error)]
-        return error if all(self._settings.hidden(text) == text for text in texts) else None
+        return error if all(hidden(text, self._secrets) == text for text in texts) else None
 
     def info(self, operation: str, path: str) -> FileInfo:
         """Return the status of a path."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, OutputStream, RangeFile
+from ftfile.fs.calls.per_process import digest_of_variables
 from ftfile.fs.fsspec.client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, clients
 from ftfile.fs.fsspec.probe import PROBES, Probe, is_unclear
 from ftfile.fs.fsspec.settings import FsspecSettings
@@ -55,11 +56,11 @@ class FsspecFileSystem(FileSystem):
 
     @property
     def client(self) -> FsspecClient:
-        """Return this process's client."""
-        return clients.of((self._url, self._settings))
+        """Return this process's client; another one once a variable of the settings has another value."""
+        return clients.of((self._url, self._settings), digest_of_variables(self._settings.variables))
 
     def prove(self, directory: str) -> None:
-        """Probe the store, once per process."""
+        """Probe the store, once per process and client."""
         client, tried = self.client, 0
         with client.proving:
             while not client.proven:

@@ -12,6 +12,8 @@ from ftfile.core.errors import ConfigError
 from ftfile.fs.location import read_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from ftfile.fs.location import Location
 
 # The time limit of a call; no argument of the constructor.
@@ -21,7 +23,6 @@ _REFERENCE = "env:"
 _WAYS = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
 # A shorter text may be part of any other.
 _SECRET_LENGTH_MIN = 4
-_REFERENCED = re.compile(rf"{_REFERENCE}(\w+)")
 _SECRET = re.compile(r"secret|passw|passphrase|token|credential|key|sas|auth|connection_?string")
 # Parts of upload URLs, signed URLs and connection strings that are credentials.
 _SIGNED = re.compile(
@@ -38,6 +39,7 @@ class FsspecSettings:
 
     texts: tuple[tuple[str, str], ...]  # names and texts of the constructor's arguments; secrets are references
     timeout_s: float  # of a call
+    variables: tuple[str, ...]  # environment variables to which they refer
 
     @classmethod
     def of(cls, location: Location) -> FsspecSettings:
@@ -45,20 +47,26 @@ class FsspecSettings:
         texts = dict(location.settings)
         name = next((name for name in texts if name.lower() == TIMEOUT.lower()), "")
         given = {TIMEOUT: texts.pop(name)} if name else {}
+        variables: list[str] = []
         for name, text in texts.items():
-            _refuse_secrets(name, name, _parsed(text))
-        return cls(tuple(sorted(texts.items())), read_seconds(given, TIMEOUT, "60"))
+            _refuse_secrets(name, name, value := _parsed(text))
+            variables += _references(value)
+        return cls(tuple(sorted(texts.items())), read_seconds(given, TIMEOUT, "60"), tuple(sorted(variables)))
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments with references resolved; raises `ConfigError` for an unset variable."""
         return {name: _resolved(name, _parsed(text)) for name, text in self.texts}
 
-    def hidden(self, text: str) -> str:
-        """Return a text without the secrets of the settings and of URLs."""
-        for name in _REFERENCED.findall(" ".join(text for _, text in self.texts)):
-            secret = os.environ.get(name, "")
-            text = text.replace(secret, "...") if len(secret) >= _SECRET_LENGTH_MIN else text
-        return _SIGNED.sub(r"\1=...", text)
+    def secrets(self) -> tuple[str, ...]:
+        """Return the values of the variables, as they are now."""
+        return tuple(os.environ.get(name, "") for name in self.variables)
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """Return a text without secrets, and without those of URLs."""
+    for secret in secrets:
+        text = text.replace(secret, "...") if len(secret) >= _SECRET_LENGTH_MIN else text
+    return _SIGNED.sub(r"\1=...", text)
 
 
 def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -92,6 +100,15 @@ def _is_secret(name: str, value: object) -> bool:
     if name == "token" and value in _WAYS:
         return False
     return bool(_SECRET.search(name.lower())) or _PASSWORD.search(str(value)) is not None
+
+
+def _references(value: object) -> Iterator[str]:
+    """Yield the names of the variables to which a value refers."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _references(inner)
+    elif isinstance(value, str) and value.startswith(_REFERENCE):
+        yield value[len(_REFERENCE) :]
 
 
 def _resolved(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds

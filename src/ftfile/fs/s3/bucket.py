@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.core.retry import retry_until
+from ftfile.fs.calls.per_process import digest_of_variables
 from ftfile.fs.paths import join, require_valid
 from ftfile.fs.s3.client import clients
 from ftfile.fs.s3.errors import TooLargeToCopy
@@ -49,8 +50,8 @@ class S3Bucket:
 
     @property
     def client(self) -> S3Client:
-        """Return this process's client."""
-        return clients.of(self.settings)
+        """Return this process's client; another one once a variable of the settings has another value."""
+        return clients.of(self.settings, digest_of_variables(self.settings.variables))
 
     def key(self, operation: str, path: str) -> str:
         """Return the name of the object, or raise `Unsupported` for one that is not valid, or too long."""

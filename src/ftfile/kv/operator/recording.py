@@ -92,8 +92,10 @@ class Recorder:
         require_epoch(head, self.writer, self.epoch)
         return head
 
-    def record(self, number: int, windows: Sequence[Window]) -> None:
-        """Record windows up to one, each of them once; do nothing if that is in the log.
+    def record(self, number: int, windows: Sequence[Window]) -> int:
+        """Record windows up to one, each of them once, and return the last one that the log has then.
+
+        That is another one where an earlier try, whose outcome was unknown, has recorded them.
 
         Raises:
             Fenced: a newer process has opened the store as this writer.
@@ -104,7 +106,7 @@ class Recorder:
         while (last := recorded_window(self.head(), self.writer)) < number:
             left = [window for window in windows if window.number > last]
             if not left:
-                return
+                break
             try:
                 self._commit(number, left, last)
             except _Moved:
@@ -112,6 +114,7 @@ class Recorder:
             except ReplayMismatch:
                 self.head()
                 raise
+        return last
 
     def _commit(self, number: int, windows: Sequence[Window], last: int) -> None:
         job_id = self.log.ids.unique()

@@ -345,8 +345,7 @@ class KeyValueStore(WindowReader):
     def _record(self, number: int) -> None:
         windows = [window for window in self._pending.windows if window.number <= number]
         if number > self.recorded_window and windows:
-            self._recorder.record(number, windows)
-            self.recorded_window = number
+            self.recorded_window = self._recorder.record(number, windows)
         if windows:
             self.refresh()
             self._pending.forget(self.recorded_window)

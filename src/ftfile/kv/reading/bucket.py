@@ -15,6 +15,7 @@ from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.key_ranges import contain, overlap
 from ftfile.kv.reading.one_key import fold_key
+from ftfile.kv.run.blocks import TooManyBytes
 from ftfile.kv.run.reader import SCAN_BYTES
 
 if TYPE_CHECKING:
@@ -84,7 +85,14 @@ class Bucket:
         try:
             return self._lookup(keys, hashes)
         except (EncodingError, UserCodeError):
-            return self._unfolded()._lookup(keys, hashes)  # noqa: SLF001
+            if self.is_unfolded:
+                raise
+            return self._unfolded().lookup(keys, hashes)
+        except TooManyBytes:
+            half = len(hashes) // 2
+            numbers, rows = self.lookup(keys[:half], hashes[:half])
+            others, more = self.lookup(keys[half:], hashes[half:])
+            return np.concatenate([numbers, others + half]), pa.concat_tables([rows, more])
 
     def _lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
         found: list[tuple[Numbers, pa.Table]] = []  # new to old

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # The last column of what `lookup` returns.
 FOUND = "_found"
 _SCAN_BYTES = 32 << 20  # that all runs of a scan hold together; each holds a block at least
-# Fewer keys take less time one by one, where a call of the store takes no longer than a thread.
+# Fewer keys of a bucket take less time one by one, where a call of the store takes no longer than a thread.
 _FEW_KEYS = 256
 
 CACHE = Cache(256 << 20)  # of the process
@@ -151,7 +151,7 @@ class Reader:
         """
         _require_keys(keys)
         view = self._view
-        if len(keys) <= (_FEW_KEYS if self._log.fs.capabilities.concurrency == 1 else 0):
+        if self._log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
             with self._naming_what_is_gone():
                 return [view.get(key, None) for key in keys]
         found: list[Any] = [None] * len(keys)

@@ -157,13 +157,18 @@ def _or_none(column: pa.Array, read: Callable[[int], Any]) -> Callable[[int], An
     return lambda row: read(row) if valid[row] else None
 
 
+COLUMN_BYTES_MAX = (1 << 31) - 1  # of strings, whose offsets are of 32 bits
 # Longer values lie in a buffer of their own in an array of views, shorter ones in the view itself.
 _INLINE_BYTES_MAX = 12
 _VIEW = np.dtype([("length", "<i4"), ("prefix", "<i4"), ("buffer", "<i4"), ("offset", "<i4")])
 
 
+class TooManyBytes(Exception):
+    """Rows have more bytes in a column than one batch can: take fewer."""
+
+
 def gathered(blocks: Sequence[Block], ends: Sequence[int], rows: Numbers, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows of at least one block as one batch.
+    """Return rows of at least one block as one batch, or raise `TooManyBytes`.
 
     Rows are numbers within their blocks, those of the first block first; `ends` has the place behind those of each.
     """
@@ -212,6 +217,8 @@ def _byte_column(
             starts[start:end] = part.starts[own]
             lengths[start:end] = part.starts[own + 1]
             lengths[start:end] -= starts[start:end]
+    if lengths.sum() > COLUMN_BYTES_MAX:
+        raise TooManyBytes
     if lengths.min() <= _INLINE_BYTES_MAX:
         pairs = list(zip(starts.tolist(), (starts + lengths).tolist(), strict=True))
         data = b"".join(

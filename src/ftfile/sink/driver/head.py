@@ -38,7 +38,7 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
         return  # nothing that was written before stays
     if head.schema is not None:
         recorded, new = head.definitions[head.schema], config.recorded_schema_json
-        check_schema_change(recorded, new, config.on_schema_change)
+        check_schema_change(recorded, new, config.on_schema_change, config.bucketing.partition_by)
         if recorded != new:
             _check_older_rows(head, new, snapshot)
     if head.encoding is None:

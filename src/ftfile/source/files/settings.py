@@ -63,7 +63,7 @@ class FilesSettings:
     @classmethod
     def from_options(cls, parsed: ParsedOptions) -> FilesSettings:
         """Return the settings that the options name; a ConfigError where they contradict each other."""
-        root, pattern = _split_path(parsed["path"])
+        root, pattern = split_path(parsed["path"])
         file_format = parsed["fileFormat"]
         grows = file_format in _GROWING and not parsed["multiLine"]
         tail = grows if parsed["tail"] is None else parsed["tail"]
@@ -97,7 +97,7 @@ class FilesSettings:
         )
 
 
-def _split_path(path: str | None) -> tuple[str, str]:
+def split_path(path: str | None) -> tuple[str, str]:
     """Return the URL of the deepest directory that a path names without a pattern, and the rest of the path.
 
     The last name always is in the rest, as it may be that of a file. A ConfigError says what is wrong with a pattern.

@@ -22,6 +22,7 @@ from ftfile.source.files.finding.survey import Survey
 from ftfile.source.files.known import key_of, read_positions
 from ftfile.source.files.plan import Late, Parked, Plan
 from ftfile.source.files.plan_log import PlanLog
+from ftfile.source.files.settings import FilesSettings, split_path
 from ftfile.source.files.stream import FilesConfig, open_state, state_location
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.source.files.finding.listing import Listing
     from ftfile.source.files.known import KnownFiles
-    from ftfile.source.files.settings import FilesSettings
 
 _PLACES = frozenset({"checkpointlocation", "statelocation"})
 
@@ -100,13 +100,14 @@ def status_of(
     if plans.head is None or plans.head.plan < 0 or not kept:
         return None
     options = plans.options | {"stateLocation": location} | dict(given)
+    root, _ = split_path(options.get("path"))
+    if kept[-1].root != root:
+        return None  # of another stream, for which options that are given may be mistakes
     config = FilesConfig.from_options(parse_options(options, "files"), "{}")
     settings = config.settings
-    if kept[-1].root != settings.root:
-        return None
     if settings not in listings:
-        storage = config.storage if parse(settings.root).scheme == parse(store).scheme else None
-        listings[settings] = list_files(open_filesystem(settings.root, context, storage), settings)
+        storage = config.storage if parse(root).scheme == parse(store).scheme else None
+        listings[settings] = list_files(open_filesystem(root, context, storage), settings)
     listing = listings[settings]
     unread = _unread(listing, known)
     return SourceStatus(

@@ -90,7 +90,7 @@ def find_ways(
             made = _reader_of(encoding, recorded, legacy_times=legacy_times)
             readers[add.encoding] = "the directory is encrypted" if is_sealed else made
         reader = readers[add.encoding]
-        fault = reader if isinstance(reader, str) else _fault_of(add, live, encoding, recorded)
+        fault = reader if isinstance(reader, str) else _fault_of(add, live, encoding, reader.decimals)
         if isinstance(reader, _Reader) and fault is None:
             native.append((add, reader))
         else:
@@ -117,6 +117,7 @@ class _Reader:
     options: Mapping[str, str]
     schema_json: str
     partition_by: tuple[str, ...]
+    decimals: pa.Schema  # those of the partition columns
 
     @functools.cached_property
     def key(self) -> str:
@@ -155,7 +156,8 @@ def _reader_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times
         options["timeZone"] = encoding["timeZone"]
     else:
         options["recursiveFileLookup"] = "true"
-    return _Reader(kind, options, spark_schema_json(pa.schema([*columns, *in_path])), partition_by)
+    decimals = pa.schema([column for column in in_path if pa.types.is_decimal(column.type)])
+    return _Reader(kind, options, spark_schema_json(pa.schema([*columns, *in_path])), partition_by, decimals)
 
 
 def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[str]) -> str | None:
@@ -173,7 +175,7 @@ def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[st
     return None
 
 
-def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], recorded: pa.Schema) -> str | None:
+def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], decimals: pa.Schema) -> str | None:
     """Return why Spark cannot read a part whose encoding it reads."""
     if add.kind == "segment" or add.final_path is None:
         return "files are still open"
@@ -189,8 +191,8 @@ def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], reco
         directory.count("/") + 1 != len(partition_by) or columns_of_directory(directory) != partition_by
     ):
         return "directories are more than partition columns"
-    rescaled = partition_by and rescaled_columns(directory, recorded)
-    return "decimals in directories have another scale" if rescaled else None
+    is_rescaled = len(decimals) and rescaled_columns(directory, decimals)
+    return "decimals in directories have another scale" if is_rescaled else None
 
 
 def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:

@@ -8,7 +8,9 @@ import pytest
 
 import ftfile
 from ftfile.commit.format import layout
-from ftfile.core.errors import CorruptData
+from ftfile.commit.protocol import commit
+from ftfile.core.errors import CommitOutcomeUnknown, CorruptData
+from ftfile.kv.operator import recording
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
 
@@ -44,6 +46,19 @@ def take_log(fs: CrashingFileSystem) -> dict[str, bytes]:
     for path in taken:
         fs.delete(path)
     return taken
+
+
+def record_without_reply(store: KeyValueStore, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record windows, and do not learn of it."""
+
+    def lost(*arguments: Any) -> None:
+        commit(*arguments)
+        raise CommitOutcomeUnknown("no reply")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, "commit", lost)
+        with pytest.raises(CommitOutcomeUnknown):
+            store.committed(window)
 
 
 @pytest.mark.parametrize("options", [SHAPE, {}, {"merge": "n:sum"}], ids=["its definition", "none", "a part of it"])
@@ -114,6 +129,34 @@ def test_it_is_lost_while_the_store_is_open() -> None:
         fs.create_exclusive(path, content)
     with open_store(fs) as again:
         assert again.last_window in {1, 2}, "what was not acknowledged may come back"
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_windows_behind_a_record_of_an_unknown_outcome_are_no_loss(
+    kind: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has the last window with changes, and not the empty one that is committed with it later."""
+    fs = CrashingFileSystem(store=kind)
+    store = open_store(fs, **SHAPE)
+    end_window(store, 0)
+    record_without_reply(store, 0, monkeypatch)
+    store.begin_window(1)
+    store.end_window()
+    store.committed(1)
+    end_window(store, 2)
+    with open_store(fs) as again:
+        assert (again.recorded_window, again.last_window) == (0, 2)
+        again.committed(2)
+        assert keys_of(again) == ["w0", "w2"]
+
+
+def test_a_record_of_an_unknown_outcome_may_have_later_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(CrashingFileSystem(), **SHAPE)
+    for window in range(2):
+        end_window(store, window)
+    record_without_reply(store, 1, monkeypatch)
+    store.committed(0)
+    assert [store.read(key) for key in ("w0", "w1")] == [1, 1], "a recorded window counts once"
 
 
 def test_what_tells_of_it_is_written_once() -> None:

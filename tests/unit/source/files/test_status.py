@@ -100,6 +100,21 @@ def test_sources_of_other_paths_are_left_out(source: Source, tmp_path: Path) -> 
     assert ftfile.source_status(str(tmp_path / "elsewhere" / "nothing" / "here"), **given(source)) == ()
 
 
+def test_options_are_no_mistake_for_a_stream_of_another_path(source: Source, tmp_path: Path) -> None:
+    """Of one state that both have."""
+    (tmp_path / "elsewhere").mkdir()
+    other = Source(tmp_path / "elsewhere")
+    other.state = source.state
+    (other.path / "a.json").write_text('{"value": "1"}\n')
+    options = {"fileFormat": "json", "multiLine": "true", "minFileAge": "0s", "stateLocation": str(source.state)}
+    FilesRun(str(other.path), COLUMNS, options).run()
+    source.add("a.log")
+    source.query().run()
+    assert status_of(source).known == 1
+    (found,) = ftfile.source_status(other.path, stateLocation=source.state)
+    assert found.known == 1
+
+
 def test_mistakes_are_told(source: Source) -> None:
     with pytest.raises(ConfigError, match="stateLocation"):
         ftfile.source_status(str(source.path), fileFormat="text")
@@ -122,7 +137,7 @@ def test_options_are_in_the_state(source: Source) -> None:
     assert ftfile.source_status(source.path, stateLocation=source.state)[0].files_behind == 0
     other = "f" * 32
     fs = open_filesystem(str(source.state / other))
-    PlanLog(fs, other, "run").add(PlanPosition(other, -1, ""), Plan(low=1))
+    PlanLog(fs, other, "run").add(PlanPosition(other, -1, ""), Plan(low=1, root=f"file://{source.path.parent}"))
     with pytest.raises(ConfigError, match="fileFormat is missing"):
         ftfile.source_status(source.path, stateLocation=source.state)
 

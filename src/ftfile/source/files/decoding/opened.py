@@ -93,8 +93,11 @@ class OpenedFile:
                 yield piece[begin:]
 
     def as_file(self) -> BinaryIO:
-        """Return the plain content as a seekable file: where it is not stored as it is, all of it is in memory."""
-        if not self.filters:
+        """Return the plain content as a seekable file: if it is small, or not stored as it is, all of it is in memory.
+
+        Readers of columns come back to the end of a file, and each time costs a call of the store.
+        """
+        if not self.filters and self.file.size_bytes > _READ_BYTES:
             # Closing it leaves the file open, which is looked at again.
             return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
         plain = io.BytesIO(b"".join(self.plain_pieces()))
