@@ -15,12 +15,15 @@ from unittest import mock
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from pyspark.errors import AnalysisException, QueryExecutionException
 
 import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.source.shares import pack
 from ftfile.spark import load, load_plan
+from ftfile.spark.native import compared_files
 from ftfile.spark.native import load as native
+from ftfile.spark.native.ways import find_ways
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.sink.changing_columns import Changing, tables_of
 from tests.unit.sink.encrypted import ring
@@ -230,19 +233,23 @@ def test_rows_of_open_files_and_old_versions(spark: SparkSession, tmp_path: Path
     assert str(load_plan(spark, out)).endswith(
         "version 1 is read: 1 parquet files by Spark, 1 by ftfile (files are still open)"
     )
+    named = load(spark, out).selectExpr("id", "input_file_name() AS name").collect()
+    assert {row.id: Path(row.name).name for row in named} == {1: ftfile.open(out).files()[0].path, 2: ""}
+    with pytest.raises(AnalysisException, match="_metadata"):
+        load(spark, out).select("_metadata.file_path")
     before = load(spark, out)
     ftfile.flush(out)
     ftfile.compact(out)
     same(spark, out)
     same(spark, out, version=1)
     assert load_plan(spark, out, version=1).spark_files == {}
-    with pytest.raises(Exception, match=r"FAILED_READ_FILE\.FILE_NOT_EXIST"):
+    with pytest.raises(QueryExecutionException, match="is gone: a compaction"):
         before.collect()
 
 
 def test_files_that_are_gone_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
     out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
-    frame = load(spark, out)
+    frame = load(spark, out, check_files=False)
     Path(out, ftfile.open(out).files()[0].path).unlink()
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     try:
@@ -254,32 +261,86 @@ def test_files_that_are_gone_are_an_error(spark: SparkSession, tmp_path: Path) -
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "json"])
+REPLACED: dict[str, dict[str, tuple[Any, list[Any]]]] = {
+    "parquet": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
+    "orc": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
+    "json": {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])},
+    "csv": {"id": ("long", [1, 2, 3]), "value": ("double", [0.5, 1.5, 2.5])},
+    "text": {"id": ("string", ["1", "2", "3"])},
+}
+
+
+@pytest.mark.parametrize("kind", REPLACED)
 def test_a_file_that_another_program_replaces_is_an_error(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    """Of another length, or of another time, for each new query."""
-    columns = {"p": ("integer", [1, 1, 2]), "id": ("long", [1, 2, 3])}
-    out = written(str(tmp_path / "out"), columns, fileFormat=kind, partitionBy="p")
-    frame = load(spark, out, check_files=True)
-    alone = load(spark, out, where={"p": 1}, check_files=True)
-    file = next(Path(out, each.path) for each in ftfile.open(out).files() if "p=2" in each.path)
+    """Of another length, of another time, or gone; for each new query that reads it, and for no other."""
+    columns = REPLACED[kind]
+    out = written(str(tmp_path / "out"), columns, fileFormat=kind, **({"partitionBy": "p"} if "p" in columns else {}))
+    frame = load(spark, out)
+    frame.createOrReplaceTempView("replaced")
+    unchecked = load(spark, out, check_files=False)
+    file = next(Path(out, each.path) for each in ftfile.open(out).files() if "p=1" not in each.path)
     before, content = file.stat(), file.read_bytes()
-    assert (frame.count(), len(alone.inputFiles())) == (3, 1)
-    longer = content * 2
-    for replaced, times in ((longer, before.st_mtime), (content, before.st_mtime - 5)):
+    assert (frame.count(), unchecked.count()) == (3, 3)
+    queries = (frame, frame.select("_metadata.file_path"), frame.groupBy().count(), spark.table("replaced"))
+    for replaced, earlier_ms, fault in (
+        (content * 2, 0, f"had {len(content)} bytes, and has {len(content) * 2}: another program has replaced it"),
+        (content, 5, "has the length that it had, and another time: another program has replaced it"),
+        (None, 0, "is gone: a compaction, an overwrite, a drop or a vacuum has removed it"),
+    ):
         file.unlink()
-        file.write_bytes(replaced)
-        os.utime(file, (times, times))
-        for query in (frame.where("p = 1"), frame.select("_metadata.file_path").distinct()):
-            with pytest.raises(Exception, match=rf"{file.name}: it had {len(content)} bytes, and has {len(replaced)} "):
-                query.collect()
-        with pytest.raises(Exception, match="call it again"):
-            frame.count()
-        assert alone.count() == 2
-        if replaced is longer:
-            assert load_plan(spark, out).spark_files == {kind: 1}
-            with pytest.raises(Exception, match=rf"{file.name}.* bytes"):
-                load(spark, out).collect()
-    assert load(spark, out).count() == 3
+        if replaced is not None:
+            file.write_bytes(replaced)
+            os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns - earlier_ms * 1_000_000))
+        remedy = "finds where" if replaced is None else ".* check_files=False"
+        told = rf"{file.name} {fault} since ftfile\.spark\.load\. Call that again, which {remedy}"
+        for query in queries:
+            with pytest.raises(QueryExecutionException, match=told):
+                query.select("*").collect()
+        if "p" in columns:
+            assert frame.where("p = 1").count() == 2
+        if replaced is not None:
+            unchecked.count()
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    assert frame.count() == 3
+
+
+def test_ftfile_reads_what_cannot_be_compared(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
+    monkeypatch.setattr(compared_files, "_constructor", mock.Mock(side_effect=RuntimeError("no compiler\nat x")))
+    assert load_plan(spark, out).ftfile_files == {"Spark cannot compare them with the store: no compiler": 2}
+    assert sorted(load(spark, out).collect()) == [(1,), (2,), (3,)]
+    assert len(load(spark, out, check_files=False).inputFiles()) == 2
+    monkeypatch.setattr(native, "hadoop_url", lambda *_: "nowhere://host/file")
+    (reason,) = load_plan(spark, out).ftfile_files
+    assert "file systems do not find them" in reason
+    assert 'No FileSystem for scheme "nowhere"' in reason
+
+
+def test_times_that_spark_tells_otherwise_are_not_compared(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a store that has another time of what came in pieces, as the largest file does."""
+    out = written(str(tmp_path / "out"), {"text": ("string", ["a", "b", "c" * 1000])}, fileFormat="text")
+
+    def otherwise(*given: Any, **named: Any) -> Any:
+        ways = find_ways(*given, **named)
+        for group in ways.groups:
+            group.files.sort(key=lambda each: each[0].length)
+            add, info = group.files[-1]
+            group.files[-1] = add, info._replace(modified_ms=info.modified_ms - 5000)
+        return ways
+
+    monkeypatch.setattr(native, "find_ways", otherwise)
+    frame = load(spark, out)
+    assert len(frame.inputFiles()) == 2
+    assert frame.count() == 3
+    file = min((Path(out, each.path) for each in ftfile.open(out).files()), key=lambda each: each.stat().st_size)
+    file.write_text("longer\n")
+    with pytest.raises(QueryExecutionException, match="another program has replaced it"):
+        frame.count()
 
 
 def test_files_that_where_excludes_are_not_part_of_the_query(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import QueryExecutionException
 
 import ftfile
 from ftfile.testing.checker import check_directory
@@ -15,7 +16,7 @@ from ftfile.testing.context import open_filesystem
 from tests.crash.share import THOROUGH
 from tests.hdfs.minicluster import MiniCluster
 from tests.spark.killing import run_until_killed
-from tests.spark.scripted_source import Row, Script, run, start
+from tests.spark.scripted_source import SCHEMA, Row, Script, run, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,30 @@ def test_partitioned_with_settings_of_hdfs(spark: SparkSession, paths: Paths) ->
     check(spark, paths, "parquet")
     directories = {file.path.partition("/")[0] for file in ftfile.open(paths["out"]).files()}
     assert "word=10%3A30 %2350%25 d" in directories
+
+
+def test_a_file_that_another_program_replaces_is_an_error(spark: SparkSession, cluster: MiniCluster) -> None:
+    """Spark's own client reads the files; it lists the directories that a query reads."""
+    out = f"{cluster.url}{next(_directories)}/out"
+    rows = spark.createDataFrame([(1, "a"), (2, "b")], SCHEMA).coalesce(1)
+    for _ in range(2):
+        rows.write.format("ftfile").options(fileFormat="parquet", partitionBy="word").mode("append").save(out)
+    frame = ftfile.spark.load(spark, out)
+    files = [file.path for file in ftfile.open(out).files()]
+    assert len(frame.inputFiles()) == len(files) == 4
+    assert frame.count() == 4
+    one = next(path for path in files if "word=a" in path)
+    fs = open_filesystem(out)
+    content = fs.read(one)
+    for other, fault in ((content, "another time"), (content * 2, f"has {len(content) * 2}")):
+        fs.delete(one)
+        fs.create_exclusive(one, other)
+        with pytest.raises(QueryExecutionException, match=rf"{fault}: another program has replaced it"):
+            frame.count()
+    fs.delete(one)
+    with pytest.raises(QueryExecutionException, match="is gone: a compaction"):
+        frame.count()
+    assert frame.where("word = 'b'").count() == 2
 
 
 def test_a_batch_that_spark_forgot_is_not_written_twice(spark: SparkSession, paths: Paths) -> None:

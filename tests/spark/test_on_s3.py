@@ -6,10 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import QueryExecutionException, StreamingQueryException
 
+import ftfile
 from tests.object_stores import servers
-from tests.spark.scripted_source import Script, start
+from tests.spark.scripted_source import SCHEMA, Script, start
 from tests.spark.store_scenarios import BATCHES, StoreScenarios, assert_nothing_told, check, options
 
 if TYPE_CHECKING:
@@ -49,6 +50,38 @@ class TestS3(StoreScenarios):
         finally:
             query.stop()
         check(spark, paths)
+
+    def test_an_object_that_another_program_replaces_is_an_error(
+        self, spark: SparkSession, paths: Paths, store: Store
+    ) -> None:
+        """Spark's own client of S3 reads the objects; it lists the directories that a query reads."""
+        rows = spark.createDataFrame([(1, "a"), (2, "b")], SCHEMA).coalesce(1)
+        named = options(paths, fileFormat="parquet", partitionBy="word")
+        for _ in range(2):
+            rows.write.format("ftfile").options(**named).mode("append").save(paths["out"])
+        for name, value in store.hadoop_settings.items():
+            spark.conf.set(name, value)
+        try:
+            frame = ftfile.spark.load(spark, paths["out"], storage=paths["storage"])
+            files = ftfile.open(paths["out"], storage=paths["storage"]).files()
+            assert len(frame.inputFiles()) == len(files) == 4
+            assert frame.count() == 4
+            path = next(file.path for file in files if "word=a" in file.path)
+            key = f"{paths['out'].removeprefix(store.url).strip('/')}/{path}"
+            client = servers.client(store.endpoint)
+            content = client.get_object(Bucket=servers.BUCKET, Key=key)["Body"].read()
+            time.sleep(1)  # times are compared in seconds
+            for other, fault in ((content, "another time"), (content * 2, f"has {len(content) * 2}")):
+                client.put_object(Bucket=servers.BUCKET, Key=key, Body=other)
+                with pytest.raises(QueryExecutionException, match=rf"{fault}: another program has replaced it"):
+                    frame.count()
+            client.delete_object(Bucket=servers.BUCKET, Key=key)
+            with pytest.raises(QueryExecutionException, match="is gone: a compaction"):
+                frame.count()
+            assert frame.where("word = 'b'").count() == 2
+        finally:
+            for name in store.hadoop_settings:
+                spark.conf.unset(name)
 
     def test_credentials_of_a_profile_are_told_nowhere(
         self, spark: SparkSession, paths: Paths, store: Store, capsys: pytest.CaptureFixture[str]

@@ -78,6 +78,10 @@ def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> No
     assert [sorted(each.collect()) for each in found] == [[], *[sorted(frame.collect())] * 2]
     chosen = ftfile.spark.load(spark, out, where="day = '2024-07-02'")
     assert [row.id for row in chosen.select("id", "_metadata.file_size").collect()] == [1]
+    replaced = tmp_path / out / ftfile.open(out).files()[0].path
+    replaced.write_bytes(replaced.read_bytes() * 2)
+    with pytest.raises(Exception, match=f"{replaced.name}.* another program has replaced it"):
+        plan.rows.select("id").collect()
 
 
 def test_errors_are_their_messages(spark: SparkSession, tmp_path: Path) -> None:

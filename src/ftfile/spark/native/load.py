@@ -8,7 +8,6 @@ import os
 import pickle
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
-from ftfile.arrays.moments import settled
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.arrays.time_zones import is_zone
 from ftfile.attempt.directory_marker import DirectoryMarker, check_marker, read_marker
 from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
 from ftfile.core.context import SYSTEM
@@ -31,15 +28,16 @@ from ftfile.parts.reader import read_add
 from ftfile.source.directory import Directory
 from ftfile.source.shares import pack
 from ftfile.source.small_batches import small_batches
+from ftfile.spark.native.compared_files import compare_files
+from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, quoted
 from ftfile.spark.native.pruning import possible_adds
 from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
-from ftfile.spark.native.unchanged import unchanged
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
 
 _INDEX = "MetadataLogFileIndex"
 _LEGACY = "LEGACY"
-_DATES_AS_TEXTS = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
 
 _log = get_logger(__name__)
 
@@ -63,7 +60,7 @@ def load(  # noqa: PLR0913 - all by name
     version: int | None = None,
     timestamp: str | datetime | None = None,
     where: str | Mapping[str, object] | None = None,
-    check_files: bool = False,
+    check_files: bool = True,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> DataFrame:
@@ -72,10 +69,10 @@ def load(  # noqa: PLR0913 - all by name
     Spark then prunes partitions, pushes filters down, leaves columns out, and fills `input_file_name()` and, where one
     read covers all files, `_metadata`. Rows that it cannot read alike come from ftfile's reader; a line in the log says
     how many of which, as `load_plan` does. Nothing is written. The DataFrame stays at its version: when a compaction,
-    an overwrite or a vacuum takes away files that it needs, its next action fails; call `load` again.
+    an overwrite or a vacuum takes away files that it needs, its next query fails; call `load` again.
 
     If another program replaced a file before this call, one of another length is noticed, and one of the same length
-    is not. If it replaces one later, Spark reads what is there: only `check_files` notices it.
+    is not. If it replaces one later, the next query that reads the file fails, unless length and time are the same.
 
     Args:
         spark: a session whose executors see the path; with Spark Connect, ftfile's reader reads everything.
@@ -84,8 +81,8 @@ def load(  # noqa: PLR0913 - all by name
         timestamp: instead of a version, the newest one at a time; see `Directory.version_at`.
         where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, a
             range of whole numbers, or None for null.
-        check_files: before each query, have Spark ask the store for the length and time of each file that it reads
-            itself; the query fails if one has another length, or was changed in another second, than at this call.
+        check_files: before each query, have Spark ask the store for the length and time of each file that it is about
+            to read itself. Without it, Spark reads what it finds.
         key_provider: see `ftfile.open`.
         storage: likewise.
 
@@ -94,9 +91,9 @@ def load(  # noqa: PLR0913 - all by name
             is neither text nor a mapping.
         AnalysisException: `where` names a column that there is not.
     """
-    where = _at_once(spark, where)
+    where = at_once(spark, where)
     plan = _plan(spark, path, version, timestamp, key_provider, storage, where, check_files=check_files)
-    return _filtered(plan.rows, where)
+    return filtered(plan.rows, where)
 
 
 def load_plan(
@@ -124,7 +121,7 @@ def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
     storage: Mapping[str, str] | None,
     where: str | Mapping[str, object] | None = None,
     *,
-    check_files: bool = False,
+    check_files: bool = True,
 ) -> LoadPlan:
     if version is not None and timestamp is not None:
         raise ConfigError("version and timestamp both say which version to read: give one of them")
@@ -216,14 +213,14 @@ class _Loading:
         is_newest = head.version == self._snapshot.version
         live = self._snapshot.adds if is_newest else head.adds
         legacy = self._spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
-        adds = possible_adds(self._snapshot, self._where, as_texts=_compares_as_texts(self._spark))
+        adds = possible_adds(self._snapshot, self._where, as_texts=compares_as_texts(self._spark))
         return find_ways(self._directory.file_system, self._snapshot, adds, live, legacy_times=legacy)
 
     def _natively(self, group: NativeGroup) -> DataFrame | str:
         """Return the rows of parts, or why Spark does not read them."""
-        times = self._same_times(group)
-        if isinstance(times, str):
-            return times
+        time_unit_ms = self._time_unit_ms(group)
+        if isinstance(time_unit_ms, str):
+            return time_unit_ms
         try:
             with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
                 write_sink_log(Path(folder), self._directory.path, (info for _, info in group.files))
@@ -231,21 +228,25 @@ class _Loading:
                     StructType.fromJson(json.loads(group.schema_json))
                 )
                 frame = reader.options(**group.options).load(f"file://{folder}")
-                same = unchanged(self._spark, f"file://{folder}", times=times) if self._check_files else None
         except PySparkException as error:
             return f"Spark refuses them: {str(error).splitlines()[0]}"
         if not _reads_exactly(frame, group):
             return "the session reads sink logs or formats in its own way"
-        frame = frame if same is None else frame.where(same)
+        if self._check_files:
+            try:
+                frame = compare_files(frame, time_unit_ms)
+            except Exception as error:
+                return f"Spark cannot compare them with the store: {_first_line(error)}"
         columns = self._columns(group)
         return frame if columns is None else frame.select(*columns)
 
-    def _same_times(self, group: NativeGroup) -> bool | str:
-        """Return True if Spark's file systems have the same times of parts, by a look at one; or why they have none.
+    def _time_unit_ms(self, group: NativeGroup) -> int | str:
+        """Return the unit in which Spark's file systems have the same times of parts, 0 for none; or why none of them.
 
-        Object stores list milliseconds, and tell seconds of one file.
+        One part is looked at, the largest: a store may tell other times of what it got in pieces. Object stores list
+        milliseconds, and tell seconds of one file.
         """
-        add, info = next((each for each in group.files if not each[1].path.isascii()), group.files[0])
+        add, info = max(group.files, key=lambda each: (not each[1].path.isascii(), each[0].length))
         jvm: Any = self._spark._jvm  # noqa: SLF001 - what follows has no other way
         session: Any = self._spark._jsparkSession  # noqa: SLF001
         try:
@@ -256,7 +257,9 @@ class _Loading:
             return f"Spark's file systems do not find them: {_first_line(error)}"
         if found != add.length:
             return "Spark's file systems have other files"
-        return bool(changed_ms // 1000 == info.modified_ms // 1000)
+        if changed_ms == info.modified_ms and changed_ms % 1000:
+            return 1
+        return 1000 if changed_ms // 1000 == info.modified_ms // 1000 else 0
 
     def _columns(self, group: NativeGroup) -> list[Column] | None:
         """Return the version's columns from those of a group; None if they are the same."""
@@ -269,7 +272,7 @@ class _Loading:
             if field.name not in found:
                 column = F.lit(None).cast(field.dataType)
             else:
-                column = F.col(_quoted(field.name)).cast(field.dataType)
+                column = F.col(quoted(field.name)).cast(field.dataType)
             columns.append(column.alias(field.name))
         return columns
 
@@ -327,12 +330,6 @@ class _Task(Shipped):
                     yield from read_add(fs, add, encoding, schema, is_old=True, wanted=wanted)
 
 
-def _compares_as_texts(spark: SparkSession) -> bool:
-    """Return True if a session may cast a column to text where it is compared with one: `month NOT IN ('02')`."""
-    is_ansi, dates_as_texts = spark.conf.get("spark.sql.ansi.enabled"), spark.conf.get(_DATES_AS_TEXTS, "false")
-    return (str(is_ansi).lower(), str(dates_as_texts).lower()) != ("true", "false")
-
-
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.union(other)
 
@@ -349,45 +346,6 @@ def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
     return found == list(group.partition_by)
 
 
-def _at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> str | Mapping[str, object] | None:
-    """Return a condition with times by a clock as literals, of now and of the session's zone, if ftfile reads it."""
-    zone = spark.conf.get("spark.sql.session.timeZone") if isinstance(where, str) else None
-    if zone is None or not is_zone(zone):
-        return where
-    try:
-        return settled(where, SYSTEM.clock.now_ms(), zone)
-    except ConfigError:  # Spark has more words
-        return where
-
-
-def _filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> DataFrame:
-    if where is None:
-        return frame
-    if isinstance(where, str):
-        return frame.where(where)
-    if not isinstance(where, Mapping):
-        raise ConfigError(
-            f"where={where!r}: it takes a condition as text, such as \"month >= 7 and city = 'a'\", or a mapping from "
-            "columns to values, such as {'month': [7, 8]}"
-        )
-    for name, values in where.items():
-        frame = frame.where(_condition(name, values))
-    return frame
-
-
-def _condition(name: str, values: object) -> Column:
-    column = F.col(_quoted(name))
-    if isinstance(values, range) and values.step == 1:
-        return (column >= values.start) & (column < values.stop)
-    several = list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
-    given = [value for value in several if value is not None]
-    found = column.isin(given)
-    return found if len(given) == len(several) else found | column.isNull()
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of an error, or of the exception in Java that it stands for."""
+    return (str(getattr(error, "java_exception", error)).strip() or type(error).__name__).splitlines()[0]
