@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.logs import log_at
+from ftfile.attempt.encryption import open_to_write
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import OWNER_ONLY
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import settings_for_others
@@ -14,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ftfile.attempt.encryption import Encryption
-    from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
     from ftfile.fs.api import Capabilities, Durability
+
+    Settings = tuple[tuple[str, str], ...]
 
 # The least that each must grant: the writers' own processes read the log, too.
 _PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
@@ -31,6 +34,11 @@ _MEANINGS: dict[Durability, str] = {
     "close": "makes files durable when they are closed, and not before",
     "hsync": "syncs",
 }
+
+LOGS_KEPT = 16
+
+_logs: dict[tuple[object, ...], CommitLog] = {}
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +119,25 @@ def durability_of(asked: str, capabilities: Capabilities) -> Durability:
             "leave it out"
         )
     return found
+
+
+def log_at(
+    path: str, context: Context, settings: Settings, encryption: Encryption | None, offered: Settings = ()
+) -> CommitLog:
+    """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
+
+    See `open_to_write` for the arguments. The settings may not be checked against the store yet.
+    """
+    key = (path, context, settings, encryption, offered)
+    with _lock:  # one log for all who write to the directory: they take turns by its lock
+        log = _logs.pop(key, None) or CommitLog(open_to_write(path, context, settings, encryption, offered))
+        _logs[key] = log
+        if len(_logs) > LOGS_KEPT:
+            _logs.pop(next(iter(_logs)))
+        return log
+
+
+def forget_logs() -> None:
+    """Drop the logs, as a new process would start."""
+    with _lock:
+        _logs.clear()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.attempt import logs
-from ftfile.attempt.logs import forget_logs, log_at
+from ftfile.attempt.storage import LOGS_KEPT, forget_logs, log_at
 from ftfile.core.context import SYSTEM
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THREADS, CALLS = 4, 1_000
-DIRECTORIES = 2 * logs.LOGS_KEPT + 1
+DIRECTORIES = 2 * LOGS_KEPT + 1
 
 
 @pytest.fixture
