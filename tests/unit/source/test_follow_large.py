@@ -9,7 +9,7 @@ import pytest
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot, position_of, to_offset
-from ftfile.attempt.follow.settings import FollowSettings, Limits
+from ftfile.attempt.follow.planner import FollowSettings, Limits
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin, Record, StreamAuthor
 from ftfile.commit.format.record import encode_record

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.attempt.follow import continuity, planner
+from ftfile.attempt.follow import offsets, planner
 from ftfile.attempt.follow.offsets import START, position_of
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import decode_record
@@ -508,7 +508,7 @@ def test_history_that_goes_while_it_is_read_is_told(out: str, moment: str, monke
             run.run_batch()
         offsets += 1
         run.kill_at = None
-    read, read_on, trimmed = continuity.required_record, CommitLog.read_on, list[int]()
+    read, read_on, trimmed = offsets.required_record, CommitLog.read_on, list[int]()
 
     def read_and_trim(log: CommitLog, head: LogState, version: int) -> Record:
         trimmed.append(version + 1)

@@ -9,7 +9,7 @@ import pytest
 import ftfile
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.follow.offsets import Beginning, InLog
-from ftfile.attempt.follow.settings import FollowSettings
+from ftfile.attempt.follow.planner import FollowSettings
 from ftfile.commit.files import walk
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog

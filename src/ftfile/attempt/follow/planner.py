@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.follow.continuity import check_position, required_record
-from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot
-from ftfile.attempt.follow.settings import Limits
+from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot, check_position, required_record
 from ftfile.commit.log.times import first_since
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, SchemaError
@@ -21,18 +19,53 @@ from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     import pyarrow as pa
 
     from ftfile.attempt.follow.offsets import Position
-    from ftfile.attempt.follow.settings import FollowSettings
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.core.options import ParsedOptions
 
 _log = get_logger(__name__)
 
 _Share = TypeVar("_Share")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a plan reads; None is no limit."""
+
+    files: int | None = None
+    size_bytes: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSettings:
+    """The options of a follower."""
+
+    starting_version: int | Literal["latest"] | None = None
+    starting_time: datetime | None = None
+    limits: Limits = Limits()
+    skip_changes: bool = False
+
+    @property
+    def has_limits(self) -> bool:
+        """Return True if a plan may leave something to the next one."""
+        return self.limits != Limits()
+
+    def __post_init__(self) -> None:
+        if self.starting_version is not None and self.starting_time is not None:
+            raise ConfigError("startingVersion and startingTimestamp both say where to begin: set one of them")
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> FollowSettings:
+        """Return the settings that the options name; a ConfigError where they contradict each other."""
+        limits = Limits(parsed["maxFilesPerTrigger"], parsed["maxBytesPerTrigger"], parsed["maxRowsPerTrigger"])
+        return cls(parsed["startingVersion"], parsed["startingTimestamp"], limits, parsed["skipChangeCommits"])
 
 
 class Unit(NamedTuple):

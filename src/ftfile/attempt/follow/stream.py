@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ftfile.attempt.follow.offsets import Beginning, position_of, to_offset
-from ftfile.attempt.follow.settings import FollowSettings
+from ftfile.attempt.follow.planner import FollowSettings
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import normalise
 

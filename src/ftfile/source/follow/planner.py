@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.follow.continuity import require_kept
-from ftfile.attempt.follow.offsets import InLog, InSnapshot
+from ftfile.attempt.follow.offsets import InLog, InSnapshot, require_kept
 from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.commit.format.layout import original_id
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.attempt.follow.settings import FollowSettings
+    from ftfile.attempt.follow.planner import FollowSettings
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.directory_marker import read_marker
 from ftfile.attempt.follow.offsets import START, position_of, to_offset
-from ftfile.attempt.follow.settings import FollowSettings
+from ftfile.attempt.follow.planner import FollowSettings
 from ftfile.attempt.follow.stream import LogStream
 from ftfile.commit.files import list_or_empty, stat_or_none
 from ftfile.commit.format import layout
