@@ -22,10 +22,10 @@ from benchmarks.sinks import NOOP
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 from benchmarks.worker_cpu import python_ticks, ticks_to_s
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.content import fingerprints
 from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.decoding.split import split
+from ftfile.source.files.growth import fingerprints
 from ftfile.source.files.plan import Range
 from ftfile.testing.context import current
 

@@ -24,7 +24,7 @@ from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageErr
 from ftfile.fs.calls.parallel import by_threads
 from ftfile.fs.registry import normalise
 from ftfile.source.finished_files import FinishedFile, finished_files
-from ftfile.source.follow.stream import follow_log
+from ftfile.source.follow import follow_log
 from ftfile.source.selection import Selection
 
 if TYPE_CHECKING:

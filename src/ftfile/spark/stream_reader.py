@@ -24,7 +24,7 @@ from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.columns import default_schema, require_columns
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.stream import FilesConfig, FileStream, RootedShare
-from ftfile.source.follow.stream import FollowStream
+from ftfile.source.follow import FollowStream
 from ftfile.source.shares import Share, read_share
 from ftfile.source.small_batches import in_small_batches
 from ftfile.spark.settings import absolute_options, has_file_format, require_shared

@@ -14,7 +14,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin, Record, StreamAuthor
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.log import CommitLog
-from ftfile.source.follow.planner import FollowPlanner
+from ftfile.source.follow import FollowPlanner
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import spark_schema
 from ftfile.testing.source_run import OFFSET_BYTES_MAX

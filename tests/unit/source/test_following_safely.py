@@ -14,7 +14,7 @@ from ftfile.commit.files import walk
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ConfigError, CorruptData
-from ftfile.source.follow.planner import FirstSnapshot, FollowPlanner
+from ftfile.source.follow import FirstSnapshot, FollowPlanner
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states

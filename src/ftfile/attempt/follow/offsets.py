@@ -1,4 +1,4 @@
-"""Positions of who follows a directory, as plain JSON of at most 256 bytes; and checks that the log goes on from there."""
+"""Positions of who follows a log, as plain JSON of at most 256 bytes; and checks that it goes on from there."""
 
 from __future__ import annotations
 

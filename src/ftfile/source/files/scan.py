@@ -13,11 +13,9 @@ from ftfile.core.logs import get_logger
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 from ftfile.source.files.finding.copies import Copies, Copy
-from ftfile.source.files.finding.draft import Draft
-from ftfile.source.files.finding.identity import is_equal, starts_of
+from ftfile.source.files.finding.draft import Draft, Found, next_of, next_of_copy, parked, seen_at
 from ftfile.source.files.finding.listing import list_files
-from ftfile.source.files.finding.ranges import Found, next_of, next_of_copy, parked, seen_at
-from ftfile.source.files.finding.survey import Survey
+from ftfile.source.files.finding.survey import Survey, is_equal, starts_of
 from ftfile.source.files.growth import codec_of
 from ftfile.source.files.known import KEY_BYTES, ROW, KnownFile
 from ftfile.source.files.plan import Late

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -9,33 +10,148 @@ from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.kind_of_directory import directory_url
 from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
-from ftfile.core.errors import ConfigError, NotADirectory, NotFound
+from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound, StorageError
 from ftfile.core.logs import get_logger
-from ftfile.fs.location import parse
+from ftfile.fs.location import Url, parse
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.clean import open_cleaner
 from ftfile.source.files.decoding.columns import require_columns_beside
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.decoding.split import split
 from ftfile.source.files.finding.listing import refuse_rows, refuse_rows_above
-from ftfile.source.files.globs import has_wildcard
 from ftfile.source.files.plan import PlanPosition, position_of, to_offset
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.source.files.scan import Scanner
-from ftfile.source.files.settings import FilesSettings
+from ftfile.source.files.settings import FilesSettings, has_wildcard
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
-    from ftfile.fs.api import FileSystem
+    from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.source.files.decoding.split import FileShare
     from ftfile.source.files.finding.listing import Listing
-    from ftfile.source.files.plan import Plan
+    from ftfile.source.files.plan import Plan, Range
 
 _log = get_logger(__name__)
 
 # Below Spark's checkpoint, so that a query's state lives and dies with it.
 STATE_IN_CHECKPOINT = "ftfile-source"
+
+
+def open_cleaner(
+    path: str,
+    mode: Literal["off", "archive", "delete"],
+    archive: str | None,
+    context: Context,
+    storage: Mapping[str, str] | None = None,
+    *,
+    below: str = "",
+) -> Cleaner | None:
+    """Return the cleaner of the files that a stream reads; None if nothing is cleaned.
+
+    Args:
+        path: URL of the directory to which the paths of ranges are relative.
+        mode: what is done.
+        archive: URL of the directory to which files are moved.
+        context: of the process.
+        storage: settings of the store.
+        below: what is read of the directory: a path in it.
+
+    Raises:
+        ConfigError: the archive is not given, is of another store, or would be read itself; or it is given for nothing.
+    """
+    if archive is not None and mode != "archive":
+        raise ConfigError("sourceArchiveDir is for cleanSource=archive: set that, or leave sourceArchiveDir out")
+    if mode == "off":
+        return None
+    source = parse(path)
+    if mode == "delete":
+        return Cleaner(open_filesystem(source.url, context, storage))
+    if archive is None:
+        raise ConfigError("cleanSource=archive moves files that were read to sourceArchiveDir: name it")
+    target = parse(archive)
+    if (target.scheme, target.authority) != (source.scheme, source.authority):
+        raise ConfigError(
+            f"sourceArchiveDir={archive!r} is of another store than {path!r}: files are moved, not copied"
+        )
+    read = posixpath.join(source.path, below).rstrip("/")
+    if posixpath.commonpath([read, target.path]) in {read, target.path}:
+        raise ConfigError(f"sourceArchiveDir={archive!r} and path={read!r} are one within the other: keep them apart")
+    common = posixpath.commonpath([source.path, target.path])
+    fs = open_filesystem(Url(source.scheme, source.authority, common).url, context, storage)
+    above = "" if source.path == common else posixpath.relpath(source.path, common)
+    return Cleaner(fs, above, posixpath.relpath(target.path, common))
+
+
+class Cleaner:
+    """Moves files away, or deletes them; a second call changes nothing.
+
+    Args:
+        fs: has the directory that is read, and the archive.
+        source: the directory in it; empty for its root.
+        archive: where files go, under their paths below the source; None to delete them.
+    """
+
+    def __init__(self, fs: FileSystem, source: str = "", archive: str | None = None) -> None:
+        self._fs = fs
+        self._source = source
+        self._archive = archive
+
+    def clean(self, ranges: Iterable[Range]) -> int:
+        """Clean the files that these ranges read to their ends, and return how many are gone now by this call.
+
+        One that was changed or moved since, or that the store does not let go, stays: the log tells.
+        """
+        return sum(self._clean_logged(found) for found in ranges if _is_to_its_end(found))
+
+    def _clean_logged(self, found: Range) -> bool:
+        try:
+            return self._clean(found)
+        except StorageError as error:
+            _log.warning("cleanSource leaves a file that was read: %s", error)
+            return False
+
+    def _clean(self, found: Range) -> bool:
+        path = _below(self._source, found.path)
+        info = stat_or_none(self._fs, path)
+        if info is None:
+            return False
+        if not _is_unchanged(info, found):
+            _log.warning("cleanSource leaves %s, which was changed since it was read", found.path)
+            return False
+        try:
+            if self._archive is None:
+                self._fs.delete(path)
+            else:
+                self._move(info, _below(self._archive, found.path))
+        except NotFound:
+            return False
+        return True
+
+    def _move(self, info: FileInfo, target: str) -> None:
+        self._fs.make_directories(target.rpartition("/")[0])
+        try:
+            self._fs.rename(info.path, target)
+        except AlreadyExists:
+            there = self._fs.stat(target)
+            if there.identity is None or there.identity != info.identity:
+                raise
+            self._fs.delete(info.path)  # a move that was interrupted left both
+
+
+def _below(directory: str, path: str) -> str:
+    return f"{directory}/{path}" if directory else path
+
+
+def _is_to_its_end(found: Range) -> bool:
+    # How much plain content a packed file has is not known here.
+    return found.whole or (not found.compression and found.end == found.size_bytes)
+
+
+def _is_unchanged(info: FileInfo, found: Range) -> bool:
+    now = (info.size_bytes, info.modified_ms, info.identity if found.identity is not None else None)
+    return now == (found.size_bytes, found.modified_ms, found.identity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from ftfile.filters.registry import codec
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.content import fingerprints
 from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.settings import FileDecoding
 from ftfile.source.files.decoding.split import split
+from ftfile.source.files.growth import fingerprints
 from ftfile.source.files.plan import Range
 from ftfile.testing.context import current
 

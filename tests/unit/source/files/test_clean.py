@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied
-from ftfile.source.files.clean import Cleaner, open_cleaner
+from ftfile.source.files.stream import Cleaner, open_cleaner
 from ftfile.testing.context import current
 from tests.unit.source.files.planned import Files
 

@@ -9,8 +9,8 @@ import pytest
 
 from ftfile.core.errors import CorruptData
 from ftfile.fs.api import RangeFile
-from ftfile.source.files.content import WINDOW_BYTES, fingerprints
 from ftfile.source.files.finding.copies import Content
+from ftfile.source.files.growth import WINDOW_BYTES, fingerprints
 
 DATA = random.Random(1).randbytes(200_000)
 

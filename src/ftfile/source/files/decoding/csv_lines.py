@@ -17,8 +17,7 @@ from ftfile.encoding.base.reading import batch_of
 from ftfile.parts.reader import recorded_names
 from ftfile.source.files.decoding.columns import own_columns
 from ftfile.source.files.decoding.lines import as_utf_8, first_lines, line_blocks
-from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of
-from ftfile.source.files.decoding.values import read_texts
+from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of, read_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

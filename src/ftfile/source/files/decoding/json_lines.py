@@ -20,8 +20,7 @@ from ftfile.arrays.nested import map_leaf_types, rebuild
 from ftfile.encoding.base.reading import batch_of
 from ftfile.source.files.decoding.columns import own_columns
 from ftfile.source.files.decoding.lines import as_utf_8, line_blocks
-from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of
-from ftfile.source.files.decoding.values import decimal_of, read_texts
+from ftfile.source.files.decoding.records import Rows, decimal_of, finished_rows, lines_of, read_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

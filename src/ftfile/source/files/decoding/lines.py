@@ -1,9 +1,9 @@
-"""The lines of a cut, in blocks of UTF-8 that end with a line feed."""
+"""The lines of a cut, in blocks of UTF-8 that end with a line feed; and files as one row, or as binary records."""
 
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from ftfile.arrays.buffers import strings_from
 from ftfile.core.errors import CorruptData
 from ftfile.encoding.base.reading import batch_of
+from ftfile.encoding.binary.format import BinaryRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -143,3 +144,49 @@ def _split(block: bytes, separator: bytes) -> pa.BinaryArray:
     offsets = np.zeros(len(ends) + 1, np.int64)
     offsets[1:] = ends - np.arange(len(ends))
     return strings_from(offsets, np.frombuffer(block.replace(b"\n", b""), np.uint8), pa.binary())
+
+
+def binary_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield one row for the file, with its bytes as they are stored, or one for each record in its plain content."""
+    del cut
+    if decoding.framing is None:
+        yield _whole_file(opened, schema)
+        return
+    end = b"" if decoding.length_prefix else decoding.delimiter or b""
+    file = cast("BinaryIO", _Pieces(opened.plain_pieces(), opened.planned.path, end))
+    yield from BinaryRecords(decoding.framing).decode(file, schema)
+
+
+def _whole_file(opened: OpenedFile, schema: pa.Schema) -> pa.RecordBatch:
+    planned = opened.planned
+    values: dict[str, Any] = {
+        "path": planned.path,
+        "length": planned.end,
+        "modificationtime": 1000 * planned.modified_ms,
+    }
+    if "content" in map(str.lower, schema.names):
+        if planned.end > LINE_BYTES_MAX:
+            raise CorruptData(planned.path, f"files of at most {LINE_BYTES_MAX} bytes", f"one of {planned.end}")
+        values["content"] = b"".join(opened.stored_pieces(0, planned.end))
+    columns = [pa.array([values[name.lower()]], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
+    return batch_of(columns, schema, 1)
+
+
+class _Pieces:
+    """A file of pieces, which ends with `end`, added where it does not."""
+
+    def __init__(self, pieces: Iterator[bytes], name: str, end: bytes) -> None:
+        self.name = name
+        self._pieces = pieces
+        self._end = end
+        self._last = b""
+
+    def read(self, _: int) -> bytes:
+        """Return the next bytes, however many; none at the end."""
+        for piece in self._pieces:
+            if piece:
+                self._last = (self._last + piece)[-len(self._end) :] if self._end else b""
+                return piece
+        missing = self._end if self._last not in {b"", self._end} else b""
+        self._last = b""
+        return missing

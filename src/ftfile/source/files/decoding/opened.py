@@ -12,8 +12,7 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces, stream_errors
 from ftfile.fs.api import RangeFile
 from ftfile.fs.streams import as_file
-from ftfile.source.files.content import Fingerprints, fingerprints, marks_of
-from ftfile.source.files.growth import codec_as_written, codec_of
+from ftfile.source.files.growth import Fingerprints, codec_as_written, codec_of, fingerprints, marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,7 @@ from ftfile.core.errors import CorruptData, FtfileError, NotFound, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces
 from ftfile.fs.calls.parallel import parallel
-from ftfile.source.files.content import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, fingerprints, marks_of
-from ftfile.source.files.growth import codec_in
+from ftfile.source.files.growth import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, codec_in, fingerprints, marks_of
 from ftfile.source.files.known import ROW, KnownFile, read_positions
 
 if TYPE_CHECKING:

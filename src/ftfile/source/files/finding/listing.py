@@ -16,22 +16,20 @@ from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.location import parse
 from ftfile.fs.paths import join, parent_of
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.globs import alternatives, has_wildcard, matcher
 from ftfile.source.files.known import identity_hash, key_of
+from ftfile.source.files.settings import alternatives, has_wildcard, matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
 
+    from ftfile.core.context import Context
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.source.files.settings import FilesSettings
 
     _Pattern: TypeAlias = tuple[str, ...]  # of names on the way down; empty for all that is below
-    from collections.abc import Mapping
-
-    from ftfile.core.context import Context
 
 
 @dataclass(frozen=True)
