@@ -25,15 +25,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.comparisons import Columns, TimeText
-from ftfile.arrays.tokens import TAKEN, Cursor, unquoted
+from ftfile.arrays.comparisons import TAKEN, Columns, Cursor, TimeText, unquoted
 from ftfile.arrays.value_text import UTC
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.arrays.tokens import Token
+    from ftfile.arrays.comparisons import Token
 
 _DEPTH_MAX = 100  # of parentheses within each other
 _COMPARISONS_MAX = 1000  # Arrow walks them by recursion that has no guard: 20,000 end the process

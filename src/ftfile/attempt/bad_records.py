@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy, is_valid, rows_where
-from ftfile.arrays.words import byte_ranges, is_byte_like, is_list_like, list_lengths, plain
+from ftfile.arrays.buffers import (
+    byte_ranges,
+    from_numpy,
+    is_byte_like,
+    is_list_like,
+    is_valid,
+    list_lengths,
+    plain,
+    rows_where,
+)
 from ftfile.commit.sealed.filesystem import identity_of_letters
 from ftfile.core.errors import EncodingError
 from ftfile.core.logs import get_logger

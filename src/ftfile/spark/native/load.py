@@ -28,10 +28,8 @@ from ftfile.parts.reader import read_add
 from ftfile.source.directory import Directory
 from ftfile.source.shares import pack
 from ftfile.source.small_batches import small_batches
-from ftfile.spark.native.compared_files import compare_files
-from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, quoted
-from ftfile.spark.native.pruning import possible_adds
-from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
+from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, possible_adds, quoted
+from ftfile.spark.native.sink_log import compare_files, hadoop_url, write_sink_log
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped

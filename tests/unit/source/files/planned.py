@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.filters.registry import codec
+from ftfile.filters.chain import codec
 from ftfile.fs.registry import open_filesystem
 from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.settings import FileDecoding
