@@ -21,8 +21,8 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.source.shares import pack
 from ftfile.spark import load, load_plan
-from ftfile.spark.native import sink_log
 from ftfile.spark.native import load as native
+from ftfile.spark.native import sink_log
 from ftfile.spark.native.ways import find_ways
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.sink.changing_columns import Changing, tables_of
