@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import pyarrow as pa
-
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.arguments import require_count
-from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.calls.parallel import parallel
+from ftfile.source.selection import path_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,12 +105,8 @@ def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str
     for bucket, key in {(add.bucket, add.encoding) for add in parts}:
         values = {}
         if snapshot.schema is not None:
-            encoding = snapshot.definitions[key]
-            in_path = columns_in_path(encoding)
-            own = pa.schema(
-                [each for each in arrow_schema(snapshot.definitions[snapshot.schema]) if each.name in in_path]
-            )
-            values = bucket_values(encoding, layout.bucket_directory(bucket), layout.bucket_stem(bucket), own)
+            schema = arrow_schema(snapshot.definitions[snapshot.schema])
+            values = path_values(snapshot.definitions[key], bucket, schema)
         found[bucket, key] = {name: value.as_py() for name, value in values.items()}
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,18 +11,18 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.value_text import UTC
 from ftfile.attempt.directory_marker import check_marker, read_marker
-from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
-from ftfile.encoding.api import Wanted
-from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
+from ftfile.encoding.api import RowFilter, Wanted
+from ftfile.encoding.partitions.paths import columns_in_path
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
-from ftfile.source.selection import rows_of_path
+from ftfile.source.selection import Selection, rows_of_path
 from ftfile.source.shares import Share, pack
 from ftfile.source.small_batches import in_small_batches
 from ftfile.spark.settings import absolute_options, require_shared
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.options.parse import Use
-    from ftfile.encoding.api import RowFilter
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
@@ -138,27 +136,15 @@ class _PushingReader(FtFileReader):
         return filters
 
     def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
-        from ftfile.spark.pushdown import filter_of_rows, rows_that_may_match  # noqa: PLC0415
+        from ftfile.spark.pushdown import condition_of  # noqa: PLC0415
 
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
         known = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
-        row_filter = filter_of_rows(self._filters, known)
-        adds = [*snapshot.adds.values()]
-        buckets = defaultdict[str, list[str]](list)
-        for key, bucket in dict.fromkeys((add.encoding, add.bucket) for add in adds):
-            buckets[key].append(bucket)
-        chosen: set[tuple[str, str]] = set()
-        for key, own in buckets.items():
-            encoding = snapshot.definitions[key]
-            in_path = pa.schema([field for field in known if field.name in columns_in_path(encoding)])
-            values = [bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), in_path) for bucket in own]
-            columns = {
-                field.name.lower(): pa.concat_arrays([pa.repeat(each[field.name], 1) for each in values])
-                for field in in_path
-            }
-            flags = rows_that_may_match(self._filters, columns, len(own)).to_pylist()
-            chosen.update((key, bucket) for bucket, flag in zip(own, flags, strict=True) if flag)
-        return [add for add in adds if (add.encoding, add.bucket) in chosen], row_filter
+        where = condition_of(self._filters, known)
+        if where is None:
+            return super()._chosen(snapshot, recorded)
+        selection = Selection(snapshot, known, (), where, UTC)
+        return [chosen.add for chosen in selection.adds()], RowFilter(where, selection.filtered)
 
 
 def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | None, ParsedOptions]:
