@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.value_text import UTC
-from ftfile.attempt.directory_marker import check_marker, read_marker
-from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.attempt.directory_marker import read_marker
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
@@ -25,7 +24,7 @@ from ftfile.source.directory import Directory
 from ftfile.source.selection import Selection, rows_of_path
 from ftfile.source.shares import Share, pack
 from ftfile.source.small_batches import in_small_batches
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.settings import Place, absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -81,18 +80,17 @@ class FtFileReader(Shipped, DataSourceReader):
     """Reads the columns of `schema` by name, case aside as in Spark; one that the files do not have is null."""
 
     def __init__(self, directory: Directory, version: int | None, parsed: ParsedOptions, schema: StructType) -> None:
-        self._path = directory.path
-        self._key_provider: str | None = parsed["keyProvider"]
-        self._storage = settings_for_others(self._path, parsed.prefixed("storage"))
+        storage = tuple(settings_for_others(directory.path, parsed.prefixed("storage")).items())
+        self._place = Place(directory.path, parsed["keyProvider"], storage, read_marker(directory.file_system))
         self._version = directory.version() if version is None else version
         self._is_old = version is not None
         self._task_bytes: int = parsed["maxPartitionBytes"]
         self._schema_json = schema.json()
-        self._marker = read_marker(directory.file_system)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the share of each task."""
-        snapshot = Directory(self._path, self._key_provider, self._storage, SYSTEM).snapshot(self._version)
+        place = self._place
+        snapshot = Directory(place.path, place.key_provider, dict(place.storage), SYSTEM).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]) if snapshot.schema is not None else pa.schema([])
         columns = recorded_names(recorded.names, arrow_schema(self._schema_json).names)
         adds, row_filter = self._chosen(snapshot, recorded)
@@ -108,9 +106,7 @@ class FtFileReader(Shipped, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
-        fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage.items())
-        check_marker(fs, self._path, self._marker)
-        requested = arrow_schema(self._schema_json)
+        fs, requested = self._place.open(), arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
         for add, span in partition.share.pieces:
             encoding, wanted = partition.share.encodings[add.encoding], Wanted(partition.row_filter, span)

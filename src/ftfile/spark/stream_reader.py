@@ -11,10 +11,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import DirectoryMarker, check_marker
 from ftfile.attempt.follow.offsets import START
 from ftfile.attempt.follow.stream import FollowConfig
-from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
@@ -27,7 +25,7 @@ from ftfile.source.files.stream import FilesConfig, FileStream, RootedShare
 from ftfile.source.follow import FollowStream
 from ftfile.source.shares import Share, read_share
 from ftfile.source.small_batches import in_small_batches
-from ftfile.spark.settings import absolute_options, has_file_format, require_shared
+from ftfile.spark.settings import Place, absolute_options, has_file_format, require_shared
 from ftfile.spark.shipping import Shipped
 
 try:
@@ -42,6 +40,7 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.kv.feed.stream import FeedStream
     from ftfile.kv.feed.versions import Share as StoreShare
 
@@ -170,9 +169,8 @@ class FtFileStreamReader(StreamReader):
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
             return read_files(fs, share.share, requested, config.decoding)
         assert isinstance(share, Share), f"a share of another source: {share!r}"
-        fs = open_with_keys(config.path, SYSTEM, config.key_provider, self._storage_of_tasks.items())
-        check_marker(fs, config.path, partition.marker)
-        return read_share(fs, share, requested)
+        place = Place(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
+        return read_share(place.open(), share, requested)
 
     def _open(self) -> FollowStream | FileStream:
         config = self._config

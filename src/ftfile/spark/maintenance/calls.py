@@ -20,8 +20,8 @@ from ftfile.kv.upkeep.due import Merges
 from ftfile.maintenance.compact import TARGET_BYTES, compact_files
 from ftfile.maintenance.flush import Flush, files_each
 from ftfile.maintenance.verify.run import verify as verify_directory
-from ftfile.spark.maintenance.spark_tasks import Place, SparkTasks
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.maintenance.spark_tasks import SparkTasks
+from ftfile.spark.settings import Place, absolute_options, require_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
