@@ -21,7 +21,8 @@ from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.columns import default_schema, require_columns
 from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.stream import FilesConfig, FileStream, RootedShare
+from ftfile.source.files.plan import FileShare
+from ftfile.source.files.stream import FilesConfig, FileStream
 from ftfile.source.follow import FollowStream
 from ftfile.source.shares import Share, read_share
 from ftfile.source.small_batches import in_small_batches
@@ -51,7 +52,7 @@ _log = get_logger(__name__)
 class SharePartition(InputPartition):
     """The share of one task. Spark ships the reader once per run: all that is found out later comes with this."""
 
-    share: Share | RootedShare | StoreShare
+    share: Share | FileShare | StoreShare
     marker: DirectoryMarker | None
 
     def __post_init__(self) -> None:
@@ -120,7 +121,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the share of each task."""
         stream = self._opened()
-        shares: Sequence[Share | RootedShare | StoreShare] = stream.shares(start, end)
+        shares: Sequence[Share | FileShare | StoreShare] = stream.shares(start, end)
         marker = None if isinstance(stream, FileStream) else stream.marker
         return [SharePartition(share, marker) for share in shares]
 
@@ -165,9 +166,9 @@ class FtFileStreamReader(StreamReader):
         config, share = self._config, partition.share
         requested = arrow_schema(config.schema_json)
         if isinstance(config, FilesConfig):
-            assert isinstance(share, RootedShare), f"a share of another source: {share!r}"
+            assert isinstance(share, FileShare), f"a share of another source: {share!r}"
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
-            return read_files(fs, share.share, requested, config.decoding)
+            return read_files(fs, share, requested, config.decoding)
         assert isinstance(share, Share), f"a share of another source: {share!r}"
         place = Place(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
         return read_share(place.open(), share, requested)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut, FileShare
-    from ftfile.source.files.plan import Range
+    from ftfile.source.files.plan import Cut, FileShare, Range
 
     Reader = Callable[[OpenedFile, Cut, pa.Schema, FileDecoding], Iterator[pa.RecordBatch]]
 

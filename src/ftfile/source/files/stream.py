@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.kind_of_directory import directory_url
@@ -16,7 +16,6 @@ from ftfile.fs.location import Url, parse
 from ftfile.fs.registry import open_filesystem
 from ftfile.source.files.decoding.columns import require_columns_beside
 from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.decoding.split import split
 from ftfile.source.files.finding.listing import refuse_rows, refuse_rows_above
 from ftfile.source.files.plan import PlanPosition, position_of, to_offset
 from ftfile.source.files.plan_log import PlanLog
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
     from ftfile.fs.api import FileInfo, FileSystem
-    from ftfile.source.files.decoding.split import FileShare
     from ftfile.source.files.finding.listing import Listing
-    from ftfile.source.files.plan import Plan, Range
+    from ftfile.source.files.plan import FileShare, Plan, Range
 
 _log = get_logger(__name__)
 
@@ -187,13 +185,6 @@ class FilesConfig:
         return open_state(self.state_location, self.settings.root, self.storage, context, log_id)
 
 
-class RootedShare(NamedTuple):
-    """A share of one task, and the URL of the directory to which its paths are relative."""
-
-    root: str
-    share: FileShare
-
-
 class FileStream:
     """The position of one query in a directory of files, in the process that Spark asks.
 
@@ -243,7 +234,7 @@ class FileStream:
             self._require_columns(plan)
         return to_offset(begin if plan is None else plans.add(position, plan))
 
-    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[RootedShare]:
+    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[FileShare]:
         """Return the shares between two offsets, one for each task; the same bytes at every call.
 
         Raises:
@@ -255,7 +246,7 @@ class FileStream:
             return []
         plan = self._plans_of(self._position).read(self._position, begin)
         self._require_columns(plan)
-        return [RootedShare(plan.root, share) for share in split(plan.ranges, self._config.decoding)]
+        return plan.shares(self._config.decoding.max_partition_bytes)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note that no batch up to an offset comes again, and clean the files that it has read to their ends."""

@@ -20,7 +20,8 @@ from ftfile.encoding.parquet import format as parquet_format
 from ftfile.fs.api import RangeFile
 from ftfile.source.files.decoding import columnar, opened
 from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.decoding.split import split
+from ftfile.source.files.plan import Plan
+from ftfile.source.shares import TASK_BYTES
 from tests.unit.source.files.planned import CODECS, LINE, packed
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def test_a_small_file_is_one_call_of_the_store(files: Files, file_format: str, m
             return content[offset : offset + length]
 
         file = opened.OpenedFile(RangeFile("data", len(content), read), files.whole("data"))
-        (cut,) = (cut for share in split([file.planned], FileDecoding(file_format)) for cut in share.cuts)
+        (cut,) = (cut for share in Plan((file.planned,)).shares(TASK_BYTES) for cut in share.cuts)
         batches = columnar.column_rows(file, cut, SCHEMA, FileDecoding(file_format))
         assert sum(batch.num_rows for batch in batches) == len(ROWS)
         assert (len(calls) == 1) == is_small

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ftfile.source.files.decoding.opened import OpenedFile
     from ftfile.source.files.decoding.records import Lines
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut
+    from ftfile.source.files.plan import Cut
 
 _QUOTE, _OPEN, _CLOSE = b'"{}'
 _SHOWN_CHARS = 80

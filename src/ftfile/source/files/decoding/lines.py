@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ftfile.source.files.decoding.opened import OpenedFile
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut
+    from ftfile.source.files.plan import Cut
 
 LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where all bytes are replaced
 

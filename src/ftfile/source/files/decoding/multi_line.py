@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ftfile.source.files.decoding.opened import OpenedFile
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut
+    from ftfile.source.files.plan import Cut
 
 _MARK = "\ufeff"
 _SPACE = re.compile(r"[ \t\r\n]*")
