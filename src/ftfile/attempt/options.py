@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.attempt.encryption import Encryption
-    from ftfile.attempt.storage import Storage
+    from ftfile.attempt.storage import Encryption, Storage
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions

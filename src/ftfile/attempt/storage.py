@@ -1,24 +1,26 @@
-"""The options that say how a writer's files are stored: permissions, replicas, durability, and how they are reached."""
+"""The options that say how a writer's files are stored, encrypted and reached; and this process's logs of directories."""
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.encryption import open_to_write
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.sealed.filesystem import OWNER_ONLY
+from ftfile.commit.sealed.filesystem import KEY_PROVIDER_VARIABLE, OWNER_ONLY, SealedFileSystem
 from ftfile.core.errors import ConfigError
-from ftfile.fs.registry import settings_for_others
+from ftfile.fs.registry import open_filesystem, settings_for_others
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from ftfile.attempt.encryption import Encryption
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
-    from ftfile.fs.api import Capabilities, Durability
+    from ftfile.encoding.api import Format
+    from ftfile.filters.aes_gcm import AesGcm
+    from ftfile.fs.api import Capabilities, Durability, FileSystem
+    from ftfile.keys.keys import Keys
 
     Settings = tuple[tuple[str, str], ...]
 
@@ -39,6 +41,73 @@ LOGS_KEPT = 16
 
 _logs: dict[tuple[object, ...], CommitLog] = {}
 _lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """How what is written is encrypted; holds no key."""
+
+    kind: str  # `aes-gcm` for an envelope around every file, `parquet` for one around all but parts
+    key_id: str  # of the key-encryption key
+    keys: Keys
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
+        """Check the options, and that the key is available here; None where nothing is to be encrypted."""
+        kind, key_id, reference = parsed["encryption"], parsed["encryptionKeyId"], parsed["keyProvider"]
+        if kind == "none" and key_id is None and reference is None:
+            return None
+        from ftfile.keys.keys import Keys, check_key_id  # noqa: PLC0415 - most writers encrypt nothing
+
+        if key_id is not None:
+            check_key_id(key_id)
+        if reference is not None:
+            Keys.from_reference(reference)
+        if kind == "none":
+            given = [name for name in ("encryptionKeyId", "keyProvider") if name in parsed.given]
+            raise ConfigError(f"{' and '.join(given)} without encryption: set encryption=aes-gcm")
+        reference = reference or os.environ.get(KEY_PROVIDER_VARIABLE)
+        if not reference:
+            raise ConfigError(
+                f"encryption={kind} without keyProvider: name where keys are, as in keyProvider=file:/etc/ftfile/keys, "
+                f"or set the environment variable {KEY_PROVIDER_VARIABLE} on the driver and the executors"
+            )
+        keys = Keys.from_reference(reference)
+        key = keys.key_to_use(key_id or keys.only_id())
+        if kind == "parquet" and key.wrapped:
+            raise ConfigError(
+                f"encryption=parquet takes keys of a key ring, which other readers can have, too: {keys.kind} gives "
+                "none away. Use encryption=aes-gcm"
+            )
+        return cls(kind, key.key_id, keys)
+
+    def format_of(self, file_format: Format) -> Format:
+        """Return the format of parts."""
+        return file_format.encrypted(self.key_id, self.keys) if self.kind == "parquet" else file_format
+
+    @property
+    def around_parts(self) -> AesGcm | None:
+        """Return the filter around a whole part; None if the format encrypts it."""
+        return None if self.kind == "parquet" else self.around_others
+
+    @property
+    def around_others(self) -> AesGcm:
+        """Return the filter around a whole segment, or around dead letters."""
+        from ftfile.filters.aes_gcm import AesGcm  # noqa: PLC0415
+
+        return AesGcm(self.key_id, self.keys)
+
+
+def open_to_write(
+    url: str,
+    context: Context,
+    settings: Iterable[tuple[str, str]],
+    encryption: Encryption | None,
+    offered: Iterable[tuple[str, str]] = (),
+) -> FileSystem:
+    """Open a directory, which need not exist yet, for a writer with such settings; see `open_filesystem`."""
+    fs = open_filesystem(url, context, dict(settings), dict(offered))
+    return fs if encryption is None else SealedFileSystem(fs, encryption.keys, encryption.key_id)
 
 
 @dataclass(frozen=True, slots=True)

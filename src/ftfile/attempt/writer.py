@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import pyarrow as pa
 
 from ftfile.attempt.directory_marker import check_marker, write_marker
-from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.kind_of_directory import refusing_file
 from ftfile.attempt.options import WriteConfig
 from ftfile.attempt.spark_checkpoint import read_query_id
+from ftfile.attempt.storage import open_to_write
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import check_known_query

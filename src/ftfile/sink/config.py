@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.attempt.encryption import Encryption
 from ftfile.attempt.kind_of_directory import directory_url
 from ftfile.attempt.options import WriteConfig, column_named, common_settings, transaction_of
+from ftfile.attempt.storage import Encryption
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.encoding.api import Format, LineFormat

@@ -19,8 +19,7 @@ from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.source.files.decode import read_files
-from ftfile.source.files.decoding.columns import default_schema, require_columns
-from ftfile.source.files.decoding.settings import FileDecoding
+from ftfile.source.files.decoding.settings import FileDecoding, default_schema, require_columns
 from ftfile.source.files.plan import FileShare
 from ftfile.source.files.stream import FilesConfig, FileStream
 from ftfile.source.follow import FollowStream

@@ -14,8 +14,7 @@ from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFou
 from ftfile.core.logs import get_logger
 from ftfile.fs.location import Url, parse
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.decoding.columns import require_columns_beside
-from ftfile.source.files.decoding.settings import FileDecoding
+from ftfile.source.files.decoding.settings import FileDecoding, require_columns_beside
 from ftfile.source.files.finding.listing import refuse_rows, refuse_rows_above
 from ftfile.source.files.plan import PlanPosition, position_of, to_offset
 from ftfile.source.files.plan_log import PlanLog

@@ -15,9 +15,9 @@ from pyarrow import csv as arrow_csv
 from ftfile.arrays.buffers import text_scalar
 from ftfile.encoding.base.reading import batch_of
 from ftfile.parts.reader import recorded_names
-from ftfile.source.files.decoding.columns import own_columns
 from ftfile.source.files.decoding.lines import as_utf_8, first_lines, line_blocks
 from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of, read_texts
+from ftfile.source.files.decoding.settings import own_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.nested import map_leaf_types, rebuild
 from ftfile.encoding.base.reading import batch_of
-from ftfile.source.files.decoding.columns import own_columns
 from ftfile.source.files.decoding.lines import as_utf_8, line_blocks
 from ftfile.source.files.decoding.records import Rows, decimal_of, finished_rows, lines_of, read_texts
+from ftfile.source.files.decoding.settings import own_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

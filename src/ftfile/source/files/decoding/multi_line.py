@@ -6,11 +6,11 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from ftfile.source.files.decoding.columns import own_columns
 from ftfile.source.files.decoding.csv_lines import CsvRows, fields_of
 from ftfile.source.files.decoding.json_lines import JsonRows
 from ftfile.source.files.decoding.lines import as_utf_8
 from ftfile.source.files.decoding.records import Lines, finished_rows, joined_lines
+from ftfile.source.files.decoding.settings import own_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
