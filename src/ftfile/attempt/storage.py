@@ -1,4 +1,4 @@
-"""The options that say how a writer's files are stored, encrypted and reached; and this process's logs of directories."""
+"""The options that say how a writer's files are stored, encrypted and reached; and the logs of its directories."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from ftfile.commit.format import layout
 from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.fs.location import Url, parse
+from ftfile.fs.paths import join
 from ftfile.fs.registry import open_filesystem
 from ftfile.source.files.decoding.settings import FileDecoding, require_columns_beside
 from ftfile.source.files.finding.listing import refuse_rows, refuse_rows_above
@@ -45,15 +46,7 @@ def open_cleaner(
     *,
     below: str = "",
 ) -> Cleaner | None:
-    """Return the cleaner of the files that a stream reads; None if nothing is cleaned.
-
-    Args:
-        path: URL of the directory to which the paths of ranges are relative.
-        mode: what is done.
-        archive: URL of the directory to which files are moved.
-        context: of the process.
-        storage: settings of the store.
-        below: what is read of the directory: a path in it.
+    """Return the cleaner of the files that a stream reads in the directory `path`, `below` it; None if none is cleaned.
 
     Raises:
         ConfigError: the archive is not given, is of another store, or would be read itself; or it is given for nothing.
@@ -81,64 +74,47 @@ def open_cleaner(
     return Cleaner(fs, above, posixpath.relpath(target.path, common))
 
 
+@dataclass(frozen=True, slots=True)
 class Cleaner:
-    """Moves files away, or deletes them; a second call changes nothing.
+    """Moves files away, or deletes them; a second call changes nothing."""
 
-    Args:
-        fs: has the directory that is read, and the archive.
-        source: the directory in it; empty for its root.
-        archive: where files go, under their paths below the source; None to delete them.
-    """
-
-    def __init__(self, fs: FileSystem, source: str = "", archive: str | None = None) -> None:
-        self._fs = fs
-        self._source = source
-        self._archive = archive
+    fs: FileSystem  # has the directory that is read, and the archive
+    source: str = ""  # the directory in it; empty for its root
+    archive: str | None = None  # where files go, under their paths below the source; None to delete them
 
     def clean(self, ranges: Iterable[Range]) -> int:
         """Clean the files that these ranges read to their ends, and return how many are gone now by this call.
 
         One that was changed or moved since, or that the store does not let go, stays: the log tells.
         """
-        return sum(self._clean_logged(found) for found in ranges if _is_to_its_end(found))
-
-    def _clean_logged(self, found: Range) -> bool:
-        try:
-            return self._clean(found)
-        except StorageError as error:
-            _log.warning("cleanSource leaves a file that was read: %s", error)
-            return False
+        return sum(self._clean(found) for found in ranges if _is_to_its_end(found))
 
     def _clean(self, found: Range) -> bool:
-        path = _below(self._source, found.path)
-        info = stat_or_none(self._fs, path)
-        if info is None:
-            return False
-        if not _is_unchanged(info, found):
-            _log.warning("cleanSource leaves %s, which was changed since it was read", found.path)
-            return False
         try:
-            if self._archive is None:
-                self._fs.delete(path)
+            info = self.fs.stat(join(self.source, found.path))
+            if not _is_unchanged(info, found):
+                _log.warning("cleanSource leaves %s, which was changed since it was read", found.path)
+                return False
+            if self.archive is None:
+                self.fs.delete(info.path)
             else:
-                self._move(info, _below(self._archive, found.path))
-        except NotFound:
+                self._move(info, join(self.archive, found.path))
+        except (NotFound, NotADirectory):
+            return False
+        except StorageError as error:
+            _log.warning("cleanSource leaves a file that was read: %s", error)
             return False
         return True
 
     def _move(self, info: FileInfo, target: str) -> None:
-        self._fs.make_directories(target.rpartition("/")[0])
+        self.fs.make_directories(target.rpartition("/")[0])
         try:
-            self._fs.rename(info.path, target)
+            self.fs.rename(info.path, target)
         except AlreadyExists:
-            there = self._fs.stat(target)
+            there = self.fs.stat(target)
             if there.identity is None or there.identity != info.identity:
                 raise
-            self._fs.delete(info.path)  # a move that was interrupted left both
-
-
-def _below(directory: str, path: str) -> str:
-    return f"{directory}/{path}" if directory else path
+            self.fs.delete(info.path)  # a move that was interrupted left both
 
 
 def _is_to_its_end(found: Range) -> bool:
@@ -304,17 +280,10 @@ def state_location(parsed: ParsedOptions) -> str:
 
 def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
     """Raise a ConfigError unless there is an input at or below the root, `fs`, which is no ftfile directory."""
-    is_literal = not has_wildcard(settings.pattern)
-    _require_there(fs, settings, is_literal=is_literal)
-    refuse_rows(fs, settings, sorted({"", settings.pattern if is_literal else ""}))
-
-
-def _require_there(fs: FileSystem, settings: FilesSettings, *, is_literal: bool) -> None:
-    shown = settings.shown
+    is_literal, shown = not has_wildcard(settings.pattern), settings.shown
+    named = settings.pattern if is_literal else ""  # what a pattern stands for may come later
     try:
-        # What a pattern stands for may come later.
-        if fs.stat(settings.pattern if is_literal else "").is_directory or is_literal:
-            return
+        is_there = fs.stat(named).is_directory or is_literal
     except NotFound:
         if not fs.capabilities.implied_directories:
             missing = shown if is_literal else settings.root
@@ -323,10 +292,14 @@ def _require_there(fs: FileSystem, settings: FilesSettings, *, is_literal: bool)
                 "starts, or correct the path"
             ) from None
         _log.warning("there is nothing at path=%r yet: the stream waits for the first file", shown)
-        return
+        is_there = True
     except NotADirectory:
-        pass
-    raise ConfigError(f"path={shown!r} leads through a file, or a link to nothing, and nothing is below: correct it")
+        is_there = False
+    if not is_there:
+        raise ConfigError(
+            f"path={shown!r} leads through a file, or a link to nothing, and nothing is below: correct it"
+        )
+    refuse_rows(fs, settings, sorted({"", named}))
 
 
 def _require_state(fs: FileSystem, location: str) -> None:
