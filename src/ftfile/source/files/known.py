@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ftfile.core.errors import CorruptData
+from ftfile.source.files.plan import Range
 
 if TYPE_CHECKING:
     from typing import Any
@@ -159,14 +160,10 @@ class KnownFiles:
             if found is not None and found.key not in changes:
                 key = found.replaced_key()
                 changes |= {found.key: None, key: found._replace(key=key).packed()}
-        for read in plan.ranges:
-            key = key_of(plan.root, read.path)
-            marks = read.size_bytes, read.modified_ms, identity_hash(read.identity), read.head, read.tail
-            changes[key] = KnownFile(key, read.end, *marks).packed()
-        for seen in plan.seen:
-            key = key_of(plan.root, seen.path)
-            marks = seen.size_bytes, seen.modified_ms, identity_hash(seen.identity), seen.head, seen.tail
-            changes[key] = KnownFile(key, seen.position, *marks).packed()
+        for one in (*plan.ranges, *plan.seen):
+            key, position = key_of(plan.root, one.path), one.end if isinstance(one, Range) else one.position
+            marks = one.size_bytes, one.modified_ms, identity_hash(one.identity), one.head, one.tail
+            changes[key] = KnownFile(key, position, *marks).packed()
         for parked in plan.parked:
             key = key_of(plan.root, parked.path)
             row = changes.get(key)

@@ -58,19 +58,18 @@ def _header(opened: OpenedFile, decoding: FileDecoding) -> tuple[list[str], int]
         for line in block.split(decoding.separator)[:-1]:
             end += len(line) + len(decoding.separator)
             text = as_utf_8(line, decoding).decode().removeprefix(_MARK).removesuffix("\r")
-            if text.strip() and not (decoding.comment and text.startswith(decoding.comment)):
+            if has_fields(text, decoding):
                 return [name or "" for name in fields_of(text, decoding)], end
     return None
 
 
-class CsvRows:
-    """Reads lines with the columns of a schema.
+def has_fields(text: str, decoding: FileDecoding) -> bool:
+    """Return True for a record that is neither blank nor a comment."""
+    return bool(text.strip()) and not (decoding.comment and text.startswith(decoding.comment))
 
-    Args:
-        schema: the columns to read.
-        names: those of the fields.
-        decoding: how fields are spelled.
-    """
+
+class CsvRows:
+    """Reads lines, whose fields have these names, with the columns of a schema."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str], decoding: FileDecoding) -> None:
         self._stand_in = ""

@@ -28,13 +28,8 @@ _SEARCH_BYTES = 64 << 10
 def line_blocks(opened: OpenedFile, cut: Cut, separator: bytes, skip_until: int = 0) -> Iterator[bytes]:
     """Yield the bytes of the lines that start in a cut, as they are in the plain content, in blocks of some megabytes.
 
-    Every block ends with a separator; where the last line has none, one is added.
-
-    Args:
-        opened: the file.
-        cut: of a range in it.
-        separator: the end of a line.
-        skip_until: offset in the plain content before which lines are left out.
+    Every block ends with a separator; where the last line has none, one is added. Lines before `skip_until`, an offset
+    in the plain content, are left out.
 
     Raises:
         CorruptData: the file is damaged, behind the lines that came; or a line has more than `LINE_BYTES_MAX`.

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from ftfile.source.files.decoding.csv_lines import CsvRows, fields_of
+from ftfile.source.files.decoding.csv_lines import CsvRows, fields_of, has_fields
 from ftfile.source.files.decoding.json_lines import JsonRows
 from ftfile.source.files.decoding.lines import as_utf_8
 from ftfile.source.files.decoding.records import Lines, finished_rows, joined_lines
@@ -76,17 +76,13 @@ def multi_line_csv(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: Fi
     records = list(_records(text, decoding))
     names = own_columns(schema, decoding).names
     if decoding.header:
-        header = next((place for place, record in enumerate(records) if _has_fields(record, decoding)), len(records))
+        header = next((place for place, record in enumerate(records) if has_fields(record, decoding)), len(records))
         names = [name or "" for record in records[header : header + 1] for name in fields_of(record, decoding)]
         records = records[header + 1 :]
     if records:
         lines = joined_lines([record.encode() for record in records])
         reader = CsvRows(schema, names, decoding)
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
-
-
-def _has_fields(record: str, decoding: FileDecoding) -> bool:
-    return bool(record.strip()) and not (decoding.comment and record.startswith(decoding.comment))
 
 
 def _records(text: str, decoding: FileDecoding) -> Iterator[str]:

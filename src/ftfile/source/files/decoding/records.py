@@ -14,7 +14,7 @@ from ftfile.arrays.buffers import text_scalar
 from ftfile.arrays.time_zones import instants_of
 from ftfile.core.errors import SourceError
 from ftfile.core.logs import get_logger
-from ftfile.encoding.base.reading import batch_of
+from ftfile.encoding.base.reading import batch_as, batch_of
 from ftfile.encoding.json.text import from_base64
 
 if TYPE_CHECKING:
@@ -199,11 +199,12 @@ def finished_rows(
                 f"records with badRecords=drop, or keep their text in a column {decoding.corrupt_column} string"
             )
         _log.warning("dropped %d records of %s, the first: %s: %r", len(rows.bad), path, reason, shown)
-    pieces = [(_with_no_text(batch, schema, decoding), numbers) for batch, numbers in rows.pieces]
+    pieces = [(batch_as(batch, schema) if keeps else batch, numbers) for batch, numbers in rows.pieces]
     if keeps and rows.bad:
         numbers = sorted(rows.bad)
         texts = pa.array([lines.text(number) for number in numbers], pa.string())
-        pieces.append((_text_alone(texts, schema, decoding), np.array(numbers)))
+        alone = batch_of([texts], pa.schema([schema.field(decoding.corrupt_column)]), len(numbers))
+        pieces.append((batch_as(alone, schema), np.array(numbers)))
     if not pieces:
         return
     if len(pieces) == 1:
@@ -212,19 +213,3 @@ def finished_rows(
     order = np.argsort(np.concatenate([numbers for _, numbers in pieces]), kind="stable")
     joined = pa.Table.from_batches([batch for batch, _ in pieces]).combine_chunks().take(pa.array(order))
     yield from joined.combine_chunks().to_batches()
-
-
-def _with_no_text(batch: pa.RecordBatch, schema: pa.Schema, decoding: FileDecoding) -> pa.RecordBatch:
-    """Return rows with the columns of `schema`: that of bad records is null."""
-    rows = batch.num_rows
-    columns = [
-        pa.nulls(rows, field.type) if field.name == decoding.corrupt_column else batch.column(field.name)
-        for field in schema
-    ]
-    return batch_of(columns, schema, rows)
-
-
-def _text_alone(texts: pa.StringArray, schema: pa.Schema, decoding: FileDecoding) -> pa.RecordBatch:
-    """Return rows of bad records: all columns but that of their texts are null."""
-    columns = [texts if field.name == decoding.corrupt_column else pa.nulls(len(texts), field.type) for field in schema]
-    return batch_of(columns, schema, len(texts))
