@@ -167,15 +167,7 @@ class DecryptedRanges:
         identity: str,
         plain_bytes: int,
     ) -> None:
-        """Read the header.
-
-        Args:
-            read: returns the bytes of the file from an offset on, of a length; fewer at its end.
-            file_bytes: its length.
-            name: for errors.
-            keys: those that its data key may be wrapped with.
-            identity: of the file; see `Filter.encoder`.
-            plain_bytes: the length of its plain content.
+        """Read the header. `read` returns the bytes of the file from an offset on, of a length; fewer at its end.
 
         Raises:
             CorruptData: it is no encrypted file of this length and identity.

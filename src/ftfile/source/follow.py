@@ -45,12 +45,9 @@ _log = get_logger(__name__)
 
 
 class FollowPlanner(LogPlanner[Share]):
-    """Plans batches of new rows of one directory, add by add; for arguments see `LogPlanner`.
+    """Plans batches of new rows of one directory, add by add; errors name its path.
 
     `plan` also raises `ChangedRows`: the next version replaces or removes rows.
-
-    Args:
-        path: of the directory, for errors.
     """
 
     def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema, path: str) -> None:
@@ -236,19 +233,7 @@ class FollowStream(LogStream[Share]):
 def follow_log(
     log: CommitLog, path: str, columns: pa.Schema, offset: dict[str, Any] | None, options: Mapping[str, object]
 ) -> Iterator[tuple[dict[str, Any], Iterator[pa.RecordBatch]]]:
-    """Yield the new rows behind an offset, plan by plan, each with the offset behind it, up to the head as it is now.
-
-    Args:
-        log: of the directory.
-        path: of the directory, for errors.
-        columns: that are read.
-        offset: where to go on; None to begin.
-        options: those of a stream, by their names.
-
-    Raises:
-        ConfigError: an option is wrong.
-        SourceError: the log cannot be followed from there.
-    """
+    """Yield the new rows behind an offset, plan by plan, each with the offset behind it; see `Directory.follow`."""
     planner = FollowPlanner(log, _settings(options), columns, path)
     position = position_of(START if offset is None else offset)
     end_version = planner.read_on().version

@@ -84,12 +84,7 @@ _KINDS: dict[pa.DataType, DataType] = {
 
 
 class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader):
-    """Reads what is new. Spark builds it in a process that it asks for offsets, and in one that ships it to tasks.
-
-    Args:
-        config: of the stream.
-        storage_of_tasks: settings of the file system in tasks.
-    """
+    """Reads what is new. Spark builds it in a process that it asks for offsets, and in one that ships it to tasks."""
 
     def __init__(self, config: FollowConfig | FilesConfig, storage_of_tasks: dict[str, str]) -> None:
         self._config = config

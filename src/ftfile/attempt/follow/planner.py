@@ -121,12 +121,7 @@ class Plan:
 
 
 class LogPlanner(ABC, Generic[_Share]):
-    """Plans batches of what is new in one log.
-
-    Args:
-        log: of the directory.
-        settings: of the follower.
-        columns: of the directory that are read.
+    """Plans batches of what is new in one log, with the columns that are read.
 
     Attributes:
         head_version: when last read; -1 before the first record.
@@ -306,10 +301,6 @@ class _FollowedColumns:
 
     Columns that are those of the head when reading begins are followed: a later version with others is told. Columns
     of the user's own choice are found by name in every version.
-
-    Args:
-        head: when reading begins.
-        requested: the columns that are read.
     """
 
     def __init__(self, head: LogState, requested: pa.Schema) -> None:

@@ -46,13 +46,7 @@ _LISTING_SHARE = 5  # listing takes at most one part in this many of the time
 
 
 class Scanner:
-    """Finds what is new below a root, in one process; it remembers what would only cost another look.
-
-    Args:
-        fs: of the root that the settings name.
-        settings: of the stream.
-        context: of the process.
-    """
+    """Finds what is new below a root, in one process; it remembers what would only cost another look."""
 
     def __init__(self, fs: FileSystem, settings: FilesSettings, context: Context) -> None:
         self._fs = fs

@@ -52,11 +52,8 @@ def write_sink_log(folder: Path, directory: str, files: Iterable[FileInfo]) -> N
 def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
     """Return a read of a list of files that fails, as a query begins, where a file that it reads is another one by now.
 
-    That is one of another length, one that was changed at another time, and one that is not there.
-
-    Args:
-        frame: the read, by one of Spark's own sources.
-        time_unit_ms: the unit in which times are compared; 0 for none.
+    That is one of another length, one that was changed at another time, and one that is not there. Times are compared
+    in units of `time_unit_ms`; not at all for 0.
     """
     spark: Any = frame.sparkSession
     session, jvm = spark._jsparkSession, spark._jvm  # noqa: SLF001 - what follows has no other way

@@ -95,15 +95,10 @@ class _Opened(NamedTuple):
 
 
 class Copies:
-    """The known files of which others may be copies.
-
-    Args:
-        fs: of the root.
-        survey: of the listing.
-        starts: where the files begin that are known by now, by their places.
-    """
+    """The known files of which others may be copies."""
 
     def __init__(self, fs: FileSystem, survey: Survey, starts: Mapping[int, Start]) -> None:
+        """Take the files of a survey, and where those begin that are known by now, by their places."""
         self._fs = fs
         self._survey = survey
         moved = {start.candidate.place: start.moved for start in starts.values() if start.moved is not None}

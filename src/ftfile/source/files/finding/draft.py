@@ -45,14 +45,9 @@ class Found:
 
 
 def next_of(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float, bytes_max: int | None) -> Found:
-    """Return the next range of a file, or another finding.
+    """Return the next range of a file that has not changed for `quiet_s`, or another finding.
 
-    Args:
-        fs: of the root.
-        settings: of the stream.
-        start: where reading begins.
-        quiet_s: seconds for which the file has not changed.
-        bytes_max: that a range of a growing file may have, unless its first line is longer; None for no limit.
+    A range of a growing file has `bytes_max` at most, unless its first line is longer; None is no limit.
 
     Raises:
         NotFound: the file is gone.
@@ -251,15 +246,7 @@ class Draft:
     def plan(
         self, survey: Survey, late: tuple[Late, ...], left: NDArray[np.intp], settings: FilesSettings, now_ms: int
     ) -> Plan:
-        """Return the plan.
-
-        Args:
-            survey: of which it is made.
-            late: files that are.
-            left: places of files that have something left to read, which is not forgotten.
-            settings: of the stream.
-            now_ms: the time.
-        """
+        """Return the plan; files with something left to read, at the places `left`, are not forgotten."""
         plan = Plan(
             tuple(self._ranges),
             tuple(self._moves),
