@@ -55,22 +55,21 @@ def directory_url(path: str, option: str = "path") -> str:
         ConfigError: it is malformed, or lies within the log of another directory.
     """
     url = normalise(path)
-    above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
-    if meta:
-        raise ConfigError(
-            f"{option}={path!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
-            "it does not know there: choose a path outside of it"
-        )
+    _refuse_within_log(option, path, url)
     return url
 
 
 def refuse_checkpoint(checkpoint: str | None) -> None:
     """Raise a ConfigError if a checkpoint lies within the log of a directory."""
-    above, meta, _ = f"{checkpoint or ''}/".partition(f"/{layout.META}/")
+    _refuse_within_log("checkpointLocation", checkpoint, checkpoint or "")
+
+
+def _refuse_within_log(option: str, given: str | None, url: str) -> None:
+    above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
     if meta:
         raise ConfigError(
-            f"checkpointLocation={checkpoint!r} lies within {layout.META} of the directory {above!r}, whose vacuum "
-            "deletes files that it does not know there: choose a location outside of it"
+            f"{option}={given!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
+            "it does not know there: choose a path outside of it"
         )
 
 

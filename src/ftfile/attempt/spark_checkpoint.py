@@ -100,9 +100,7 @@ def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> Bat
     for other data.
     """
     content = _read(checkpoint, f"offsets/{batch_id}", context)
-    if content is None:
-        return None
-    return _parsed(content)
+    return None if content is None else _parsed(content)
 
 
 def _newest(fs: FileSystem, directory: str) -> int | None:

@@ -101,14 +101,14 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
 
 def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return, for each bucket and encoding, the values of the columns in its path."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for bucket, key in {(add.bucket, add.encoding) for add in parts}:
-        values = {}
-        if snapshot.schema is not None:
-            schema = arrow_schema(snapshot.definitions[snapshot.schema])
-            values = path_values(snapshot.definitions[key], bucket, schema)
-        found[bucket, key] = {name: value.as_py() for name, value in values.items()}
-    return found
+    if snapshot.schema is None:
+        return {}
+    schema = arrow_schema(snapshot.definitions[snapshot.schema])
+    values = {
+        (bucket, key): path_values(snapshot.definitions[key], bucket, schema)
+        for bucket, key in {(add.bucket, add.encoding) for add in parts}
+    }
+    return {place: {name: value.as_py() for name, value in found.items()} for place, found in values.items()}
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -170,10 +172,7 @@ class Selection:
 def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
     """Return the expression that columns have these values; None without any."""
     parts = (pc.field(name) == value if value.is_valid else pc.field(name).is_null() for name, value in values.items())
-    found: pc.Expression | None = None
-    for part in parts:
-        found = part if found is None else found & part
-    return found
+    return functools.reduce(operator.and_, parts) if values else None
 
 
 def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:

@@ -321,7 +321,8 @@ class _FollowedColumns:
         recorded = record.definitions.get(record.schema or "")
         if recorded is not None and self._is_requested(recorded):
             return None
-        now = f": {', '.join(_columns(recorded))}" if recorded is not None else ""
+        columns = [] if recorded is None else [f"{field.name} {field.type}" for field in arrow_schema(recorded)]
+        now = f": {', '.join(columns)}" if columns else ""
         return (
             f"from version {record.version} on the directory has other columns than this query reads{now}. All rows "
             "before it were read: load the directory again and restart the query, which then goes on with the new "
@@ -329,15 +330,8 @@ class _FollowedColumns:
         )
 
     def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
-        return _types(arrow_schema(recorded)) == _types(self._requested)
+        found = arrow_schema(recorded)
+        return (found.names, found.types) == (self._requested.names, self._requested.types)
 
     def _has(self, name: str) -> bool:
         return name.lower() in {requested.lower() for requested in self._requested.names}
-
-
-def _types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in schema]
-
-
-def _columns(recorded: Any) -> list[str]:  # noqa: ANN401 - Spark's JSON
-    return [f"{field.name} {field.type}" for field in arrow_schema(recorded)]

@@ -222,12 +222,8 @@ class Scanner:
             self._settled.pop(candidate.key, None)
             if start.is_replaced and candidate.known is not None:
                 self._names[candidate.known.replaced_key()] = candidate.path
-        if (
-            found.range is not None
-            and found.range.end < candidate.size_bytes
-            and not found.seen
-            and not found.range.whole
-        ):
+        read = found.range
+        if read is not None and not read.whole and not found.seen and read.end < candidate.size_bytes:
             self._names[candidate.key] = candidate.path
             self._has_more = True
             return False

@@ -95,7 +95,11 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
     if where is None or snapshot.schema is None or not _is_plain(where):
         return adds
     schema = arrow_schema(snapshot.definitions[snapshot.schema])
-    in_path = {name for add in {add.encoding: add for add in adds}.values() for name in _in_path(snapshot, add)}
+    in_path = {
+        name
+        for add in {add.encoding: add for add in adds}.values()
+        for name in columns_in_path(snapshot.definitions[add.encoding])
+    }
     kinds = [schema.field(name).type for name in in_path if name in schema.names]
     if not in_path or not all(map(_is_alike, kinds)) or _ALIKE.search(snapshot.definitions[snapshot.schema]):
         return adds
@@ -105,10 +109,6 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
         return [chosen.add for chosen in Selection(snapshot, schema, (), where, "UTC").adds()] or adds[:1]
     except ConfigError:  # Spark may understand it, or tells what is wrong
         return adds
-
-
-def _in_path(snapshot: Snapshot, add: Add) -> frozenset[str]:
-    return frozenset(columns_in_path(snapshot.definitions[add.encoding]))
 
 
 def _is_plain(where: object) -> bool:

@@ -193,7 +193,11 @@ class _Loading:
             some = len(ways.rest) < len(self.snapshot.adds)
             is_sealed = keys_of(self.directory.file_system) is not None
             frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
-        rows = functools.reduce(_union, frames) if frames else self.spark.createDataFrame([], self.schema)
+        rows = (
+            functools.reduce(lambda one, other: one.union(other), frames)
+            if frames
+            else self.spark.createDataFrame([], self.schema)
+        )
         return LoadPlan(self.directory.path, self.snapshot.version, rows, spark_files, ways.reasons)
 
     def _ways(self) -> Ways:
@@ -256,14 +260,8 @@ class _Loading:
         found = {field["name"]: field["type"] for field in json.loads(group.schema_json)["fields"]}
         if [(field["name"], field["type"]) for field in wanted] == list(found.items()):
             return None
-        columns = []
-        for field in self.schema.fields:
-            if field.name not in found:
-                column = F.lit(None).cast(field.dataType)
-            else:
-                column = F.col(quoted(field.name)).cast(field.dataType)
-            columns.append(column.alias(field.name))
-        return columns
+        columns = ((field, F.col(quoted(field.name)) if field.name in found else F.lit(None)) for field in self.schema)
+        return [column.cast(field.dataType).alias(field.name) for field, column in columns]
 
     def _whole(self) -> DataFrame:
         """Return all rows, by `format("ftfile")`."""
@@ -302,10 +300,6 @@ class _Task(Shipped):
         for batch in batches:
             for share in map(pickle.loads, batch.column(0).to_pylist()):
                 yield from read_share(fs, share, schema)
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.union(other)
 
 
 def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
