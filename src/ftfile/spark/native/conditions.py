@@ -95,11 +95,8 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
     if where is None or snapshot.schema is None or not _is_plain(where):
         return adds
     schema = arrow_schema(snapshot.definitions[snapshot.schema])
-    in_path = {
-        name
-        for add in {add.encoding: add for add in adds}.values()
-        for name in columns_in_path(snapshot.definitions[add.encoding])
-    }
+    encodings = {add.encoding: snapshot.definitions[add.encoding] for add in adds}
+    in_path = {name for encoding in encodings.values() for name in columns_in_path(encoding)}
     kinds = [schema.field(name).type for name in in_path if name in schema.names]
     if not in_path or not all(map(_is_alike, kinds)) or _ALIKE.search(snapshot.definitions[snapshot.schema]):
         return adds

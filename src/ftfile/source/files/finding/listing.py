@@ -221,7 +221,7 @@ def refuse_rows(
 
     for directory, is_one in zip(directories, parallel(fs, has_rows, directories), strict=True):
         if is_one:
-            found = join((url or settings.root).rstrip("/"), directory)
+            found = f"{(url or settings.root).removesuffix('/')}/{directory}".removesuffix("/")
             raise ConfigError(
                 f"path={settings.shown!r} names files of an ftfile directory, {found!r}, which come, grow together and "
                 f"go: leave fileFormat out and load that directory, to read its new rows as they are committed{advice}"
