@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.time_zones import clocks_of
+from ftfile.arrays.time_text import clocks_of
 from ftfile.arrays.value_text import UTC, value_of, value_type
 from ftfile.core.errors import ConfigError
 

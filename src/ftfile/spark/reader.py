@@ -22,8 +22,7 @@ from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
 from ftfile.source.selection import Selection, rows_of_path
-from ftfile.source.shares import Share, pack
-from ftfile.source.small_batches import in_small_batches
+from ftfile.source.shares import Share, in_small_batches, pack
 from ftfile.spark.settings import Place, absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 

@@ -20,7 +20,7 @@ from ftfile.kv.feed.stream import FeedStream
 from ftfile.kv.feed.versions import Share
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.reading.open_store import open_store
-from ftfile.source.small_batches import in_small_batches
+from ftfile.source.shares import in_small_batches
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.stream_reader import SharePartition, StreamReader
 

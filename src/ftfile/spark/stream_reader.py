@@ -23,8 +23,7 @@ from ftfile.source.files.decoding.settings import FileDecoding, default_schema, 
 from ftfile.source.files.plan import FileShare
 from ftfile.source.files.stream import FilesConfig, FileStream
 from ftfile.source.follow import FollowStream
-from ftfile.source.shares import Share, read_share
-from ftfile.source.small_batches import in_small_batches
+from ftfile.source.shares import Share, in_small_batches, read_share
 from ftfile.spark.settings import Place, absolute_options, has_file_format, require_shared
 from ftfile.spark.shipping import Shipped
 

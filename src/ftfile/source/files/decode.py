@@ -16,7 +16,7 @@ from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDen
 from ftfile.core.logs import get_logger
 from ftfile.encoding.partitions.paths import parse_bucket_path, with_path_columns
 from ftfile.keys.keys import Keys
-from ftfile.source.files.decoding.opened import OpenedFile, filters_of_name, filters_of_range
+from ftfile.source.files.decoding.lines import OpenedFile, filters_of_name, filters_of_range
 from ftfile.source.files.decoding.settings import columns_in_path, require_columns
 from ftfile.source.files.growth import CONTENT_BYTES_MIN
 

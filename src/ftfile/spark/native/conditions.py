@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from ftfile.arrays.moments import settled
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.arrays.time_zones import is_zone
+from ftfile.arrays.time_text import is_zone
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.partitions.paths import columns_in_path

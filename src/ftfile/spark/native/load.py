@@ -24,8 +24,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import settings_for_others
 from ftfile.source.directory import Directory
-from ftfile.source.shares import pack, read_share
-from ftfile.source.small_batches import small_batches
+from ftfile.source.shares import pack, read_share, small_batches
 from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, possible_adds, quoted
 from ftfile.spark.native.sink_log import compare_files, hadoop_url, write_sink_log
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways

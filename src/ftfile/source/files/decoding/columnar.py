@@ -19,7 +19,7 @@ from ftfile.parts.reader import recorded_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.source.files.decoding.lines import OpenedFile
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.plan import Cut
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.source.files.decoding.lines import OpenedFile
     from ftfile.source.files.decoding.records import Lines
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.plan import Cut

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.source.files.decoding.lines import OpenedFile
     from ftfile.source.files.decoding.settings import FileDecoding
     from ftfile.source.files.plan import Cut
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ftfile.arrays.buffers import text_scalar
-from ftfile.arrays.time_zones import instants_of
+from ftfile.arrays.time_text import instants_of
 from ftfile.core.errors import SourceError
 from ftfile.core.logs import get_logger
 from ftfile.encoding.base.reading import batch_as, batch_of
