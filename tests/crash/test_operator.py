@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ftfile.attempt.storage import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.wal.files import list_wal

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
-from ftfile.attempt.directory_marker import check_marker, write_marker
 from ftfile.attempt.identity import StreamIdentity
-from ftfile.attempt.kind_of_directory import refusing_file
-from ftfile.attempt.options import WriteConfig
+from ftfile.attempt.kind_of_directory import check_marker, refusing_file, write_marker
+from ftfile.attempt.options import WriteConfig, open_to_write
 from ftfile.attempt.spark_checkpoint import read_query_id
-from ftfile.attempt.storage import open_to_write
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import check_known_query
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ftfile.attempt.bad_records import BadRecords
-    from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.fingerprint import FingerprintAccumulator
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
+    from ftfile.attempt.kind_of_directory import DirectoryMarker
     from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
     from ftfile.attempt.stage import Stage
     from ftfile.commit.format.model import Author, Body, Transaction

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables
-from ftfile.attempt.storage import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key

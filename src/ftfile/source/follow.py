@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import read_marker
 from ftfile.attempt.follow.offsets import START, InLog, InSnapshot, position_of, require_kept, to_offset
 from ftfile.attempt.follow.planner import FollowSettings, LogPlanner, Plan, Unit
 from ftfile.attempt.follow.stream import LogStream
-from ftfile.attempt.kind_of_directory import refuse_store
+from ftfile.attempt.kind_of_directory import read_marker, refuse_store
 from ftfile.commit.files import list_or_empty, stat_or_none
 from ftfile.commit.format import layout
 from ftfile.commit.format.layout import original_id

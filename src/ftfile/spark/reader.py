@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.value_text import UTC
-from ftfile.attempt.directory_marker import read_marker
+from ftfile.attempt.kind_of_directory import read_marker
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options

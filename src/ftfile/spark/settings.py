@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.directory_marker import check_marker
+from ftfile.attempt.kind_of_directory import check_marker
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.arguments import absolute_path
 from ftfile.core.context import SYSTEM
@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.attempt.directory_marker import DirectoryMarker
+    from ftfile.attempt.kind_of_directory import DirectoryMarker
     from ftfile.fs.api import FileSystem
 
 _PATHS = ("path", "statelocation", "sourcearchivedir")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.attempt.directory_marker import check_marker
 from ftfile.attempt.follow.stream import FollowConfig
+from ftfile.attempt.kind_of_directory import check_marker
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError

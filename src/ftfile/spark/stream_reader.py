@@ -39,7 +39,7 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.attempt.directory_marker import DirectoryMarker
+    from ftfile.attempt.kind_of_directory import DirectoryMarker
     from ftfile.kv.feed.stream import FeedStream
     from ftfile.kv.feed.versions import Share as StoreShare
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.attempt.storage import LOGS_KEPT, forget_logs, log_at
+from ftfile.attempt.options import LOGS_KEPT, forget_logs, log_at
 from ftfile.core.context import SYSTEM
 
 if TYPE_CHECKING:

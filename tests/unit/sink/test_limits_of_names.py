@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.attempt import storage
+from ftfile.attempt import options as attempt_options
 from ftfile.attempt.identity import JobIdentity
 from ftfile.attempt.options import MORE_DIGITS
 from ftfile.attempt.writer import JOBS_LOOKED_AT
@@ -102,15 +102,15 @@ class TestDigits:
 def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs: dict[Any, Any] = {}
     planners: dict[Any, Any] = {}
-    monkeypatch.setattr(storage, "_logs", logs)
+    monkeypatch.setattr(attempt_options, "_logs", logs)
     monkeypatch.setattr(writer, "_planners", planners)
-    kept = max(storage.LOGS_KEPT, writer.PLANNERS_KEPT)
+    kept = max(attempt_options.LOGS_KEPT, writer.PLANNERS_KEPT)
     options = {"rolling": "policy", "maxBatchesPerFile": "2"}
     streams = [query(str(tmp_path / str(number)), **options) for number in range(kept + 1)]
     for batch in range(5):
         for stream in streams:
             stream.run(batch, [[row("a", batch)]])
-        assert len(logs) <= storage.LOGS_KEPT
+        assert len(logs) <= attempt_options.LOGS_KEPT
         assert len(planners) <= writer.PLANNERS_KEPT
     for stream in streams:
         assert [file.rows for file in ftfile.open(stream.path).files()] == [2, 2]

@@ -12,9 +12,9 @@ from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import normalise
 
 if TYPE_CHECKING:
-    from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.follow.offsets import Position
     from ftfile.attempt.follow.planner import LogPlanner
+    from ftfile.attempt.kind_of_directory import DirectoryMarker
     from ftfile.core.options import ParsedOptions
 
 _Share = TypeVar("_Share")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.message import add_of
+from ftfile.attempt.options import durability_of
 from ftfile.attempt.spark_checkpoint import recorded_place
-from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import Body, Remove, StreamAuthor
 from ftfile.commit.format.record import definition_key
 from ftfile.commit.rewrites import accept_rewrites

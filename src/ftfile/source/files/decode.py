@@ -42,8 +42,8 @@ _READERS = {
     "binary": "ftfile.source.files.decoding.lines:binary_rows",
 }
 _MULTI_LINE = {
-    "json": "ftfile.source.files.decoding.multi_line:multi_line_json",
-    "csv": "ftfile.source.files.decoding.multi_line:multi_line_csv",
+    "json": "ftfile.source.files.decoding.json_lines:multi_line_json",
+    "csv": "ftfile.source.files.decoding.csv_lines:multi_line_csv",
 }
 
 # Listings of a directory in which files go on being renamed while one of them is looked for.

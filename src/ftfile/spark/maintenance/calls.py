@@ -7,8 +7,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.directory_marker import read_marker, write_marker
-from ftfile.attempt.kind_of_directory import refuse_store, store_of
+from ftfile.attempt.kind_of_directory import read_marker, refuse_store, store_of, write_marker
 from ftfile.commit.opening import maintaining, open_as_written
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError

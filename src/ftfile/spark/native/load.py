@@ -6,27 +6,31 @@ import functools
 import json
 import os
 import pickle
+import posixpath
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
 from collections import Counter
 from dataclasses import dataclass
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import read_marker
+from ftfile.attempt.kind_of_directory import read_marker
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
+from ftfile.fs.location import parse
 from ftfile.fs.registry import settings_for_others
 from ftfile.source.directory import Directory
 from ftfile.source.shares import pack, read_share, small_batches
 from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, possible_adds, quoted
-from ftfile.spark.native.sink_log import compare_files, hadoop_url, write_sink_log
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
 from ftfile.spark.settings import Place, absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
@@ -36,16 +40,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.fs.api import FileInfo
     from ftfile.source.shares import Share
 
 _INDEX = "MetadataLogFileIndex"
 _LEGACY = "LEGACY"
 
 _log = get_logger(__name__)
+
+_VERSION = "v1"
+_BLOCK_BYTES = 128 << 20  # Spark splits files by its own settings
 
 
 def load(  # noqa: PLR0913 - all by name
@@ -316,3 +324,53 @@ def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
 def _first_line(error: Exception) -> str:
     """Return the first line of an error, or of the exception in Java that it stands for."""
     return (str(getattr(error, "java_exception", error)).strip() or type(error).__name__).splitlines()[0]
+
+
+def hadoop_url(directory: str, path: str) -> str:
+    """Return the encoded URL by which Hadoop knows a file in a directory, which is named by its canonical URL."""
+    parsed = parse(directory)
+    scheme = "s3a" if parsed.scheme == "s3" else parsed.scheme
+    return f"{scheme}://{parsed.authority}{quote(posixpath.join(parsed.path, path))}"
+
+
+def write_sink_log(folder: Path, directory: str, files: Iterable[FileInfo]) -> None:
+    """Write the log of a sink that has put these files, and no others, into `folder`."""
+    log = folder / "_spark_metadata"
+    log.mkdir()
+    start = json.dumps(hadoop_url(directory, ""))[:-1]  # a quoted path needs no escapes of JSON
+    more = json.dumps({"isDir": False, "blockReplication": 1, "blockSize": _BLOCK_BYTES, "action": "add"})[1:]
+    quoted = functools.lru_cache(maxsize=1024)(quote)  # directories have many files each
+    with (log / "0").open("w", encoding="utf-8", newline="\n") as out:
+        out.write(_VERSION)
+        for file in files:
+            above, slash, name = file.path.rpartition("/")
+            path = f"{quoted(above)}{slash}{quote(name)}"
+            numbers = f'"size": {file.size_bytes}, "modificationTime": {file.modified_ms}'
+            out.write(f'\n{{"path": {start}{path}", {numbers}, {more}')
+
+
+def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
+    """Return a read of a list of files that fails, as a query begins, where a file that it reads is another one by now.
+
+    That is one of another length, one that was changed at another time, and one that is not there. Times are compared
+    in units of `time_unit_ms`; not at all for 0.
+    """
+    spark: Any = frame.sparkSession
+    session, jvm = spark._jsparkSession, spark._jvm  # noqa: SLF001 - what follows has no other way
+    read: Any = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001
+    options = read.options()
+    given = spark.sparkContext._gateway.new_array(jvm.Object, 4)  # noqa: SLF001
+    given[0], given[1], given[2], given[3] = read.location(), read.sparkSession(), options, time_unit_ms
+    location = _constructor(jvm).newInstance(given)
+    schemas = read.partitionSchema(), read.dataSchema(), read.bucketSpec()
+    relation = read.copy(location, *schemas, read.fileFormat(), options, read.sparkSession())
+    return DataFrame(session.baseRelationToDataFrame(relation), spark)
+
+
+@functools.lru_cache(maxsize=1)
+def _constructor(jvm: object) -> Any:  # noqa: ANN401 - of Java
+    """Return the constructor of the list that compares, compiled once, by the compiler of Spark's own code."""
+    java: Any = jvm
+    compiler = java.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(resources(__package__).joinpath("ComparedFiles.java").read_text(encoding="utf-8"))
+    return compiler.getClassLoader().loadClass("ftfile.ComparedFiles").getConstructors()[0]

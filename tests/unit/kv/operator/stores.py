@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.storage import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.fs.registry import register
 from ftfile.kv.operator.store import KeyValueStore
 

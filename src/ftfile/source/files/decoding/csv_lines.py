@@ -1,10 +1,11 @@
-"""CSV records, one a line, as rows: those that every parser reads alike all at once, others one by one.
+"""CSV records as rows, one a line, or of a whole file: those that every parser reads alike at once, others one by one.
 
 Every field is read as text first, so that the row of a line depends on that line alone.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,8 @@ from pyarrow import csv as arrow_csv
 from ftfile.arrays.buffers import text_scalar
 from ftfile.encoding.base.reading import batch_of
 from ftfile.parts.reader import recorded_names
-from ftfile.source.files.decoding.lines import as_utf_8, first_lines, line_blocks
-from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of, read_texts
+from ftfile.source.files.decoding.lines import as_utf_8, first_lines, line_blocks, whole_text
+from ftfile.source.files.decoding.records import Rows, finished_rows, joined_lines, lines_of, read_texts
 from ftfile.source.files.decoding.settings import own_columns
 
 if TYPE_CHECKING:
@@ -49,6 +50,35 @@ def csv_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDeco
     for block in line_blocks(opened, cut, decoding.separator, header_end):
         lines = lines_of(as_utf_8(block, decoding), decoding.line_sep.encode())
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def multi_line_csv(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of CSV whose quoted fields may have line ends."""
+    del cut
+    text = whole_text(opened, decoding).replace("\r\n", "\n")
+    records = list(_records(text, decoding))
+    names = own_columns(schema, decoding).names
+    if decoding.header:
+        header = next((place for place, record in enumerate(records) if has_fields(record, decoding)), len(records))
+        names = [name or "" for record in records[header : header + 1] for name in fields_of(record, decoding)]
+        records = records[header + 1 :]
+    if records:
+        lines = joined_lines([record.encode() for record in records])
+        reader = CsvRows(schema, names, decoding)
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def _records(text: str, decoding: FileDecoding) -> Iterator[str]:
+    """Yield records without their ends; a line feed ends none between the quotes around a field."""
+    quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
+    escaped = f"{quote}{quote}" if quote == escape else f"{escape}."
+    other = f"[^{quote}]" if quote == escape else f"[^{quote}{escape}]"
+    field = rf"(?:{quote}{other}*(?:{escaped}{other}*)*{quote}(?=[{sep}\n])|[^{sep}\n]*)"
+    comment = f"{re.escape(decoding.comment)}[^\\n]*\\n|" if decoding.comment else ""
+    if text and not text.endswith("\n"):
+        text += "\n"
+    for match in re.finditer(rf"{comment}{field}(?:{sep}{field})*\n", text, re.DOTALL):
+        yield match[0][:-1]
 
 
 def _header(opened: OpenedFile, decoding: FileDecoding) -> tuple[list[str], int] | None:

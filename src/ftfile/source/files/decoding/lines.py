@@ -212,6 +212,12 @@ def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
     return block.decode("utf-8", "replace").encode()
 
 
+def whole_text(opened: OpenedFile, decoding: FileDecoding) -> str:
+    """Return the plain content of a file."""
+    content = b"".join(opened.plain_pieces())
+    return as_utf_8(content, decoding).decode().removeprefix("\ufeff")
+
+
 def _is_utf_8(block: bytes) -> bool:
     text = strings_from(np.array([0, len(block)]), np.frombuffer(block, np.uint8), pa.string())
     try:
