@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import Capabilities, Durability, FileSystem
     from ftfile.keys.keys import Keys
 
-    Settings = tuple[tuple[str, str], ...]
 
 # Batch and numbers may come to need more digits, together, than they have at first.
 MORE_DIGITS = 20
@@ -101,7 +100,7 @@ class WriteConfig(ABC):
         return arrow_schema(self.schema_json)
 
     def log(self, context: Context) -> CommitLog:
-        """Return this process's log of the directory, see `logs.log_at`."""
+        """Return this process's log of the directory, see `Storage.log_at`."""
         return self.storage_options.log_at(self.path, self.encryption, context)
 
 
@@ -269,9 +268,18 @@ class Storage:
         return replace(self, written=(*self.written, *owner_only), owner_only=False)
 
     def log_at(self, path: str, encryption: Encryption | None, context: Context) -> CommitLog:
-        """Return this process's log of a writer's directory, see `logs.log_at`."""
+        """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
+
+        The settings may not be checked against the store yet.
+        """
         offered = (*self.written, *((OWNER_ONLY,) if self.owner_only else ()))
-        return log_at(path, context, self.connection, encryption, offered)
+        key = (path, context, self.connection, encryption, offered)
+        with _lock:  # one log for all who write to the directory: they take turns by its lock
+            log = _logs.pop(key, None) or CommitLog(open_to_write(path, context, self.connection, encryption, offered))
+            _logs[key] = log
+            if len(_logs) > LOGS_KEPT:
+                _logs.pop(next(iter(_logs)))
+            return log
 
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
@@ -312,22 +320,6 @@ def durability_of(asked: str, capabilities: Capabilities) -> Durability:
             "leave it out"
         )
     return found
-
-
-def log_at(
-    path: str, context: Context, settings: Settings, encryption: Encryption | None, offered: Settings = ()
-) -> CommitLog:
-    """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
-
-    See `open_to_write` for the arguments. The settings may not be checked against the store yet.
-    """
-    key = (path, context, settings, encryption, offered)
-    with _lock:  # one log for all who write to the directory: they take turns by its lock
-        log = _logs.pop(key, None) or CommitLog(open_to_write(path, context, settings, encryption, offered))
-        _logs[key] = log
-        if len(_logs) > LOGS_KEPT:
-            _logs.pop(next(iter(_logs)))
-        return log
 
 
 def forget_logs() -> None:
