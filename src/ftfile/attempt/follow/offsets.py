@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
 
+# Where every query begins. Spark asks for it anew when it repeats the first batch, so that it is a constant.
 START: dict[str, Any] = {"kind": "start"}
 
 _ANEW = (

@@ -311,7 +311,9 @@ class _FollowedColumns:
             recorded = head.definitions[head.schema]
             if self._is_requested(recorded):
                 self._key = head.schema
-            elif left_out := [name for name in arrow_schema(recorded).names if not self._has(name)]:
+                return
+            known = {name.lower() for name in requested.names}
+            if left_out := [name for name in arrow_schema(recorded).names if name.lower() not in known]:
                 _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
 
     def change_of(self, record: Record) -> str | None:
@@ -332,6 +334,3 @@ class _FollowedColumns:
     def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
         found = arrow_schema(recorded)
         return (found.names, found.types) == (self._requested.names, self._requested.types)
-
-    def _has(self, name: str) -> bool:
-        return name.lower() in {requested.lower() for requested in self._requested.names}

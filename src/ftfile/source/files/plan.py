@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.attempt.follow.offsets import START
 from ftfile.core.errors import ConfigError
 from ftfile.core.packing import packed
 from ftfile.source.shares import OPEN_COST_BYTES
@@ -142,8 +143,6 @@ def _cuts(found: Range, max_bytes: int) -> Iterator[Cut]:
 _LISTS: dict[str, Any] = {"moves": Move, "seen": Seen, "parked": Parked, "late": Late}
 
 
-# Where every query begins. Spark asks for it anew when it repeats the first batch, so that it is a constant.
-START: dict[str, Any] = {"kind": "start"}
 _ID = re.compile(r"[0-9a-f]{32}")
 
 

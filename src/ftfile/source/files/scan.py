@@ -94,9 +94,8 @@ class Scanner:
             return None
         survey = Survey(listing, known)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
-        draft = (
-            Draft(None, None) if is_start or not limited else Draft(self._settings.files_max, self._settings.bytes_max)
-        )
+        limits = self._settings.files_max, self._settings.bytes_max
+        draft = Draft(None, None) if is_start or not limited else Draft(*limits)
         self._forget(survey)
         starts = self._starts(survey)
         left = self._fill(draft, survey, starts, seen_at if is_start else next_of)

@@ -258,25 +258,21 @@ class CsvRows:
             self._take(rows, [column.slice(half) for column in columns], numbers[half:])
 
     def _typed(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
-        typed = []
-        for field, place in zip(self._schema, self._places, strict=True):
-            if place is None:
-                typed.append(pa.nulls(rows, field.type))
-                continue
-            texts = columns[place]
-            if not pa.types.is_string(texts.type):
-                typed.append(texts)
-                continue
-            if self._decoding.null_value:
-                is_null = pc.equal(texts, text_scalar(self._decoding.null_value, pa.string()))
-                texts = pc.if_else(is_null, None, texts)
-            if self._stand_in:
-                texts = pc.replace_substring(texts, self._stand_in, "\n")
-            if pa.types.is_binary(field.type):
-                typed.append(texts.view(field.type))
-                continue
-            typed.append(read_texts(texts, field.type, self._decoding.times))
+        fields = zip(self._schema.types, self._places, strict=True)
+        typed = [
+            pa.nulls(rows, kind) if place is None else self._values(columns[place], kind) for kind, place in fields
+        ]
         return batch_of(typed, self._schema, rows)
+
+    def _values(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        if not pa.types.is_string(texts.type):
+            return texts  # read by pyarrow's parser already
+        if self._decoding.null_value:
+            is_null = pc.equal(texts, text_scalar(self._decoding.null_value, pa.string()))
+            texts = pc.if_else(is_null, None, texts)
+        if self._stand_in:
+            texts = pc.replace_substring(texts, self._stand_in, "\n")
+        return texts.view(kind) if pa.types.is_binary(kind) else read_texts(texts, kind, self._decoding.times)
 
 
 def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:

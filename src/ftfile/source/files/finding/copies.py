@@ -131,7 +131,8 @@ class Copies:
     def _opened(self, files: ExitStack, start: Start) -> _Opened:
         """Return the content of a file; none if it is no copy, whatever it has."""
         known, path = start.candidate.known, start.candidate.path
-        if start.moved is not None or (start.position and (known is None or not self._has_twin(known))):
+        has_twin = known is not None and self._orphans.count(known) + self._live.count(known) > 1
+        if start.moved is not None or (start.position and not has_twin):
             return _Opened()
         try:
             file = files.enter_context(self._fs.open(path))
@@ -155,9 +156,6 @@ class Copies:
             return copy._replace(stored=opened.contents[0].stored_marks(start.candidate.size_bytes))
         except (StorageError, CorruptData) as error:
             return error
-
-    def _has_twin(self, known: KnownFile) -> bool:
-        return self._orphans.count(known) + self._live.count(known) > 1
 
     def _find(self, start: Start, content: Content) -> Copy | None:
         first, codec = content.first(), content.codec

@@ -56,7 +56,7 @@ def next_of(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: floa
     """
     if start.candidate.size_bytes < 0:
         return parked(start, "its store does not tell how long it is: copy it to one that does")
-    if _is_growing(settings, start.candidate.path):
+    if settings.tail and not codec_of(start.candidate.path):  # its lines are read as they appear
         return _next_lines(fs, settings, start, quiet_s, bytes_max)
     return _next_whole(fs, settings, start, quiet_s)
 
@@ -81,11 +81,6 @@ def next_of_copy(settings: FilesSettings, copy: Copy, quiet_s: float) -> Found:
         return Found(seen=seen)
     rest = replace(_range(start, start.position, copy.size, copy.marks), compression=copy.codec)
     return Found(range=rest, seen=seen)
-
-
-def _is_growing(settings: FilesSettings, path: str) -> bool:
-    """Return True if the lines of a file are read as they appear."""
-    return settings.tail and not codec_of(path)
 
 
 def _next_lines(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float, bytes_max: int | None) -> Found:
