@@ -15,7 +15,7 @@ from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 from ftfile.source.files.finding.copies import Copies, Copy
 from ftfile.source.files.finding.draft import Draft, Found, next_of, next_of_copy, parked, seen_at
 from ftfile.source.files.finding.listing import list_files
-from ftfile.source.files.finding.survey import Survey, is_equal, starts_of
+from ftfile.source.files.finding.survey import Resolution, Survey, is_equal
 from ftfile.source.files.growth import codec_of
 from ftfile.source.files.known import KEY_BYTES, ROW, KnownFile
 from ftfile.source.files.plan import Late
@@ -129,8 +129,8 @@ class Scanner:
     def _starts(self, survey: Survey) -> dict[int, Start]:
         """Return where files begin that may be others than their paths say, by their places in the listing."""
         self._errors, self._unopened = {}, set()
-        starts = starts_of(survey, survey.suspects(), lambda pairs: parallel(self._fs, self._goes_on, pairs))
-        return {start.candidate.place: start for start in starts}
+        resolution = Resolution(survey, survey.suspects(), lambda pairs: parallel(self._fs, self._goes_on, pairs))
+        return {start.candidate.place: start for start in resolution.starts()}
 
     def _fill(self, draft: Draft, survey: Survey, starts: dict[int, Start], look: Look) -> NDArray[np.intp]:
         """Fill a plan up to its limits, and return the places of files with something left to read."""

@@ -258,11 +258,9 @@ class CsvRows:
             self._take(rows, [column.slice(half) for column in columns], numbers[half:])
 
     def _typed(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
-        fields = zip(self._schema.types, self._places, strict=True)
-        typed = [
-            pa.nulls(rows, kind) if place is None else self._values(columns[place], kind) for kind, place in fields
-        ]
-        return batch_of(typed, self._schema, rows)
+        fields = zip(self._places, self._schema.types, strict=True)
+        found = [pa.nulls(rows, kind) if at is None else self._values(columns[at], kind) for at, kind in fields]
+        return batch_of(found, self._schema, rows)
 
     def _values(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         if not pa.types.is_string(texts.type):

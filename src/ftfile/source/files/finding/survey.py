@@ -211,15 +211,9 @@ def is_equal(fs: FileSystem, candidate: Candidate, known: KnownFile) -> bool:
         return not known.position or fingerprints(file.read_at, known.position) == (known.head, known.tail)
 
 
-def starts_of(survey: Survey, candidates: Sequence[Candidate], equals: Equals) -> list[Start]:
-    """Return where reading each candidate begins, in their order; those that cannot be opened now are left out.
+class Resolution:
+    """Finds out which candidate is which file, by the content that `equals` compares."""
 
-    Known files come first, since one that is not at its path any more may be found at a new one.
-    """
-    return _Resolution(survey, candidates, equals).starts()
-
-
-class _Resolution:
     def __init__(self, survey: Survey, candidates: Sequence[Candidate], equals: Equals) -> None:
         self._candidates = candidates
         self._equals = equals
@@ -234,6 +228,10 @@ class _Resolution:
                 self._add_orphan(KnownFile.unpacked(row.tobytes()))
 
     def starts(self) -> list[Start]:
+        """Return where reading each candidate begins, in their order; those that cannot be opened now are left out.
+
+        Known files come first, since one that is not at its path any more may be found at a new one.
+        """
         elsewhere = {candidate.place for candidate in self._candidates if self._is_elsewhere(candidate)}
         for candidate in self._candidates:
             if candidate.place in elsewhere:
