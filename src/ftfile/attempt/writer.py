@@ -192,8 +192,30 @@ class Writer(ABC, Generic[_C]):
             return done
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
-        """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
-        report_abort(messages, batch_id, lambda: self.config.log(context))
+        """Log the fate of a batch that Spark aborts: it may be committed although its commit raised.
+
+        Nothing is deleted: tasks may still be writing. Raises nothing of the log's.
+        """
+        known = [message for message in messages if message is not None]
+        staged = len({each.path for message in known for each in (*message.parts, *message.segments)})
+        if not known:
+            with log_context(batch=batch_id):
+                _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
+            return
+        writer = known[0].identity.writer
+        with context_of(writer):
+            try:
+                version = _version_of(self.config.log(context), writer)
+            except FtfileError as error:
+                _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
+                return
+            name = _name_of(writer)
+            if version is not None:
+                _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
+                return
+            is_stream = isinstance(writer, StreamIdentity)
+            where = "not committed" if is_stream else f"in none of the last {JOBS_LOOKED_AT} versions"
+            _log.warning("Spark aborts %s. It is %s; %d staged files stay for vacuum", name, where, staged)
 
     @staticmethod
     @abstractmethod
@@ -282,33 +304,6 @@ def report_commit(log: CommitLog, writer: WriterIdentity, done: Committed) -> No
         last = log.read_on().queries[writer.query_id]
         version = f"version {last.version}" if last.last_batch == writer.batch_id else version
     _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
-
-
-def report_abort(messages: Sequence[TaskCommit | None], batch_id: int | None, log: Callable[[], CommitLog]) -> None:
-    """Log the fate of a batch that Spark aborts: it may be committed although its commit raised.
-
-    Nothing is deleted: tasks may still be writing. Raises nothing of the log's.
-    """
-    known = [message for message in messages if message is not None]
-    staged = len({each.path for message in known for each in (*message.parts, *message.segments)})
-    if not known:
-        with log_context(batch=batch_id):
-            _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
-        return
-    writer = known[0].identity.writer
-    with context_of(writer):
-        try:
-            version = _version_of(log(), writer)
-        except FtfileError as error:
-            _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
-            return
-        name = _name_of(writer)
-        if version is not None:
-            _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
-            return
-        is_stream = isinstance(writer, StreamIdentity)
-        where = "not committed" if is_stream else f"in none of the last {JOBS_LOOKED_AT} versions"
-        _log.warning("Spark aborts %s. It is %s; %d staged files stay for vacuum", name, where, staged)
 
 
 def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
