@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from ftfile.attempt.fingerprint import FingerprintAccumulator
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
     from ftfile.attempt.kind_of_directory import DirectoryMarker
-    from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
+    from ftfile.attempt.message import StagedSegment, TaskCommit
     from ftfile.attempt.stage import Stage
     from ftfile.commit.format.model import Author, Body, Transaction
     from ftfile.commit.log.state import LogState, LogView
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
@@ -229,7 +230,7 @@ class Writer(ABC, Generic[_C]):
         """Write rows, but for bad ones; return the segments."""
 
     @abstractmethod
-    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         """Do the task's share of the due jobs; return the results, and the ids of jobs that failed."""
 
     @abstractmethod

@@ -49,7 +49,7 @@ def make_proposal(
     parts = tuple(add_of(part, key, message.identity.origin()) for message in messages for part in message.parts)
     letters = letters_of(messages)
     segments = segments_of(messages, key, log.clock.now_ms())
-    rewrites = [each.rewrite for message in messages for each in message.rewritten]
+    rewrites = [rewrite for message in messages for rewrite in message.rewritten]
     failed = frozenset(job for message in messages for job in message.failed)
     metrics = _metrics(config, messages, log.fs.capabilities)
     namer = Namer(config.publishing.naming, writer.name_stem, messages[0].planned_ms, writer.owner)
