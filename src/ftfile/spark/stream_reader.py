@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
-from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.attempt.follow.offsets import START
 from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.core.context import SYSTEM
@@ -39,6 +39,8 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
     from ftfile.attempt.kind_of_directory import DirectoryMarker
     from ftfile.kv.feed.stream import FeedStream
     from ftfile.kv.feed.versions import Share as StoreShare
@@ -66,20 +68,12 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
     decoding = FileDecoding.from_options(parse_options(absolute_options(options), "files").given)
     found = default_schema(decoding)
     if found is not None:
-        return StructType([StructField(field.name, _KINDS[field.type]) for field in found])
+        return StructType.fromJson(json.loads(spark_schema_json(found)))
     raise ConfigError(
         f"the columns of fileFormat={decoding.file_format} are not known: give them to the stream, as in "
         "spark.readStream.format('ftfile').schema('id long, word string'). They are never guessed from the files, "
         "which may not be there yet"
     )
-
-
-_KINDS: dict[pa.DataType, DataType] = {
-    pa.string(): StringType(),
-    pa.binary(): BinaryType(),
-    pa.int64(): LongType(),
-    pa.timestamp("us", tz="UTC"): TimestampType(),
-}
 
 
 class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader):

@@ -118,11 +118,6 @@ class KnownFiles:
     __hash__ = None  # type: ignore[assignment] # as of every container that is compared by content
 
     @property
-    def size_bytes(self) -> int:
-        """Return the memory of the columns."""
-        return len(self.rows) * ROW.itemsize
-
-    @property
     def rows(self) -> NDArray[Any]:
         """Return all rows, sorted by key, as an array of `ROW`."""
         if self._pending:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import ExitStack, suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,23 +29,18 @@ _ORIGINALS_MAX = 64  # listed files that one file is compared with, the newest o
 _READ_BYTES = 64 << 10
 
 
+@dataclass(frozen=True)
 class Content:
     """The plain content of an open file; of a compressed one, each call decodes it from its start."""
 
-    def __init__(self, file: InputFile, codec: str) -> None:
-        self._file = file
-        self.codec = codec  # by its name; empty for none
-        self._first: bytes | None = None
+    file: InputFile
+    codec: str  # by its name; empty for none
 
+    @cached_property
     def first(self) -> bytes:
         """Return the first KiB, or less of a shorter file; raises `CorruptData` if it cannot be decoded."""
-        if self._first is None:
-            self._first = self._read_first()
-        return self._first
-
-    def _read_first(self) -> bytes:
         if not self.codec:
-            return self._file.read_at(0, WINDOW_BYTES)
+            return self.file.read_at(0, WINDOW_BYTES)
         data = b""
         for piece in self._pieces():
             data += piece[: WINDOW_BYTES - len(data)]
@@ -60,18 +55,14 @@ class Content:
             CorruptData: it cannot be decoded.
         """
         if not self.codec:
-            size = self._file.size_bytes
-            found = {position: fingerprints(self._file.read_at, position) for position in {*positions, size}}
+            size = self.file.size_bytes
+            found = {position: fingerprints(self.file.read_at, position) for position in {*positions, size}}
             return size, {position: marks for position, marks in found.items() if marks is not None}
         return marks_of(self._pieces(), positions)
 
-    def stored_marks(self, size: int) -> Fingerprints | None:
-        """Return the fingerprints of the file as it is stored, at a size; None if it is shorter."""
-        return fingerprints(self._file.read_at, size)
-
     def _pieces(self) -> Iterator[bytes]:
-        stored = (self._file.read_at(at, _READ_BYTES) for at in range(0, self._file.size_bytes, _READ_BYTES))
-        return plain_pieces(stored, Chain.for_reading((self.codec,)).decoder(""), self._file.path)
+        stored = (self.file.read_at(at, _READ_BYTES) for at in range(0, self.file.size_bytes, _READ_BYTES))
+        return plain_pieces(stored, Chain.for_reading((self.codec,)).decoder(""), self.file.path)
 
 
 class Copy(NamedTuple):
@@ -142,7 +133,7 @@ class Copies:
             contents = (Content(file, ""), *([Content(file, codec)] if codec else []))
             for content in contents:
                 with suppress(CorruptData):  # raised again if this content is needed
-                    content.first()
+                    _ = content.first
         except StorageError as error:
             return _Opened(error=error)
         return _Opened(contents)
@@ -153,12 +144,13 @@ class Copies:
             copy = next((copy for copy in found if copy is not None), None)
             if copy is None or (copy.original is None and not copy.codec):
                 return copy or opened.error
-            return copy._replace(stored=opened.contents[0].stored_marks(start.candidate.size_bytes))
+            stored = fingerprints(opened.contents[0].file.read_at, start.candidate.size_bytes)
+            return copy._replace(stored=stored)
         except (StorageError, CorruptData) as error:
             return error
 
     def _find(self, start: Start, content: Content) -> Copy | None:
-        first, codec = content.first(), content.codec
+        first, codec = content.first, content.codec
         if len(first) < CONTENT_BYTES_MIN:
             return None
         rank = start.position, start.candidate.key
