@@ -186,7 +186,7 @@ def _maintaining(
         require_shared(log.fs, url)
         others = tuple(settings_for_others(url, storage or {}).items())
         marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)
-        yield log, author, SparkTasks(spark, author.job_id, at_once, Place(url, key_provider, others, marker))
+        yield log, author, SparkTasks(author.job_id, at_once, spark, Place(url, key_provider, others, marker))
 
 
 def _refuse_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:

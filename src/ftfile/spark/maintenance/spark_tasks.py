@@ -40,14 +40,7 @@ class SparkTasks(Workers):
     """The tasks of a cluster. What travels to them and back is sealed where the directory is encrypted."""
 
     spark: SparkSession
-    job_id: str
-    tasks: int  # that the cluster does at once
     place: Place
-
-    @property
-    def at_once(self) -> int:
-        """Return the number of tasks that the cluster does at once."""
-        return self.tasks
 
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
@@ -60,7 +53,7 @@ class SparkTasks(Workers):
         if not pieces:
             return
         sizes = [work.size_of(piece) for piece in pieces]
-        shares = shares_of(sizes, min(len(pieces), max(self.tasks, sum(sizes) // SHARE_BYTES)))
+        shares = shares_of(sizes, min(len(pieces), max(self.at_once, sum(sizes) // SHARE_BYTES)))
         place = replace(self.place, storage=(*self.place.storage, *written.items()))
         packed = [_packed(fs, [pieces[number] for number in share]) for share in shares]
         task = _Shares(place, self.job_id, work, packed)
