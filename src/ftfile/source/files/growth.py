@@ -144,13 +144,9 @@ def marks_of(pieces: Iterable[bytes], positions: Iterable[int]) -> tuple[int, di
 
 def _marks_at(head: bytes, window: bytes, begin: int, position: int) -> Fingerprints:
     """Return the fingerprints at a position, of the first bytes of a content and of those from `begin` on."""
-
-    def read(offset: int, length: int) -> bytes:
-        return head[:length] if offset == 0 else window[offset - begin : offset - begin + length]
-
-    marks = fingerprints(read, position)
-    assert marks is not None, "the window reaches back far enough"
-    return marks
+    length, end = min(position, WINDOW_BYTES), position - begin
+    tail = head if position <= WINDOW_BYTES else window[end - length : end]
+    return Fingerprints(_digest(head[:length]), _digest(tail[:length]))
 
 
 def _digest(data: bytes) -> str:

@@ -22,7 +22,7 @@ from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces, stream_errors
 from ftfile.fs.api import RangeFile
 from ftfile.fs.streams import as_file
-from ftfile.source.files.growth import Fingerprints, codec_as_written, codec_of, fingerprints, marks_of
+from ftfile.source.files.growth import Fingerprints, codec_as_written, codec_of, fingerprints, first_line_end, marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -163,17 +163,12 @@ def first_lines(opened: OpenedFile, separator: bytes) -> Iterator[bytes]:
 
 def _line_start(opened: OpenedFile, position: int, separator: bytes) -> int:
     """Return where the first line starts at or after a position in a range; its end if none does."""
-    planned, more = opened.planned, len(separator) - 1
+    planned = opened.planned
     if position <= planned.start:
         return planned.start
-    at = max(planned.start, position - len(separator))
-    while at < planned.end:
-        data = b"".join(opened.stored_pieces(at, min(at + _SEARCH_BYTES + more, planned.end)))
-        found = data.find(separator)
-        if found >= 0:
-            return at + found + len(separator)
-        at += _SEARCH_BYTES
-    return planned.end
+    begin = max(planned.start, position - len(separator))
+    found = first_line_end(opened.file.read_at, begin, planned.end, separator)
+    return planned.end if found is None else found
 
 
 def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str) -> Iterator[bytes]:
