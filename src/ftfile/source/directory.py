@@ -309,7 +309,7 @@ class Directory:
             ) from error
 
     def _reading(self, version: int | None, columns: Sequence[str] | None, where: Where) -> tuple[Selection, Rows]:
-        """Return what a read asks for, and how it reads the rows of an add."""
+        """Return the selection of a read, and the function that reads the rows of an add."""
         snapshot = take_snapshot(self._log, version)
         # Without a condition nothing is read by clocks, and the log need not be looked at once more.
         zone = UTC if where is None else self.time_zone()

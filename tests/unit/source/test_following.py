@@ -14,7 +14,7 @@ import pytest
 
 import ftfile
 from ftfile.attempt.follow import planner
-from ftfile.attempt.follow.offsets import START, position_of
+from ftfile.attempt.follow.offsets import START, position_of, required_record
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log import records
@@ -508,7 +508,7 @@ def test_history_that_goes_while_it_is_read_is_told(out: str, moment: str, monke
             run.run_batch()
         offsets += 1
         run.kill_at = None
-    read, read_on, trimmed = planner.required_record, CommitLog.read_on, list[int]()
+    read, read_on, trimmed = required_record, CommitLog.read_on, list[int]()
 
     def read_and_trim(log: CommitLog, head: LogState, version: int) -> Record:
         trimmed.append(version + 1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.source.files.plan import Plan
+    from ftfile.source.files.plan import Plan, Seen
 
 ROW = np.dtype(
     [
@@ -155,7 +155,8 @@ class KnownFiles:
             if found is not None and found.key not in changes:
                 key = found.replaced_key()
                 changes |= {found.key: None, key: found._replace(key=key).packed()}
-        for one in (*plan.ranges, *plan.seen):
+        files: tuple[Range | Seen, ...] = (*plan.ranges, *plan.seen)
+        for one in files:
             key, position = key_of(plan.root, one.path), one.end if isinstance(one, Range) else one.position
             marks = one.size_bytes, one.modified_ms, identity_hash(one.identity), one.head, one.tail
             changes[key] = KnownFile(key, position, *marks).packed()

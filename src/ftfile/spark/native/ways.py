@@ -49,7 +49,7 @@ class NativeGroup:
 
     @functools.cached_property
     def key(self) -> str:
-        """Return what parts of one group have in common."""
+        """Return all that is the same for the parts of one group."""
         return json.dumps([self.format, self.options, self.schema_json, self.partition_by], sort_keys=True)
 
 
