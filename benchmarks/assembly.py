@@ -99,7 +99,7 @@ def _due(directory: Path, rows: pyarrow.Table, file_format: str, segment_rows: i
 def _assemble(assembler: Assembler, head: LogState) -> None:
     (job,) = head.assembly_jobs
     done = assembler.assemble(job)
-    if sum(part.rows for part in done.rewrite.adds) != sum(segment.rows for segment in job.inputs):
+    if sum(part.rows for part in done.adds) != sum(segment.rows for segment in job.inputs):
         raise RuntimeError("the assembly lost rows")
 
 

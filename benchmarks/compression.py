@@ -31,8 +31,7 @@ from benchmarks.spark_session import in_own_process
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.filters.aes_gcm import AesGcm
-from ftfile.filters.chain import chain_from_options
-from ftfile.filters.registry import CODECS
+from ftfile.filters.chain import CODECS, chain_from_options
 from ftfile.keys.keys import Keys
 from ftfile.parts.filtered_file import FilteredFile
 from ftfile.sink.config import SinkConfig

@@ -22,11 +22,10 @@ from benchmarks.sinks import NOOP
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 from benchmarks.worker_cpu import python_ticks, ticks_to_s
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.content import fingerprints
 from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.decoding.split import split
-from ftfile.source.files.plan import Range
+from ftfile.source.files.growth import fingerprints
+from ftfile.source.files.plan import Plan, Range
 from ftfile.testing.context import current
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def _decoder_line(directory: Path, file_format: str) -> tuple[Cell, ...]:
     times, rows = [], 0
     for _ in range(3):
         began = time.process_time()
-        shares = split(ranges, decoding)
+        shares = Plan(tuple(ranges)).shares(decoding.max_partition_bytes)
         rows = sum(batch.num_rows for share in shares for batch in read_files(fs, share, schema, decoding))
         times.append(time.process_time() - began)
     size_mb = sum(found.end for found in ranges) / MILLION

@@ -19,7 +19,7 @@ from ftfile.attempt.follow.offsets import START
 from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.core.context import SYSTEM
 from ftfile.core.options import parse_options
-from ftfile.source.follow.stream import FollowStream
+from ftfile.source.follow import FollowStream
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
 if TYPE_CHECKING:

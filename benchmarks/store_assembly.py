@@ -85,7 +85,7 @@ def _assemble(fs: FileSystem, head: LogState) -> tuple[float, float]:
     done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
     wall_ms = (time.perf_counter() - began_s) * 1000
     processor_ms = (time.process_time() - began_processor_s) * 1000
-    if sum(part.rows for part in done.rewrite.adds) != sum(segment.rows for segment in job.inputs):
+    if sum(part.rows for part in done.adds) != sum(segment.rows for segment in job.inputs):
         raise RuntimeError("the assembly lost rows")
     stage.discard()
     return wall_ms, processor_ms

@@ -19,7 +19,7 @@ import pytest
 
 import ftfile
 from ftfile import kv
-from ftfile.attempt.logs import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.core.errors import Fenced, OutcomeUnknown, StorageError, Unavailable
 from ftfile.testing.micro_batch import StoreBatch
 from tests.crash.share import THOROUGH

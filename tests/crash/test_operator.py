@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ftfile.attempt import logs
+from ftfile.attempt.options import forget_logs
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.wal.files import list_wal
@@ -53,7 +53,7 @@ def one_world() -> Iterator[None]:
 def open_store(fs: FileSystem, **options: Any) -> KeyValueStore:
     IDS.start(next(RUNS), 0)
     register("operator", lambda _: fs)
-    logs.forget_logs()
+    forget_logs()
     shape: dict[str, Any] = {"keys": {"word": "string"}, "values": {"n": "long"}, "merge": "sum", "buckets": 2}
     files: dict[str, Any] = {"maintenance": "none", "max_wal_file_bytes": 1500, "context": current()}
     return KeyValueStore("operator://store", writer="w", **shape, **files, **options)

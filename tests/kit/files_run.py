@@ -59,12 +59,12 @@ class FilesRun(SourceRun):
         stream.commit(end)
 
     def _ids(self, share: Any) -> list[str]:
-        return [f"{cut.range.path} {cut.start}-{cut.end} {cut.range.tail}" for cut in share.share.cuts]
+        return [f"{cut.range.path} {cut.start}-{cut.end} {cut.range.tail}" for cut in share.cuts]
 
     def _read(self, shipped: bytes) -> list[dict[str, Any]]:
         """Read a share in a process of its own."""
-        config, (root, share) = self.config(), pickle.loads(shipped)
-        fs = open_filesystem(root, current(), config.storage)
+        config, share = self.config(), pickle.loads(shipped)
+        fs = open_filesystem(share.root, current(), config.storage)
         found: list[dict[str, Any]] = []
         for batch in read_files(fs, share, arrow_schema(config.schema_json), config.decoding):
             found += batch.to_pylist()

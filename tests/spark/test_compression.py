@@ -8,8 +8,7 @@ import pyspark
 import pytest
 
 import ftfile
-from ftfile.filters.chain import Chain
-from ftfile.filters.registry import CODECS
+from ftfile.filters.chain import CODECS, Chain
 from ftfile.testing.micro_batch import MicroBatch
 from tests.spark.scripted_source import Script, run
 from tests.unit.sink.test_compressed_readers import CLAIMS

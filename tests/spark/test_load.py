@@ -21,7 +21,6 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.source.shares import pack
 from ftfile.spark import load, load_plan
-from ftfile.spark.native import compared_files
 from ftfile.spark.native import load as native
 from ftfile.spark.native.ways import find_ways
 from ftfile.testing.micro_batch import MicroBatch
@@ -309,7 +308,9 @@ def test_ftfile_reads_what_cannot_be_compared(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
-    monkeypatch.setattr(compared_files, "_constructor", mock.Mock(side_effect=RuntimeError("no compiler\nat x")))
+    monkeypatch.setattr(
+        "ftfile.spark.native.load._constructor", mock.Mock(side_effect=RuntimeError("no compiler\nat x"))
+    )
     assert load_plan(spark, out).ftfile_files == {"Spark cannot compare them with the store: no compiler": 2}
     assert sorted(load(spark, out).collect()) == [(1,), (2,), (3,)]
     assert len(load(spark, out, check_files=False).inputFiles()) == 2

@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ftfile.core.errors import SchemaError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike, NDArray
+
+
+_BYTE_LIKE = {kind.id for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())}
+_LIST_LIKE = {kind.id for kind in (pa.list_(pa.null()), pa.large_list(pa.null()), pa.list_(pa.null(), 1))}
+_NAN_BITS = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8_0000_0000_0000}
+_LIMB = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 def values_of(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
@@ -85,3 +93,89 @@ def text_scalar(text: str | bytes, arrow: pa.DataType) -> pa.Scalar:
 def rows_where(batch: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
     """Return the rows of a batch that a mask wants."""
     return batch.take(from_numpy(np.flatnonzero(wanted), pa.int64()))
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Return the same values without dictionary and extension type, and maps as lists of their entries."""
+    if isinstance(array, pa.ExtensionArray):
+        return plain(array.storage)
+    if isinstance(array, pa.DictionaryArray):
+        return plain(array.dictionary_decode())
+    if isinstance(array, pa.MapArray):
+        return array.view(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    return array
+
+
+def is_byte_like(kind: pa.DataType) -> bool:
+    """Return True if values are strings or binary of any length."""
+    return kind.id in _BYTE_LIKE
+
+
+def is_list_like(kind: pa.DataType) -> bool:
+    """Return True if values are lists."""
+    return kind.id in _LIST_LIKE
+
+
+def fixed_words(array: pa.Array, column: str) -> NDArray[np.uint64]:
+    """Return one word for each value of a fixed-width type; anything where it is null.
+
+    Integers are sign-extended. Floats give their bits, every NaN the same, -0.0 other than 0.0. Wider values
+    give the sum of their 64-bit limbs times powers of an odd constant.
+    """
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return fixed_words(array.cast(pa.uint8()), column)
+    width_bytes = _width_bytes(kind)
+    if width_bytes not in {1, 2, 4, 8, 16, 32}:
+        raise SchemaError(f"column {column!r}: no fingerprint for type {kind}; cast the column or leave it out")
+    data = array.buffers()[1]
+    if data is None or not len(array):
+        return np.zeros(len(array), np.uint64)
+    if width_bytes > 8:  # noqa: PLR2004
+        return _limb_sums(np.frombuffer(data, "<u8"), array.offset, len(array), width_bytes // 8)
+    if pa.types.is_floating(kind):
+        return _float_bits(np.frombuffer(data, f"<f{width_bytes}", len(array), array.offset * width_bytes))
+    sign = "u" if pa.types.is_unsigned_integer(kind) else "i"
+    values = np.frombuffer(data, f"<{sign}{width_bytes}", len(array), array.offset * width_bytes)
+    return values.astype(np.int64, copy=False).view(np.uint64)
+
+
+def _width_bytes(kind: pa.DataType) -> int:
+    try:
+        return int(kind.bit_width) // 8
+    except ValueError:
+        return 0
+
+
+def _float_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    bits = values.view(f"<u{values.itemsize}")
+    if np.isnan(values.max()):
+        # A computed NaN has another sign and payload where the JVM interprets than where it compiled.
+        bits = np.where(np.isnan(values), np.array(_NAN_BITS[values.itemsize], bits.dtype), bits)
+    return bits.astype(np.uint64, copy=False)
+
+
+def _limb_sums(buffer: NDArray[np.uint64], offset: int, count: int, limbs: int) -> NDArray[np.uint64]:
+    words = buffer[offset * limbs : (offset + count) * limbs].reshape(count, limbs)
+    total: NDArray[np.uint64] = words[:, limbs - 1]
+    for limb in range(limbs - 2, -1, -1):
+        total = total * _LIMB + words[:, limb]
+    return total
+
+
+def byte_ranges(array: pa.Array) -> tuple[NDArray[np.int64], pa.Buffer]:
+    """Return the n + 1 offsets of the values of a string or binary array, and the buffer they point into."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, np.int64), pa.py_buffer(b"")
+    kind = np.dtype("<i8" if wide else "<i4")
+    found = np.frombuffer(offsets, kind, len(array) + 1, array.offset * kind.itemsize)
+    return found.astype(np.int64, copy=False), pa.py_buffer(b"") if data is None else data
+
+
+def list_lengths(array: pa.Array) -> NDArray[np.int64]:
+    """Return the number of elements of each list, 0 where it is null: as many as `flatten()` gives."""
+    lengths = array.value_lengths()
+    known = values_of(lengths, np.int64 if pa.types.is_int64(lengths.type) else np.int32)
+    return np.where(is_valid(array), known, 0).astype(np.int64, copy=False)

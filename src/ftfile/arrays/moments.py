@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from ftfile.arrays.comparisons import TimeText, typed
-from ftfile.arrays.time_text import DAYS_OF_TEXT, TimePattern
-from ftfile.arrays.time_zones import clocks_of
-from ftfile.arrays.tokens import Cursor, unquoted
+from ftfile.arrays.comparisons import Cursor, TimeText, typed, unquoted
+from ftfile.arrays.time_text import DAYS_OF_TEXT, TimePattern, clocks_of
 from ftfile.arrays.value_text import UTC, offset_text, value_texts
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ftfile.arrays.tokens import Token
+    from ftfile.arrays.comparisons import Token
 
 _Where = TypeVar("_Where")
 

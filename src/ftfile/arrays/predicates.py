@@ -20,20 +20,20 @@ import operator
 import threading
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.comparisons import Columns, TimeText
-from ftfile.arrays.tokens import TAKEN, Cursor, unquoted
+from ftfile.arrays.comparisons import TAKEN, Columns, Cursor, TimeText, unquoted
 from ftfile.arrays.value_text import UTC
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.arrays.tokens import Token
+    from ftfile.arrays.comparisons import Token
 
 _DEPTH_MAX = 100  # of parentheses within each other
 _COMPARISONS_MAX = 1000  # Arrow walks them by recursion that has no guard: 20,000 end the process
@@ -126,20 +126,15 @@ def _calls(where: pc.Expression) -> int:
     return sum(found)
 
 
-def _all(conditions: Sequence[pc.Expression]) -> pc.Expression:
-    return _joined(operator.and_, conditions)
-
-
-def _any(conditions: Sequence[pc.Expression]) -> pc.Expression:
-    return _joined(operator.or_, conditions)
-
-
 def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]) -> pc.Expression:
     """Return all conditions joined, as a tree that is as flat as it can be."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2
     return join(_joined(join, conditions[:middle]), _joined(join, conditions[middle:]))
+
+
+_all, _any = partial(_joined, operator.and_), partial(_joined, operator.or_)
 
 
 class _Parser(Cursor):

@@ -1,4 +1,7 @@
-"""Dates and timestamps as text in Spark's patterns, thousands at a time."""
+"""Dates and timestamps as text in Spark's patterns, thousands at a time; and the clocks of time zones.
+
+Zones are known by name, as in `Europe/Berlin`, or by offset, as in `+01:00`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_numpy, is_valid, strings_from, values_of
-from ftfile.arrays.time_zones import clocks_of, instants_of
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from numpy.typing import NDArray
 
 _SECOND_US = 1_000_000
@@ -33,6 +37,49 @@ _TWO_DIGITS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)),
 _FOUR_DIGITS = np.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), np.uint32)
 _MINUS, _PLUS, _COLON, _ZULU = b"-+:Z"
 _PADDING = 0xFF  # no byte of UTF-8; after `Z` where it stands among offsets such as `+01:00`
+
+_INSTANT, _CLOCK = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+_OFFSET = re.compile(r"([+-])(0\d|1[0-8]):([0-5]\d)")
+
+
+def is_zone(name: str) -> bool:
+    """Return True if there is such a zone."""
+    if not name or name == "UTC":
+        return bool(name)
+    try:
+        clocks_of(pa.array([0], _INSTANT), name)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def clocks_of(instants: pa.TimestampArray, zone: str) -> pa.TimestampArray:
+    """Return the local times of a zone, as timestamps without one."""
+    # Without the time zone database, which a small container may lack: UTC, and offsets, which older pyarrow refuses.
+    if zone == "UTC":
+        return instants.cast(_INSTANT).cast(_CLOCK)
+    if offset := _offset(zone):
+        return pc.add(instants.cast(_INSTANT).cast(_CLOCK), offset)
+    return pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
+
+
+def instants_of(
+    clocks: pa.TimestampArray, zone: str, twice: Literal["earliest", "latest"] = "earliest"
+) -> pa.TimestampArray:
+    """Return the inverse of `clocks_of`; `twice` chooses the moment where clocks show an hour twice."""
+    if zone == "UTC":
+        return clocks.cast(_INSTANT)
+    if offset := _offset(zone):
+        return pc.subtract(clocks, offset).cast(_INSTANT)
+    return pc.assume_timezone(clocks, zone, ambiguous=twice, nonexistent="earliest").cast(_INSTANT)
+
+
+def _offset(zone: str) -> pa.DurationScalar | None:
+    match = _OFFSET.fullmatch(zone)
+    if match is None:
+        return None
+    minutes = int(match[2]) * 60 + int(match[3])
+    return pa.scalar((minutes if match[1] == "+" else -minutes) * 60_000_000, pa.duration("us"))
 
 
 def check_range(array: pa.Array) -> None:

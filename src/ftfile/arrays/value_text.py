@@ -1,4 +1,4 @@
-"""Values to the text of Spark's cast to string, and back, as in the names of directories."""
+"""Values to the text of Spark's cast to string, and back, as in the names of directories; floats by the column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import values_of
+from ftfile.arrays.buffers import text_scalar, values_of
 
 UTC = "UTC"
 
@@ -27,6 +27,8 @@ _KINDS = (
     *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_string, pa.types.is_large_string),
     *(pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128, pa.types.is_date32),
 )
+
+_POINT_ZERO, _EMPTY = text_scalar(".0", pa.string()), text_scalar("", pa.string())
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
@@ -156,3 +158,21 @@ def _timestamp(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     if offset or time_zone == UTC:
         return pa.scalar(clock_us - _offset_us(offset or "+00:00"), pa.timestamp("us", UTC)).cast(kind)
     return pc.assume_timezone(clock, time_zone, ambiguous="earliest").cast(kind)
+
+
+def all_finite(array: pa.Array) -> bool:
+    """Return True if a column of floats has neither NaN nor infinities."""
+    return pc.all(pc.is_finite(array)).as_py() is not False
+
+
+def float_text(array: pa.Array) -> pa.StringArray:
+    """Return the shortest text that reads back as the same float; `NaN` and `-Infinity` as in Java."""
+    text = array.cast(pa.string())
+    if not all_finite(array):
+        infinite = pc.if_else(pc.greater(array, 0), "Infinity", "-Infinity")
+        text = pc.if_else(pc.is_finite(array), text, pc.if_else(pc.is_nan(array), "NaN", infinite))
+    if pc.any(pc.equal(pc.floor(array), array)).as_py():
+        # Arrow writes 1.0 as `1`: readers that guess types would see an integer.
+        whole = pc.match_substring_regex(text, r"^-?\d+$")
+        text = pc.if_else(whole, pc.binary_join_element_wise(text, _POINT_ZERO, _EMPTY), text)
+    return text

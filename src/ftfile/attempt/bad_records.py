@@ -5,14 +5,23 @@ from __future__ import annotations
 import base64
 import json
 import math
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy, is_valid, rows_where
-from ftfile.arrays.words import byte_ranges, is_byte_like, is_list_like, list_lengths, plain
+from ftfile.arrays.buffers import (
+    byte_ranges,
+    from_numpy,
+    is_byte_like,
+    is_list_like,
+    is_valid,
+    list_lengths,
+    plain,
+    rows_where,
+)
 from ftfile.commit.sealed.filesystem import identity_of_letters
 from ftfile.core.errors import EncodingError
 from ftfile.core.logs import get_logger
@@ -39,52 +48,45 @@ def refuse(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
     )
 
 
+@dataclass
 class BadRecords:
     """Takes the bad records of one attempt, and stages its dead letters, by `badRecords` and `maxRecordBytes`."""
 
-    def __init__(
-        self,
-        handling: Literal["fail", "deadLetter", "drop"],
-        max_bytes: int | None,
-        chain: Chain,
-        stage: Stage,
-        identity: TaskIdentity,
-    ) -> None:
-        self._handling = handling
-        self._max_bytes = max_bytes
-        self._chain = chain
-        self._stage = stage
-        self._identity = identity
-        self._letters: tuple[StagedFile, FilteredFile] | None = None
-        self.count = 0
+    handling: Literal["fail", "deadLetter", "drop"]
+    max_bytes: int | None
+    chain: Chain
+    stage: Stage
+    identity: TaskIdentity
+    count: int = 0
+    _letters: tuple[StagedFile, FilteredFile] | None = None
 
     def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
         """Take whole rows; see `refuse` for `badRecords=fail`."""
-        if self._handling == "fail":
+        if self.handling == "fail":
             refuse(rows, faults)
         if not self.count:
-            _log.warning("badRecords=%s: a record is not written: %s", self._handling, faults[0])
+            _log.warning("badRecords=%s: a record is not written: %s", self.handling, faults[0])
         self.count += rows.num_rows
-        if self._handling == "deadLetter":
+        if self.handling == "deadLetter":
             self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
 
     def without_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take the rows whose values take more than `maxRecordBytes`, and return the others."""
         # All rows together may be too few bytes; a boolean counts as a byte, and takes a bit.
-        if self._max_bytes is None or 8 * batch.nbytes <= self._max_bytes:
+        if self.max_bytes is None or 8 * batch.nbytes <= self.max_bytes:
             return batch
         sizes = np.array([value_sizes(column) for column in batch.columns])
         totals = sizes.sum(axis=0)
-        places = np.flatnonzero(totals > self._max_bytes)
+        places = np.flatnonzero(totals > self.max_bytes)
         if not len(places):
             return batch
         faults = [
             f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
-            f"and maxRecordBytes is {self._max_bytes}"
+            f"and maxRecordBytes is {self.max_bytes}"
             for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
         ]
         self.take(batch.take(from_numpy(places, pa.int64())), faults)
-        return rows_where(batch, totals <= self._max_bytes)
+        return rows_where(batch, totals <= self.max_bytes)
 
     def finish(self) -> tuple[StagedPart, ...]:
         """End the file of dead letters, if there is one, and return it."""
@@ -92,23 +94,23 @@ class BadRecords:
             return ()
         file, filtered = self._letters
         filtered.finish()
-        self._stage.end(file)
-        return (file.part(filtered.position, self.count, "", self._chain.names),)
+        self.stage.end(file)
+        return (file.part(filtered.position, self.count, "", self.chain.names),)
 
     def _keep(self, lines: list[str]) -> None:
         if self._letters is None:
-            file = self._stage.create("deadLetters")
-            identity = identity_of_letters(self._stage.fs, file.path)
-            self._letters = file, FilteredFile(file, self._chain, identity)
+            file = self.stage.create("deadLetters")
+            identity = identity_of_letters(self.stage.fs, file.path)
+            self._letters = file, FilteredFile(file, self.chain, identity)
         self._letters[1].write("".join(lines).encode())
 
     def _letter(self, row: pa.RecordBatch, fault: str) -> str:
-        writer = self._identity.writer
+        writer = self.identity.writer
         letter = {
             "reason": fault,
             "queryId": writer.owner,
             "batchId": writer.batch_number,
-            "partition": self._identity.partition,
+            "partition": self.identity.partition,
             "row": row_to_json(row),
         }
         # In ASCII: reasons may quote what is no text.

@@ -124,7 +124,7 @@ def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, r
     """
     staged: set[str] = set()
     for message in messages:
-        staged.update(add.path for each in message.rewritten for add in each.rewrite.adds)
+        staged.update(add.path for rewrite in message.rewritten for add in rewrite.adds)
         if record is None:  # else all of them are in it
             staged.update(each.path for each in (*message.parts, *message.segments, *message.dead_letters))
     if staged and record is None:

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import is_valid
-from ftfile.arrays.words import byte_ranges, fixed_words, is_byte_like, is_list_like, list_lengths, plain
+from ftfile.arrays.buffers import byte_ranges, fixed_words, is_byte_like, is_list_like, is_valid, list_lengths, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

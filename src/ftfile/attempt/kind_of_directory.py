@@ -1,18 +1,21 @@
 """The kind of a directory: files for any reader, or a store of keys and values. A log is of one kind for good.
 
-A directory of another program's table is of neither kind, and nothing is written to it.
+A directory of another program's table is of neither kind, and nothing is written to it. Tasks recognise the driver's
+directory by its marker: a local path may be another disk on every host.
 """
 
 from __future__ import annotations
 
 import contextlib
+import socket
 import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.files import list_or_empty, list_own, stat_or_none
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import MIGRATION
-from ftfile.core.errors import ConfigError, NotADirectory, NotFound
+from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound
 from ftfile.fs.registry import normalise
 
 if TYPE_CHECKING:
@@ -55,22 +58,21 @@ def directory_url(path: str, option: str = "path") -> str:
         ConfigError: it is malformed, or lies within the log of another directory.
     """
     url = normalise(path)
-    above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
-    if meta:
-        raise ConfigError(
-            f"{option}={path!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
-            "it does not know there: choose a path outside of it"
-        )
+    _refuse_within_log(option, path, url)
     return url
 
 
 def refuse_checkpoint(checkpoint: str | None) -> None:
     """Raise a ConfigError if a checkpoint lies within the log of a directory."""
-    above, meta, _ = f"{checkpoint or ''}/".partition(f"/{layout.META}/")
+    _refuse_within_log("checkpointLocation", checkpoint, checkpoint or "")
+
+
+def _refuse_within_log(option: str, given: str | None, url: str) -> None:
+    above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
     if meta:
         raise ConfigError(
-            f"checkpointLocation={checkpoint!r} lies within {layout.META} of the directory {above!r}, whose vacuum "
-            "deletes files that it does not know there: choose a location outside of it"
+            f"{option}={given!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
+            "it does not know there: choose a path outside of it"
         )
 
 
@@ -181,3 +183,59 @@ def refuse_files(head: LogState, path: str) -> None:
             f"path={path!r} is a directory of files, not a store of keys and values: write and read it with the format "
             "`ftfile`, and merge its files with ftfile.compact. For a store, use another path"
         )
+
+
+# Shipped to executors, whose build is compared by the fields of dataclasses.
+@dataclass(frozen=True, slots=True)
+class DirectoryMarker:
+    """The marker of a directory."""
+
+    id: str  # random, written once; a copy of the directory has it, too
+    host: str  # of the driver, for messages
+
+
+def write_marker(fs: FileSystem) -> DirectoryMarker | None:
+    """Return the directory's marker, written if it is missing; None where every host sees the same directory.
+
+    It is made before any task reads it, so that no mount remembers that it was missing.
+    """
+    marker = read_marker(fs)
+    if marker is not None or not _may_differ(fs):
+        return marker
+    for directory in ("", layout.META):
+        fs.make_directories(directory)
+    with contextlib.suppress(AlreadyExists):  # another driver wrote it first, and its marker holds
+        fs.create_exclusive(layout.MARKER, fs.context.ids.unique().encode())
+    return read_marker(fs)
+
+
+def read_marker(fs: FileSystem) -> DirectoryMarker | None:
+    """Return the directory's marker, or None if none is needed or written."""
+    if not _may_differ(fs):
+        return None
+    try:
+        return DirectoryMarker(fs.read(layout.MARKER).decode(), socket.gethostname())
+    except NotFound:
+        return None
+
+
+def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> None:
+    """Raise a ConfigError unless this process sees the directory with the marker; costs one small read."""
+    if marker is None:
+        return
+    try:
+        found = fs.read(layout.MARKER).decode()
+    except NotFound:
+        found = None
+    if found != marker.id:
+        raise ConfigError(
+            f"path={path!r}: an executor on the host {socket.gethostname()!r} sees "
+            f"{'no such directory' if found is None else 'another directory'} there than the driver on "
+            f"{marker.host!r}. A local path must lead to the same storage on every host: mount it everywhere at the "
+            "same place (such as NFS), use the URL of a store that all hosts reach, or keep the executors on the "
+            "driver's host"
+        )
+
+
+def _may_differ(fs: FileSystem) -> bool:
+    return fs.capabilities.shared_between_processes and not fs.capabilities.shared_between_hosts

@@ -38,14 +38,6 @@ class StagedSegment(StagedPart):
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
-    """The result of a due job in a task."""
-
-    job: str  # its id
-    rewrite: Rewrite
-
-
-@dataclass(frozen=True, slots=True)
 class TaskCommit:
     """The result of one attempt."""
 
@@ -53,7 +45,7 @@ class TaskCommit:
     parts: tuple[StagedPart, ...]
     fingerprint: dict[str, Any]  # of the rows of this task
     segments: tuple[StagedSegment, ...] = ()  # rows that stay in open parts
-    rewritten: tuple[Rewritten, ...] = ()  # jobs that it did beside its own rows
+    rewritten: tuple[Rewrite, ...] = ()  # due jobs that it did beside its own rows
     failed: tuple[str, ...] = ()  # ids of failed jobs, and of segments left out of parts
     dead_letters: tuple[StagedPart, ...] = ()  # records that could not be written
     found_committed: bool = False  # the batch was in the log; nothing was written

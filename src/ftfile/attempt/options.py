@@ -1,30 +1,39 @@
-"""Options that files and stores have in common: checks, and the settings made of them."""
+"""Options that files and stores have in common: checks, and the settings made of them; and logs of directories.
+
+They say, among others, how files are stored, encrypted and reached.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.kind_of_directory import refuse_checkpoint
 from ftfile.commit.format.layout import dead_letter_path, staged_directory
 from ftfile.commit.format.model import Transaction
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import Policy
+from ftfile.commit.sealed.filesystem import KEY_PROVIDER_VARIABLE, OWNER_ONLY, SealedFileSystem
 from ftfile.core.errors import ConfigError
+from ftfile.fs.registry import open_filesystem, settings_for_others
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
 
-    from ftfile.attempt.encryption import Encryption
-    from ftfile.attempt.storage import Storage
-    from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
+    from ftfile.encoding.api import Format
+    from ftfile.filters.aes_gcm import AesGcm
     from ftfile.filters.chain import Chain
-    from ftfile.fs.api import Capabilities
+    from ftfile.fs.api import Capabilities, Durability, FileSystem
+    from ftfile.keys.keys import Keys
+
 
 # Batch and numbers may come to need more digits, together, than they have at first.
 MORE_DIGITS = 20
@@ -33,6 +42,24 @@ MORE_DIGITS = 20
 _ID = "00000000-0000-0000-0000-000000000000"
 
 _C = TypeVar("_C", bound="WriteConfig")
+
+# The least that each must grant: the writers' own processes read the log, too.
+_PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
+
+_BLOCKS = ("replication", "blockSize")
+_OWN = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
+_CHECKSUM_BYTES = 512
+# In the order of strength.
+_MEANINGS: dict[Durability, str] = {
+    "none": "keeps nothing once the process ends",
+    "close": "makes files durable when they are closed, and not before",
+    "hsync": "syncs",
+}
+
+LOGS_KEPT = 16
+
+_logs: dict[tuple[object, ...], CommitLog] = {}
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +100,7 @@ class WriteConfig(ABC):
         return arrow_schema(self.schema_json)
 
     def log(self, context: Context) -> CommitLog:
-        """Return this process's log of the directory, see `logs.log_at`."""
+        """Return this process's log of the directory, see `Storage.log_at`."""
         return self.storage_options.log_at(self.path, self.encryption, context)
 
 
@@ -137,3 +164,165 @@ def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
     for own in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
         if fault := store.fault_of(own, MORE_DIGITS):
             raise ConfigError(f"path={path!r}: a file of the sink's own would be {own!r}, which {fault}")
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """How what is written is encrypted; holds no key."""
+
+    kind: str  # `aes-gcm` for an envelope around every file, `parquet` for one around all but parts
+    key_id: str  # of the key-encryption key
+    keys: Keys
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
+        """Check the options, and that the key is available here; None where nothing is to be encrypted."""
+        kind, key_id, reference = parsed["encryption"], parsed["encryptionKeyId"], parsed["keyProvider"]
+        if kind == "none" and key_id is None and reference is None:
+            return None
+        from ftfile.keys.keys import Keys, check_key_id  # noqa: PLC0415 - most writers encrypt nothing
+
+        if key_id is not None:
+            check_key_id(key_id)
+        if reference is not None:
+            Keys.from_reference(reference)
+        if kind == "none":
+            given = [name for name in ("encryptionKeyId", "keyProvider") if name in parsed.given]
+            raise ConfigError(f"{' and '.join(given)} without encryption: set encryption=aes-gcm")
+        reference = reference or os.environ.get(KEY_PROVIDER_VARIABLE)
+        if not reference:
+            raise ConfigError(
+                f"encryption={kind} without keyProvider: name where keys are, as in keyProvider=file:/etc/ftfile/keys, "
+                f"or set the environment variable {KEY_PROVIDER_VARIABLE} on the driver and the executors"
+            )
+        keys = Keys.from_reference(reference)
+        key = keys.key_to_use(key_id or keys.only_id())
+        if kind == "parquet" and key.wrapped:
+            raise ConfigError(
+                f"encryption=parquet takes keys of a key ring, which other readers can have, too: {keys.kind} gives "
+                "none away. Use encryption=aes-gcm"
+            )
+        return cls(kind, key.key_id, keys)
+
+    def format_of(self, file_format: Format) -> Format:
+        """Return the format of parts."""
+        return file_format.encrypted(self.key_id, self.keys) if self.kind == "parquet" else file_format
+
+    @property
+    def around_parts(self) -> AesGcm | None:
+        """Return the filter around a whole part; None if the format encrypts it."""
+        return None if self.kind == "parquet" else self.around_others
+
+    @property
+    def around_others(self) -> AesGcm:
+        """Return the filter around a whole segment, or around dead letters."""
+        from ftfile.filters.aes_gcm import AesGcm  # noqa: PLC0415
+
+        return AesGcm(self.key_id, self.keys)
+
+
+def open_to_write(
+    url: str,
+    context: Context,
+    settings: Iterable[tuple[str, str]],
+    encryption: Encryption | None,
+    offered: Iterable[tuple[str, str]] = (),
+) -> FileSystem:
+    """Open a directory, which need not exist yet, for a writer with such settings; see `open_filesystem`."""
+    fs = open_filesystem(url, context, dict(settings), dict(offered))
+    return fs if encryption is None else SealedFileSystem(fs, encryption.keys, encryption.key_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The options, checked; the log keeps the first two for maintenance."""
+
+    written: tuple[tuple[str, str], ...]  # settings of the file system for written files
+    durability: str  # as it was asked for; see `durability_of`
+    connection: tuple[tuple[str, str], ...] = ()  # settings of the file system for this writer's processes alone
+    owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> Storage:
+        """Check the options, as far as that needs no store: see `for_store`."""
+        for name in parsed.prefixed("storage"):
+            if name in _OWN:
+                raise ConfigError(f"storage.{name} is an option of its own: write {_OWN[name]}")
+        connection = tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
+        owner_only = parsed["encryption"] != "none" and "filePermission" not in parsed.given
+        return cls(_written(parsed), parsed["durability"], connection, owner_only)
+
+    def for_store(self, store: Capabilities) -> Storage:
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+        if self.durability != "auto":
+            durability_of(self.durability, store)
+        for names, has, what in (
+            (_PERMISSIONS, store.permissions, "permissions"),
+            (_BLOCKS, store.replication, "replicas and no blocks to choose"),
+        ):
+            asked = [name for name, _ in self.written if name in names]
+            if asked and not has:
+                asked_for = " and ".join(asked)
+                raise ConfigError(f"{asked_for}: the file system {store.driver!r} has no {what}; leave it out")
+        owner_only = (OWNER_ONLY,) if self.owner_only and store.permissions else ()
+        return replace(self, written=(*self.written, *owner_only), owner_only=False)
+
+    def log_at(self, path: str, encryption: Encryption | None, context: Context) -> CommitLog:
+        """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
+
+        The settings may not be checked against the store yet.
+        """
+        offered = (*self.written, *((OWNER_ONLY,) if self.owner_only else ()))
+        key = (path, context, self.connection, encryption, offered)
+        with _lock:  # one log for all who write to the directory: they take turns by its lock
+            log = _logs.pop(key, None) or CommitLog(open_to_write(path, context, self.connection, encryption, offered))
+            _logs[key] = log
+            if len(_logs) > LOGS_KEPT:
+                _logs.pop(next(iter(_logs)))
+            return log
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """Return all settings of the file system."""
+        return (*self.connection, *self.written)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {"storage": dict(self.written), "durability": self.durability}
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> Storage:
+        """Build from `to_json()`."""
+        return cls(tuple(text["storage"].items()), text["durability"])
+
+
+def _written(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+    """Return the settings that were asked for of what is written."""
+    permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
+    blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
+    for name, least in _PERMISSIONS.items():
+        if name in parsed.given and parsed[name] & least != least:
+            raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
+    if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
+        raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS takes multiples of {_CHECKSUM_BYTES} bytes")
+    return (*permissions.items(), *blocks.items())
+
+
+def durability_of(asked: str, capabilities: Capabilities) -> Durability:
+    """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
+    if asked == "auto":
+        return capabilities.durability
+    found = next(each for each in _MEANINGS if each == asked)
+    strengths = list(_MEANINGS)
+    if strengths.index(found) > strengths.index(capabilities.durability):
+        raise ConfigError(
+            f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
+            "leave it out"
+        )
+    return found
+
+
+def forget_logs() -> None:
+    """Drop the logs, as a new process would start."""
+    with _lock:
+        _logs.clear()

@@ -44,12 +44,7 @@ class SparkProgress(NamedTuple):
 def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[str, str] | None = None) -> str | None:
     """Return the id in the checkpoint's `metadata` file, or None if it is missing or cannot be read."""
     content = _read(checkpoint, "metadata", context, settings)
-    if content is None:
-        return None
-    try:
-        return str(json.loads(content)["id"])
-    except (ValueError, KeyError, TypeError):
-        return None
+    return None if content is None else _id_in(content)
 
 
 def read_progress(
@@ -63,11 +58,11 @@ def read_progress(
     """
     fs = open_filesystem(normalise(checkpoint), context, settings)
     try:
-        found = str(json.loads(fs.read("metadata"))["id"])
+        found = _id_in(fs.read("metadata"))
     except NotFound:
         raise ConfigError("nothing is there, as seen from here") from None
-    except (ValueError, KeyError, TypeError):
-        raise ConfigError("its file `metadata` names no query") from None
+    if found is None:
+        raise ConfigError("its file `metadata` names no query")
     if found != query_id:
         raise ConfigError(f"it is of another query, {found}")
     # A batch is planned before it is done.
@@ -100,9 +95,14 @@ def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> Bat
     for other data.
     """
     content = _read(checkpoint, f"offsets/{batch_id}", context)
-    if content is None:
+    return None if content is None else _parsed(content)
+
+
+def _id_in(metadata: bytes) -> str | None:
+    try:
+        return str(json.loads(metadata)["id"])
+    except (ValueError, KeyError, TypeError):
         return None
-    return _parsed(content)
 
 
 def _newest(fs: FileSystem, directory: str) -> int | None:

@@ -8,7 +8,7 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.message import StagedPart, StagedSegment
-from ftfile.attempt.storage import durability_of
+from ftfile.attempt.options import durability_of
 from ftfile.commit.format import layout
 from ftfile.core.checksum import Crc32
 from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows

@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
-from ftfile.attempt.directory_marker import check_marker, write_marker
-from ftfile.attempt.encryption import open_to_write
 from ftfile.attempt.identity import StreamIdentity
-from ftfile.attempt.kind_of_directory import refusing_file
-from ftfile.attempt.options import WriteConfig
-from ftfile.attempt.reports import context_of, report_abort, report_commit
+from ftfile.attempt.kind_of_directory import check_marker, refusing_file, write_marker
+from ftfile.attempt.options import WriteConfig, open_to_write
 from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.commit.format.model import JobAuthor, StreamAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.policy import check_known_query
+from ftfile.commit.replay import find_record
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger, log_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from ftfile.attempt.bad_records import BadRecords
-    from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.fingerprint import FingerprintAccumulator
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
-    from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
+    from ftfile.attempt.kind_of_directory import DirectoryMarker
+    from ftfile.attempt.message import StagedSegment, TaskCommit
     from ftfile.attempt.stage import Stage
     from ftfile.commit.format.model import Author, Body, Transaction
     from ftfile.commit.log.state import LogState, LogView
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
     from ftfile.fs.api import FileSystem
 
@@ -42,6 +42,9 @@ _log = get_logger(__name__)
 
 _C = TypeVar("_C", bound=WriteConfig)
 _W = TypeVar("_W", bound="Writer[Any]")
+
+# Records in which an aborted job is looked for: others may have committed since it did.
+JOBS_LOOKED_AT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +193,30 @@ class Writer(ABC, Generic[_C]):
             return done
 
     def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
-        """Delete nothing: the batch may be committed although its commit raised, and tasks may still be writing."""
-        report_abort(messages, batch_id, lambda: self.config.log(context))
+        """Log the fate of a batch that Spark aborts: it may be committed although its commit raised.
+
+        Nothing is deleted: tasks may still be writing. Raises nothing of the log's.
+        """
+        known = [message for message in messages if message is not None]
+        staged = len({each.path for message in known for each in (*message.parts, *message.segments)})
+        if not known:
+            with log_context(batch=batch_id):
+                _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
+            return
+        writer = known[0].identity.writer
+        with context_of(writer):
+            try:
+                version = _version_of(self.config.log(context), writer)
+            except FtfileError as error:
+                _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
+                return
+            name = _name_of(writer)
+            if version is not None:
+                _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
+                return
+            is_stream = isinstance(writer, StreamIdentity)
+            where = "not committed" if is_stream else f"in none of the last {JOBS_LOOKED_AT} versions"
+            _log.warning("Spark aborts %s. It is %s; %d staged files stay for vacuum", name, where, staged)
 
     @staticmethod
     @abstractmethod
@@ -205,7 +230,7 @@ class Writer(ABC, Generic[_C]):
         """Write rows, but for bad ones; return the segments."""
 
     @abstractmethod
-    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         """Do the task's share of the due jobs; return the results, and the ids of jobs that failed."""
 
     @abstractmethod
@@ -261,3 +286,45 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def context_of(writer: WriterIdentity) -> AbstractContextManager[None]:
+    """Return the context that gives log lines the writer's batch or job."""
+    if isinstance(writer, StreamIdentity):
+        return log_context(query=writer.query_id, batch=writer.batch_id)
+    return log_context(job=writer.job_id)
+
+
+def report_commit(log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
+    """Log the version of a committed batch."""
+    if not done.replayed:
+        _log.info("%s is committed as version %d", _name_of(writer), done.version)
+        return
+    version = f"version {done.version} or before"
+    if isinstance(writer, StreamIdentity):
+        last = log.read_on().queries[writer.query_id]
+        version = f"version {last.version}" if last.last_batch == writer.batch_id else version
+    _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
+
+
+def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
+    """Return the version of a batch, or of a job among the newest; None if there is none.
+
+    For a committed batch whose record is gone, it is the version of the query's last batch.
+    """
+    head = log.read_on()
+    if isinstance(writer, StreamIdentity):
+        query = head.queries.get(writer.query_id)
+        if query is None or query.last_batch < writer.batch_id:
+            return None
+        record = find_record(log, head, StreamAuthor(writer.query_id, "", writer.batch_id))
+        return query.version if record is None else record.version
+    for version in range(head.version, max(head.version - JOBS_LOOKED_AT, head.log_start - 1), -1):
+        record = log.read_record(version)
+        if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
+            return version
+    return None
+
+
+def _name_of(writer: WriterIdentity) -> str:
+    return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"

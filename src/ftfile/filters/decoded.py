@@ -167,15 +167,7 @@ class DecryptedRanges:
         identity: str,
         plain_bytes: int,
     ) -> None:
-        """Read the header.
-
-        Args:
-            read: returns the bytes of the file from an offset on, of a length; fewer at its end.
-            file_bytes: its length.
-            name: for errors.
-            keys: those that its data key may be wrapped with.
-            identity: of the file; see `Filter.encoder`.
-            plain_bytes: the length of its plain content.
+        """Read the header. `read` returns the bytes of the file from an offset on, of a length; fewer at its end.
 
         Raises:
             CorruptData: it is no encrypted file of this length and identity.
@@ -191,15 +183,11 @@ class DecryptedRanges:
             if file_bytes < self._start:
                 raise BadStream("the header of an encrypted file", f"{file_bytes} bytes")
             self._opened = Opened(keys, start[: self._start], identity)
-        self._chunks = max(1, -(-plain_bytes // self._opened.chunk_bytes))
+        self.chunk_bytes = self._opened.chunk_bytes  # of plain content; the last chunk may have fewer
+        self._chunks = max(1, -(-plain_bytes // self.chunk_bytes))
         expected = self._start + plain_bytes + TAG_BYTES * self._chunks
         if file_bytes != expected:
             raise CorruptData(name, f"{expected} bytes", f"{file_bytes} bytes")
-
-    @property
-    def chunk_bytes(self) -> int:
-        """Return the plain bytes of each chunk but the last one."""
-        return self._opened.chunk_bytes
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return the plain bytes from an offset on, of all the chunks that they are in; `CorruptData` if one is not."""

@@ -107,10 +107,7 @@ class BlockEncoder:
 class BlockDecoder:
     """Reads blocks of any number of chunks.
 
-    Args:
-        name: of the codec, for messages.
-        decompress: given a chunk and the greatest length of its data in bytes, returns its data.
-        errors: that it raises for damaged data.
+    `decompress`, given a chunk and the greatest length of its data in bytes, returns its data; `errors` mean damage.
     """
 
     def __init__(self, name: str, decompress: Callable[[bytes, int], bytes], *errors: type[Exception]) -> None:

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.attempt.encryption import Encryption
 from ftfile.attempt.kind_of_directory import directory_url
-from ftfile.attempt.options import WriteConfig, column_named, common_settings, refuse_in_stream, transaction_of
-from ftfile.attempt.storage import Storage
+from ftfile.attempt.options import (
+    Encryption,
+    Storage,
+    WriteConfig,
+    column_named,
+    common_settings,
+    refuse_in_stream,
+    transaction_of,
+)
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ftfile.arrays.buffers import is_valid
-from ftfile.arrays.words import byte_ranges
+from ftfile.arrays.buffers import byte_ranges, is_valid
 from ftfile.core.errors import ConfigError
 from ftfile.kv.key_columns import is_byte_key, is_hashed_as_int, key_integers
 

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.bad_records import BadRecords
     from ftfile.attempt.identity import WriterIdentity
-    from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
+    from ftfile.attempt.message import StagedSegment, TaskCommit
     from ftfile.attempt.stage import Stage
     from ftfile.commit.format.model import Author, Body
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.commit.rewrites import Rewrite
 
 _log = get_logger(__name__)
 
@@ -71,7 +72,7 @@ class StoreWriter(Writer[StoreConfig]):
         runs.finish()
         return runs.segments
 
-    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         if not self.planned.definitions:
             return (), ()
         config, ((encoding, text),) = self.config, self.planned.definitions.items()

@@ -65,7 +65,7 @@ class Assembling(Work[AssemblyJob, Assembled]):
                     raise
                 yield Assembled(None, {segment.id: error for segment in job.inputs})
             else:
-                yield Assembled(None if done is None else done.rewrite, damaged)
+                yield Assembled(done, damaged)
 
 
 def job_rounds(jobs: Sequence[AssemblyJob], files_max: int) -> Iterator[Sequence[AssemblyJob]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.kind_of_directory import refuse_store
+from ftfile.attempt.options import durability_of
 from ftfile.attempt.pieces.workers import Threads
-from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.opening import maintaining, written_settings
 from ftfile.commit.protocol import Committed, catch_up, commit

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.kind_of_directory import refuse_store
+from ftfile.attempt.options import durability_of
 from ftfile.attempt.pieces.workers import Threads
-from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import Body
 from ftfile.commit.opening import maintaining, open_as_written
 from ftfile.commit.protocol import catch_up, commit

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ftfile.attempt.follow.continuity import check_position
-from ftfile.attempt.follow.offsets import Beginning, position_of
+from ftfile.attempt.follow.offsets import Beginning, check_position, position_of
 from ftfile.attempt.spark_checkpoint import place_of_checkpoint, read_progress, read_query_id
 from ftfile.commit.opening import open_log
 from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.attempt.encryption import Encryption
 from ftfile.attempt.kind_of_directory import directory_url
-from ftfile.attempt.options import WriteConfig, column_named, common_settings, transaction_of
+from ftfile.attempt.options import Encryption, WriteConfig, column_named, common_settings, transaction_of
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.encoding.api import Format, LineFormat
@@ -29,7 +28,7 @@ from ftfile.sink.rolling.settings import RollingSettings, rolling_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.attempt.storage import Storage
+    from ftfile.attempt.options import Storage
     from ftfile.fs.api import Capabilities
 
 

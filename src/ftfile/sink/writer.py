@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables
-from ftfile.attempt.logs import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.bad_records import BadRecords
     from ftfile.attempt.identity import TaskIdentity, WriterIdentity
-    from ftfile.attempt.message import Rewritten, StagedSegment, TaskCommit
+    from ftfile.attempt.message import StagedSegment, TaskCommit
     from ftfile.attempt.stage import Stage
     from ftfile.commit.format.model import Author
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.plan import RollingPlanner
 
@@ -88,7 +89,7 @@ class SinkWriter(Writer[SinkConfig]):
 
         return write_task(self.config, self.planned, writer, rows, stage, bad)
 
-    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         from ftfile.sink.task.task import run_task_jobs  # noqa: PLC0415
 
         return run_task_jobs(stage, head, self.planned.definitions)

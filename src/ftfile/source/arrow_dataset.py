@@ -10,15 +10,13 @@ from pyarrow import fs as arrow_fs
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.widening import has_nearest
-from ftfile.commit.format.layout import bucket_directory, bucket_stem
 from ftfile.commit.places import open_add
 from ftfile.core.errors import ConfigError
-from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.location import parse
 from ftfile.fs.registry import is_local
 from ftfile.fs.streams import as_file
-from ftfile.source.selection import partition_expression
+from ftfile.source.selection import partition_expression, path_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +49,9 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
     adds = list(snapshot.adds.values())
     _require_readable(adds, snapshot.definitions, formats, schema)
     infos = parallel(fs, lambda add: open_add(add, fs.stat, is_old=is_old), adds)
-    root, store = (parse(url).path, arrow_fs.LocalFileSystem()) if is_local(url) else ("", _arrow_file_system(fs))
+    root, store = (
+        (parse(url).path, arrow_fs.LocalFileSystem()) if is_local(url) else ("", arrow_fs.PyFileSystem(_Handler(fs)))
+    )
     used = {name: make() for name, make in formats.items()}
     fragments = defaultdict[str, list[Any]](list)
     known: dict[tuple[str, str], Any] = {}
@@ -59,7 +59,8 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
         name = snapshot.definitions[add.encoding]["format"]["name"]
         place = add.bucket, add.encoding
         if place not in known:
-            known[place] = _known_of(add, snapshot.definitions[add.encoding], schema)
+            values = path_values(snapshot.definitions[add.encoding], add.bucket, schema)
+            known[place] = partition_expression(values)
         path = f"{root.rstrip('/')}/{info.path}" if root else info.path
         fragments[name].append(used[name].make_fragment(path, store, known[place], file_size=add.length))
     parts = [ds.FileSystemDataset(own, schema, used[name], store) for name, own in fragments.items()]
@@ -104,22 +105,12 @@ def _rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
     return next((field.name for field in in_file if has_nearest(field.type, schema.field(field.name).type)), None)
 
 
-def _known_of(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Any:  # noqa: ANN401 - pyarrow has no types
-    in_path = pa.schema([field for field in schema if field.name in columns_in_path(encoding)])
-    return partition_expression(bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), in_path))
-
-
-def _arrow_file_system(fs: FileSystem) -> arrow_fs.PyFileSystem:
-    """Return a file system of ftfile as one of Arrow, to open files for reading."""
-    return arrow_fs.PyFileSystem(_Handler(fs))
-
-
 def _refuse(*_: object) -> None:
     raise NotImplementedError("a version is only read")
 
 
 class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """Opens and sizes files; fragments ask for nothing else."""
+    """A file system of ftfile as one of Arrow: opens and sizes files; fragments ask for nothing else."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,20 +25,22 @@ from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageErr
 from ftfile.fs.calls.parallel import by_threads
 from ftfile.fs.registry import normalise
 from ftfile.source.finished_files import FinishedFile, finished_files
-from ftfile.source.follow.stream import follow_log
+from ftfile.source.follow import follow_log
 from ftfile.source.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.source.selection import ChosenAdd
 
     Where: TypeAlias = Mapping[str, object] | str | pc.Expression | None
+    Rows: TypeAlias = Callable[[ChosenAdd], Iterator[pa.RecordBatch]]
 
 
 class Directory:
@@ -164,13 +167,10 @@ class Directory:
             CorruptData: a file is not what was committed.
             HistoryGone: the version was vacuumed.
         """
-        selection, is_old = self._select(version, columns, where), version is not None
-
-        def read(chosen: ChosenAdd) -> list[pa.RecordBatch]:
-            return list(selection.rows(self.file_system, chosen, is_old=is_old))
-
+        selection, rows = self._reading(version, columns, where)
         with self._telling_of_vacuum(version):
-            batches = chain.from_iterable(by_threads(self.file_system, read, selection.adds()))
+            found = by_threads(self.file_system, lambda chosen: list(rows(chosen)), selection.adds())
+            batches = chain.from_iterable(found)
             return pa.Table.from_batches(batches, selection.schema)
 
     @checked
@@ -181,12 +181,12 @@ class Directory:
 
         It is a `pyarrow.RecordBatchReader`, which DuckDB, Polars and others read by themselves, once.
         """
-        selection, is_old = self._select(version, columns, where), version is not None
+        selection, rows = self._reading(version, columns, where)
 
         def read() -> Iterator[pa.RecordBatch]:
             with self._telling_of_vacuum(version):
                 for chosen in selection.adds():
-                    yield from selection.rows(self.file_system, chosen, is_old=is_old)
+                    yield from rows(chosen)
 
         return pa.RecordBatchReader.from_batches(selection.schema, read())
 
@@ -211,12 +211,12 @@ class Directory:
             ConfigError, CorruptData: see `to_arrow`; or `rows` is negative.
         """
         require_count("rows", rows)
-        selection, is_old = self._select(version, columns, where), version is not None
+        selection, rows_of = self._reading(version, columns, where)
         found: list[pa.RecordBatch] = []
         missing = rows
         for chosen in reversed([*selection.adds()] if missing else []):
             batches: list[pa.RecordBatch] = []
-            for batch in selection.rows(self.file_system, chosen, is_old=is_old):
+            for batch in rows_of(chosen):
                 batches.append(batch)
                 while batches and sum(each.num_rows for each in batches[1:]) >= missing:
                     del batches[0]
@@ -236,10 +236,10 @@ class Directory:
         Raises:
             ConfigError, CorruptData: see `to_arrow`.
         """
-        selection, is_old = self._select(version, (), where), version is not None
+        selection, rows = self._reading(version, (), where)
 
         def count(chosen: ChosenAdd) -> int:
-            return selection.count(self.file_system, chosen, is_old=is_old)
+            return chosen.add.rows if chosen.where is None else sum(batch.num_rows for batch in rows(chosen))
 
         if where is None:
             return sum(chosen.add.rows for chosen in selection.adds())
@@ -283,10 +283,8 @@ class Directory:
             ConfigError: an option is wrong, or nothing has been committed, so that there are no columns.
             SourceError: the log cannot be followed from the offset: `HistoryGone`, `AnotherLog`, `ChangedRows`.
         """
-        head = self._log.read_on()
-        if head.schema is None:
-            raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
-        return follow_log(self._log, self.path, arrow_schema(head.definitions[head.schema]), offset, options)
+        columns = arrow_schema(self._schema_of(self._log.read_on()))
+        return follow_log(self._log, self.path, columns, offset, options)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
@@ -310,15 +308,17 @@ class Directory:
                 f"files is {oldest}. For longer, vacuum with a longer retention"
             ) from error
 
-    def _select(self, version: int | None, columns: Sequence[str] | None, where: Where) -> Selection:
+    def _reading(self, version: int | None, columns: Sequence[str] | None, where: Where) -> tuple[Selection, Rows]:
+        """Return the selection of a read, and the function that reads the rows of an add."""
         snapshot = take_snapshot(self._log, version)
         # Without a condition nothing is read by clocks, and the log need not be looked at once more.
         zone = UTC if where is None else self.time_zone()
         where = settled(where, self._log.clock.now_ms(), zone)
-        return Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, zone)
+        selection = Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, zone)
+        return selection, partial(selection.rows, self.file_system, is_old=version is not None)
 
-    def _schema_of(self, snapshot: Snapshot) -> str:
-        if snapshot.schema is None:
+    def _schema_of(self, version: Snapshot | LogState) -> str:
+        if version.schema is None:
             raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
-        schema: str = snapshot.definitions[snapshot.schema]
+        schema: str = version.definitions[version.schema]
         return schema

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import pyarrow as pa
-
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.files import list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.places import Place, find_part
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.arguments import require_count
-from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
 from ftfile.fs.calls.parallel import parallel
+from ftfile.source.selection import path_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,18 +101,14 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
 
 def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return, for each bucket and encoding, the values of the columns in its path."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for bucket, key in {(add.bucket, add.encoding) for add in parts}:
-        values = {}
-        if snapshot.schema is not None:
-            encoding = snapshot.definitions[key]
-            in_path = columns_in_path(encoding)
-            own = pa.schema(
-                [each for each in arrow_schema(snapshot.definitions[snapshot.schema]) if each.name in in_path]
-            )
-            values = bucket_values(encoding, layout.bucket_directory(bucket), layout.bucket_stem(bucket), own)
-        found[bucket, key] = {name: value.as_py() for name, value in values.items()}
-    return found
+    if snapshot.schema is None:
+        return {}
+    schema = arrow_schema(snapshot.definitions[snapshot.schema])
+    values = {
+        (bucket, key): path_values(snapshot.definitions[key], bucket, schema)
+        for bucket, key in {(add.bucket, add.encoding) for add in parts}
+    }
+    return {place: {name: value.as_py() for name, value in found.items()} for place, found in values.items()}
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import operator
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -55,6 +57,7 @@ class Selection:
 
     Attributes:
         schema: of these rows.
+        filtered: the columns that the condition names.
     """
 
     def __init__(
@@ -80,9 +83,9 @@ class Selection:
         self._conditions: dict[tuple[str, frozenset[str]], pc.Expression | None] = {}
         # Clocks change values of a condition, not its columns.
         self._where = self._by_clocks(time_zone, frozenset())
-        self._filtered = pa.schema([recorded.field(name) for name in _columns_of(where, self._where, recorded)])
+        self.filtered = pa.schema([recorded.field(name) for name in _columns_of(where, self._where, recorded)])
         self.schema = recorded if columns is None else _select(recorded, columns)
-        more = [field for field in self._filtered if field.name not in self.schema.names]
+        more = [field for field in self.filtered if field.name not in self.schema.names]
         self._read = pa.schema([*self.schema, *more])
 
     def adds(self) -> Iterator[ChosenAdd]:
@@ -110,7 +113,7 @@ class Selection:
         if where is None:
             yield from read_add(fs, add, encoding, schema, is_old=is_old)
             return
-        wanted = Wanted(RowFilter(where, self._filtered, known))
+        wanted = Wanted(RowFilter(where, self.filtered, known))
         with self._telling(where, add.final_path or add.path):
             try:
                 for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=wanted):
@@ -122,19 +125,13 @@ class Selection:
                     _filtered(batch, where)
                 raise
 
-    def count(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> int:
-        """Return the number of rows of an add, from the log where the condition is true for all of them."""
-        if chosen.where is None:
-            return chosen.add.rows
-        return sum(batch.num_rows for batch in self.rows(fs, chosen, is_old=is_old))
-
     @contextlib.contextmanager
     def _telling(self, where: pc.Expression | None, place: str) -> Iterator[None]:
         """Have an expression that fails on values be a ConfigError."""
         try:
             yield
         except pa.ArrowException as error:
-            columns = ", ".join(map(repr, self._filtered.names))
+            columns = ", ".join(map(repr, self.filtered.names))
             raise ConfigError(
                 f"where: {where} fails on values of {columns} in {place!r} of version {self._snapshot.version}: {error}"
             ) from error
@@ -157,16 +154,16 @@ class Selection:
             encoding = self._snapshot.definitions[key]
             in_path = columns_in_path(encoding)
             where = self._by_clocks(encoding["timeZone"], in_path)
-            schema = pa.schema([field for field in self._filtered if field.name in in_path])
-            values = [_values_of(encoding, bucket, schema) for bucket, _ in own]
-            if len(schema) == len(self._filtered):
+            schema = pa.schema([field for field in self.filtered if field.name in in_path])
+            values = [path_values(encoding, bucket, schema) for bucket, _ in own]
+            if len(schema) == len(self.filtered):
                 with self._telling(where, "partitions"):
                     are_true = _are_true(where, values, schema)
                 found.update(zip(own, ((None, None) if each else None for each in are_true), strict=True))
                 continue
             known = [partition_expression(each) for each in values]
             with self._telling(where, "partitions"):
-                possible = _may_be_true(where, known, self._filtered) if len(schema) else [True] * len(own)
+                possible = _may_be_true(where, known, self.filtered) if len(schema) else [True] * len(own)
             for bucket, each, may_be in zip(own, known, possible, strict=True):
                 found[bucket] = (where, each) if may_be else None
         return found
@@ -175,10 +172,7 @@ class Selection:
 def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
     """Return the expression that columns have these values; None without any."""
     parts = (pc.field(name) == value if value.is_valid else pc.field(name).is_null() for name, value in values.items())
-    found: pc.Expression | None = None
-    for part in parts:
-        found = part if found is None else found & part
-    return found
+    return functools.reduce(operator.and_, parts) if values else None
 
 
 def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
@@ -219,7 +213,8 @@ def _needs(where: pc.Expression, others: pa.Schema) -> bool:
     return False
 
 
-def _values_of(encoding: Mapping[str, Any], bucket: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+def path_values(encoding: Mapping[str, Any], bucket: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Return the values of those columns of `schema` that are in the path of a bucket; see `bucket_values`."""
     return bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), schema)
 
 
@@ -257,7 +252,7 @@ def _filtered(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> p
 
 def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an add with columns of its path alone."""
-    values = _values_of(encoding, add.bucket, schema)
+    values = path_values(encoding, add.bucket, schema)
     for start in range(0, add.rows, _BATCH_ROWS):
         rows = batch_of([], pa.schema([]), min(_BATCH_ROWS, add.rows - start))
         yield with_path_columns(rows, values, schema) if values else rows

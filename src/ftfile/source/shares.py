@@ -1,9 +1,10 @@
-"""The share of one task in a read: which adds, or shares of them, and how they are decoded."""
+"""The share of one task in a read: which adds, or shares of them; and batches of the size that Spark takes fastest."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import pyarrow as pa
 
@@ -14,7 +15,7 @@ from ftfile.encoding.partitions.paths import columns_in_path
 from ftfile.parts.reader import is_splittable, read_add, recorded_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileSystem
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 TASK_BYTES = 32 << 20
 OPEN_COST_BYTES = 1 << 20
 _TASKS_MAX = 100_000  # about as many: of more, each reads more
+
+# What the cache of a core holds: the JVM copies a batch, and then goes over its rows. Larger ones take longer.
+_ROWS_MAX = 8_192
+_BYTES = 256 << 10  # about as many
+
+_P = ParamSpec("_P")
 
 
 class Piece(NamedTuple):
@@ -80,3 +87,21 @@ def _as_recorded(encoding: dict[str, Any], requested: pa.Schema) -> pa.Schema:
     found = [*arrow_schema(encoding["schema"]).names, *columns_in_path(encoding)]
     names = recorded_names(found, requested.names)
     return pa.schema([field.with_name(name) for name, field in zip(names, requested, strict=True)])
+
+
+def small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of at most 8,192 rows and about 256 KiB, and of at least one row; nothing is copied."""
+    for batch in batches:
+        count = max(1, min(_ROWS_MAX, _BYTES * batch.num_rows // max(1, batch.nbytes)))
+        for start in range(0, batch.num_rows, count):
+            yield batch if count >= batch.num_rows else batch.slice(start, count)
+
+
+def in_small_batches(read: Callable[_P, Iterable[pa.RecordBatch]]) -> Callable[_P, Iterator[pa.RecordBatch]]:
+    """Return a method whose batches come as small ones."""
+
+    @functools.wraps(read)
+    def reading(*args: _P.args, **kwargs: _P.kwargs) -> Iterator[pa.RecordBatch]:
+        return small_batches(read(*args, **kwargs))
+
+    return reading

@@ -16,25 +16,14 @@ if TYPE_CHECKING:
 __all__ = ("attach", "compact", "detach", "flush", "listen", "load", "load_plan", "lookup", "unlisten", "verify")
 
 # Workers import this package and never need what is here.
-_LISTENER = "ftfile.spark.listener"
-_LOAD = "ftfile.spark.native.load"
-_MAINTENANCE = "ftfile.spark.maintenance.calls"
-_METRICS = "ftfile.spark.query_metrics"
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "attach": _LISTENER,
-        "compact": _MAINTENANCE,
-        "detach": _LISTENER,
-        "flush": _MAINTENANCE,
-        "listen": _METRICS,
-        "load": _LOAD,
-        "load_plan": _LOAD,
-        "lookup": "ftfile.spark.store_lookup",
-        "unlisten": _METRICS,
-        "verify": _MAINTENANCE,
-    },
-)
+_HOMES = {
+    "listener": ("attach", "detach"),
+    "maintenance.calls": ("compact", "flush", "verify"),
+    "native.load": ("load", "load_plan"),
+    "query_metrics": ("listen", "unlisten"),
+    "store_lookup": ("lookup",),
+}
+__getattr__ = lazy_names(__name__, {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names})
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.directory_marker import DirectoryMarker, check_marker, read_marker
+from ftfile.attempt.kind_of_directory import DirectoryMarker, check_marker, read_marker
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.fs.registry import open_filesystem, settings_for_others

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,21 +11,19 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import check_marker, read_marker
-from ftfile.commit.format.layout import bucket_directory, bucket_stem
-from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.arrays.value_text import UTC
+from ftfile.attempt.kind_of_directory import read_marker
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
-from ftfile.encoding.api import Wanted
-from ftfile.encoding.partitions.paths import bucket_values, columns_in_path
+from ftfile.encoding.api import RowFilter, Wanted
+from ftfile.encoding.partitions.paths import columns_in_path
 from ftfile.fs.registry import settings_for_others
 from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
-from ftfile.source.selection import rows_of_path
-from ftfile.source.shares import Share, pack
-from ftfile.source.small_batches import in_small_batches
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.source.selection import Selection, rows_of_path
+from ftfile.source.shares import Share, in_small_batches, pack
+from ftfile.spark.settings import Place, absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.options.parse import Use
-    from ftfile.encoding.api import RowFilter
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:
@@ -83,18 +79,17 @@ class FtFileReader(Shipped, DataSourceReader):
     """Reads the columns of `schema` by name, case aside as in Spark; one that the files do not have is null."""
 
     def __init__(self, directory: Directory, version: int | None, parsed: ParsedOptions, schema: StructType) -> None:
-        self._path = directory.path
-        self._key_provider: str | None = parsed["keyProvider"]
-        self._storage = settings_for_others(self._path, parsed.prefixed("storage"))
+        storage = tuple(settings_for_others(directory.path, parsed.prefixed("storage")).items())
+        self._place = Place(directory.path, parsed["keyProvider"], storage, read_marker(directory.file_system))
         self._version = directory.version() if version is None else version
         self._is_old = version is not None
         self._task_bytes: int = parsed["maxPartitionBytes"]
         self._schema_json = schema.json()
-        self._marker = read_marker(directory.file_system)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the share of each task."""
-        snapshot = Directory(self._path, self._key_provider, self._storage, SYSTEM).snapshot(self._version)
+        place = self._place
+        snapshot = Directory(place.path, place.key_provider, dict(place.storage), SYSTEM).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]) if snapshot.schema is not None else pa.schema([])
         columns = recorded_names(recorded.names, arrow_schema(self._schema_json).names)
         adds, row_filter = self._chosen(snapshot, recorded)
@@ -110,9 +105,7 @@ class FtFileReader(Shipped, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
-        fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage.items())
-        check_marker(fs, self._path, self._marker)
-        requested = arrow_schema(self._schema_json)
+        fs, requested = self._place.open(), arrow_schema(self._schema_json)
         recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
         for add, span in partition.share.pieces:
             encoding, wanted = partition.share.encodings[add.encoding], Wanted(partition.row_filter, span)
@@ -138,27 +131,15 @@ class _PushingReader(FtFileReader):
         return filters
 
     def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
-        from ftfile.spark.pushdown import filter_of_rows, rows_that_may_match  # noqa: PLC0415
+        from ftfile.spark.pushdown import condition_of  # noqa: PLC0415
 
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
         known = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
-        row_filter = filter_of_rows(self._filters, known)
-        adds = [*snapshot.adds.values()]
-        buckets = defaultdict[str, list[str]](list)
-        for key, bucket in dict.fromkeys((add.encoding, add.bucket) for add in adds):
-            buckets[key].append(bucket)
-        chosen: set[tuple[str, str]] = set()
-        for key, own in buckets.items():
-            encoding = snapshot.definitions[key]
-            in_path = pa.schema([field for field in known if field.name in columns_in_path(encoding)])
-            values = [bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), in_path) for bucket in own]
-            columns = {
-                field.name.lower(): pa.concat_arrays([pa.repeat(each[field.name], 1) for each in values])
-                for field in in_path
-            }
-            flags = rows_that_may_match(self._filters, columns, len(own)).to_pylist()
-            chosen.update((key, bucket) for bucket, flag in zip(own, flags, strict=True) if flag)
-        return [add for add in adds if (add.encoding, add.bucket) in chosen], row_filter
+        where = condition_of(self._filters, known)
+        if where is None:
+            return super()._chosen(snapshot, recorded)
+        selection = Selection(snapshot, known, (), where, UTC)
+        return [chosen.add for chosen in selection.adds()], RowFilter(where, selection.filtered)
 
 
 def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | None, ParsedOptions]:

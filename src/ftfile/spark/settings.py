@@ -1,18 +1,39 @@
-"""Spark's options, as all of its processes understand them."""
+"""Spark's options, as all of its processes understand them; and directories as its tasks open them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ftfile.attempt.kind_of_directory import check_marker
+from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.arguments import absolute_path
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.attempt.kind_of_directory import DirectoryMarker
     from ftfile.fs.api import FileSystem
 
 _PATHS = ("path", "statelocation", "sourcearchivedir")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory, as tasks open it."""
+
+    path: str
+    key_provider: str | None
+    storage: tuple[tuple[str, str], ...]  # settings of the file system
+    marker: DirectoryMarker | None
+
+    def open(self) -> FileSystem:
+        """Open it; raise a ConfigError if this host sees another directory there."""
+        fs = open_with_keys(self.path, SYSTEM, self.key_provider, self.storage)
+        check_marker(fs, self.path, self.marker)
+        return fs
 
 
 def absolute_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.attempt.directory_marker import check_marker
 from ftfile.attempt.follow.stream import FollowConfig
+from ftfile.attempt.kind_of_directory import check_marker
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
@@ -20,7 +20,7 @@ from ftfile.kv.feed.stream import FeedStream
 from ftfile.kv.feed.versions import Share
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.reading.open_store import open_store
-from ftfile.source.small_batches import in_small_batches
+from ftfile.source.shares import in_small_batches
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.stream_reader import SharePartition, StreamReader
 

@@ -18,7 +18,7 @@ from ftfile.core.options import parse_options
 from ftfile.kv.pushdown import EVERYTHING, BucketShare, Comparison, Condition, condition_of, select, shares_of
 from ftfile.kv.reading.reader import FOUND
 from ftfile.parts.reader import recorded_names
-from ftfile.source.small_batches import in_small_batches
+from ftfile.source.shares import in_small_batches
 from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
 from ftfile.spark.pushdown import require_pushdown
 from ftfile.spark.settings import absolute_options

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
-from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import DirectoryMarker, check_marker
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.attempt.follow.offsets import START
 from ftfile.attempt.follow.stream import FollowConfig
-from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.source.files.decode import read_files
-from ftfile.source.files.decoding.columns import default_schema, require_columns
-from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.stream import FilesConfig, FileStream, RootedShare
-from ftfile.source.follow.stream import FollowStream
-from ftfile.source.shares import Share, read_share
-from ftfile.source.small_batches import in_small_batches
-from ftfile.spark.settings import absolute_options, has_file_format, require_shared
+from ftfile.source.files.decoding.settings import FileDecoding, default_schema, require_columns
+from ftfile.source.files.plan import FileShare
+from ftfile.source.files.stream import FilesConfig, FileStream
+from ftfile.source.follow import FollowStream
+from ftfile.source.shares import Share, in_small_batches, read_share
+from ftfile.spark.settings import Place, absolute_options, has_file_format, require_shared
 from ftfile.spark.shipping import Shipped
 
 try:
@@ -42,6 +39,9 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
+    from ftfile.attempt.kind_of_directory import DirectoryMarker
     from ftfile.kv.feed.stream import FeedStream
     from ftfile.kv.feed.versions import Share as StoreShare
 
@@ -52,7 +52,7 @@ _log = get_logger(__name__)
 class SharePartition(InputPartition):
     """The share of one task. Spark ships the reader once per run: all that is found out later comes with this."""
 
-    share: Share | RootedShare | StoreShare
+    share: Share | FileShare | StoreShare
     marker: DirectoryMarker | None
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
     decoding = FileDecoding.from_options(parse_options(absolute_options(options), "files").given)
     found = default_schema(decoding)
     if found is not None:
-        return StructType([StructField(field.name, _KINDS[field.type]) for field in found])
+        return StructType.fromJson(json.loads(spark_schema_json(found)))
     raise ConfigError(
         f"the columns of fileFormat={decoding.file_format} are not known: give them to the stream, as in "
         "spark.readStream.format('ftfile').schema('id long, word string'). They are never guessed from the files, "
@@ -76,21 +76,8 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
     )
 
 
-_KINDS: dict[pa.DataType, DataType] = {
-    pa.string(): StringType(),
-    pa.binary(): BinaryType(),
-    pa.int64(): LongType(),
-    pa.timestamp("us", tz="UTC"): TimestampType(),
-}
-
-
 class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader):
-    """Reads what is new. Spark builds it in a process that it asks for offsets, and in one that ships it to tasks.
-
-    Args:
-        config: of the stream.
-        storage_of_tasks: settings of the file system in tasks.
-    """
+    """Reads what is new. Spark builds it in a process that it asks for offsets, and in one that ships it to tasks."""
 
     def __init__(self, config: FollowConfig | FilesConfig, storage_of_tasks: dict[str, str]) -> None:
         self._config = config
@@ -121,7 +108,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the share of each task."""
         stream = self._opened()
-        shares: Sequence[Share | RootedShare | StoreShare] = stream.shares(start, end)
+        shares: Sequence[Share | FileShare | StoreShare] = stream.shares(start, end)
         marker = None if isinstance(stream, FileStream) else stream.marker
         return [SharePartition(share, marker) for share in shares]
 
@@ -166,13 +153,12 @@ class FtFileStreamReader(StreamReader):
         config, share = self._config, partition.share
         requested = arrow_schema(config.schema_json)
         if isinstance(config, FilesConfig):
-            assert isinstance(share, RootedShare), f"a share of another source: {share!r}"
+            assert isinstance(share, FileShare), f"a share of another source: {share!r}"
             fs = open_filesystem(share.root, SYSTEM, self._storage_of_tasks)
-            return read_files(fs, share.share, requested, config.decoding)
+            return read_files(fs, share, requested, config.decoding)
         assert isinstance(share, Share), f"a share of another source: {share!r}"
-        fs = open_with_keys(config.path, SYSTEM, config.key_provider, self._storage_of_tasks.items())
-        check_marker(fs, config.path, partition.marker)
-        return read_share(fs, share, requested)
+        place = Place(config.path, config.key_provider, tuple(self._storage_of_tasks.items()), partition.marker)
+        return read_share(place.open(), share, requested)
 
     def _open(self) -> FollowStream | FileStream:
         config = self._config

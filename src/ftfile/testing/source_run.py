@@ -12,7 +12,7 @@ from ftfile.attempt.follow.offsets import START
 from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.options import parse_options
-from ftfile.source.follow.stream import FollowStream
+from ftfile.source.follow import FollowStream
 from ftfile.source.shares import read_share
 from ftfile.testing.context import current
 from ftfile.testing.log_check import require

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.attempt import logs
-from ftfile.attempt.logs import forget_logs, log_at
+from ftfile.attempt.options import LOGS_KEPT, Storage, forget_logs
 from ftfile.core.context import SYSTEM
 
 if TYPE_CHECKING:
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 THREADS, CALLS = 4, 1_000
-DIRECTORIES = 2 * logs.LOGS_KEPT + 1
+STORAGE = Storage((), "auto")
+DIRECTORIES = 2 * LOGS_KEPT + 1
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def hasty() -> Iterator[None]:
 def test_threads_write_to_more_directories_than_are_kept(tmp_path: Path) -> None:
     def ask(thread: int) -> None:
         for call in range(CALLS):
-            log_at(f"file://{tmp_path}/{(7 * call + thread) % DIRECTORIES}", SYSTEM, (), None)
+            STORAGE.log_at(f"file://{tmp_path}/{(7 * call + thread) % DIRECTORIES}", None, SYSTEM)
             if call % 100 == thread:
                 forget_logs()
 
@@ -45,5 +45,5 @@ def test_threads_write_to_more_directories_than_are_kept(tmp_path: Path) -> None
 def test_all_who_write_to_a_directory_have_one_log(tmp_path: Path) -> None:
     forget_logs()
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: log_at(f"file://{tmp_path}", SYSTEM, (), None), range(64)))
+        found = list(pool.map(lambda _: STORAGE.log_at(f"file://{tmp_path}", None, SYSTEM), range(64)))
     assert len(set(map(id, found))) == 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftfile.arrays.float_text import float_text
+from ftfile.arrays.value_text import float_text
 from ftfile.encoding.json.text import base64_text, from_base64
 
 

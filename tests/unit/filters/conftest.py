@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.filters.registry import ENTRY_POINT_GROUP
+from ftfile.filters.chain import ENTRY_POINT_GROUP
 from tests.unit.packages import install
 
 if TYPE_CHECKING:

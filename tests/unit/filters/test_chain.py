@@ -12,9 +12,8 @@ import pytest
 from ftfile.core.checksum import checksum
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.api import BadStream
-from ftfile.filters.chain import Chain, chain_from_options
+from ftfile.filters.chain import CODECS, Chain, chain_from_options
 from ftfile.filters.decoded import decoded_file, decoded_piece
-from ftfile.filters.registry import CODECS
 from ftfile.parts.filtered_file import FilteredFile
 from tests.unit.encoding.rows import Target
 from tests.unit.filters import filters_of_users

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError
 from ftfile.filters.api import BadStream, Filter
+from ftfile.filters.chain import CODECS, codec, filter_class
 from ftfile.filters.codecs import FrameDecoder
 from ftfile.filters.hadoop_codecs import BLOCK_BYTES_MAX, BlockDecoder
-from ftfile.filters.registry import CODECS, codec, filter_class
 
 CHECKSUMMED = sorted({*CODECS} - {"lz4", "snappy"})
 TEXT = b"".join(b"%d,the quick brown fox,%d\n" % (n, n * n % 997) for n in range(60))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.filters.aes_gcm import AesGcm
-from ftfile.filters.registry import CODECS, codec
+from ftfile.filters.chain import CODECS, codec
 from ftfile.keys.keys import Keys, forget_keys
 from ftfile.testing.contracts.filter import FilterContract
 from tests.unit.filters.filters_of_users import ByteCounter, Cipher

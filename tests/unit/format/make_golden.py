@@ -16,7 +16,7 @@ from unittest import mock
 
 import ftfile
 from ftfile import kv
-from ftfile.attempt.directory_marker import write_marker
+from ftfile.attempt.kind_of_directory import write_marker
 from ftfile.commit import trimming
 from ftfile.commit.format import layout, record
 from ftfile.commit.format.model import MaintenanceAuthor, Record

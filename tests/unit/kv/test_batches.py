@@ -243,7 +243,7 @@ class TestJobs:
         assert second.rewritten
         query.commit(2, [first])
         late = query_of(out, merge="n:sum").run_task(planned, query.identity(3), 0, rows("a"), attempt=1)
-        assert late.rewritten == () or late.rewritten[0].job == first.rewritten[0].job
+        assert late.rewritten == () or late.rewritten[0].inputs == first.rewritten[0].inputs
         query.commit(3, [late])
         assert rows_of(out) == {"a": 4}
 

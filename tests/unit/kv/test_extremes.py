@@ -15,7 +15,7 @@ import pytest
 
 from ftfile import kv
 from ftfile.attempt.identity import TaskIdentity
-from ftfile.attempt.logs import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, EncodingError, StaleFiles

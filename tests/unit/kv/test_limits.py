@@ -12,7 +12,7 @@ import pytest
 
 from ftfile import kv
 from ftfile.attempt.follow.offsets import InLog
-from ftfile.attempt.follow.settings import FollowSettings
+from ftfile.attempt.follow.planner import FollowSettings
 from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit

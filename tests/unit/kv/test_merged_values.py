@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.attempt.logs import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import EncodingError
 from ftfile.testing.clock import ManualClock, SeededIds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile import kv
-from ftfile.attempt.logs import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.registry import register, unregister
 from ftfile.fs.wrapper import WrapperFileSystem

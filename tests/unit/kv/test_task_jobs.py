@@ -35,8 +35,8 @@ from tests.unit.kv.runs import Written
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.attempt.message import Rewritten
     from ftfile.commit.format.model import AssemblyJob
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.fs.api import FileSystem
     from ftfile.kv.planning.jobs import Share
 
@@ -104,7 +104,7 @@ class Bench:
 
     def do(
         self, jobs: list[AssemblyJob], version: int = 0, partition: int = 0, fs: FileSystem | None = None
-    ) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+    ) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
         head = LogState(version=version, assembly_jobs=tuple(jobs), whole=False)
         return run_jobs(
@@ -159,12 +159,12 @@ def damage(bench: Bench, add: Add) -> None:
 class TestShare:
     def test_each_task_does_other_jobs_and_each_job_gets_its_turn(self, bench: Bench) -> None:
         jobs = [bench.job([bench.run([1]), bench.run([2])], tasks=3) for _ in range(3)]
-        done = [{each.job for each in bench.do(jobs, 5, partition)[0]} for partition in range(4)]
+        done = [{each.inputs[0].id for each in bench.do(jobs, 5, partition)[0]} for partition in range(4)]
         assert [len(each) for each in done] == [1, 1, 1, 0]
-        assert set.union(*done) == {job.id for job in jobs}
+        assert set.union(*done) == {job.inputs[0].id for job in jobs}
         # The one task that is left does all of them, one at each version.
-        alone = {each.job for version in range(5, 8) for each in bench.do(jobs, version)[0]}
-        assert alone == {job.id for job in jobs}
+        alone = {each.inputs[0].id for version in range(5, 8) for each in bench.do(jobs, version)[0]}
+        assert alone == {job.inputs[0].id for job in jobs}
 
     def test_nothing_is_due(self, bench: Bench) -> None:
         assert bench.do([]) == ((), ())
@@ -187,17 +187,17 @@ class TestShare:
             return merge(self, job)
 
         monkeypatch.setattr(Merger, "merge", slow)
-        assert [each.job for each in bench.do(jobs)[0]] == [jobs[1].id, jobs[2].id]
+        assert [each.inputs[0].id for each in bench.do(jobs)[0]] == [job.inputs[0].id for job in jobs[1:]]
 
 
 class TestResult:
     def test_rows_are_folded_and_the_add_says_where_from(self, bench: Bench) -> None:
         old, new = bench.run([1, 2]), bench.run([2, 3], ops=[1, 1], value=5)
         ((made,), failed) = bench.do([bench.job([old, new])], 7)
-        (add,) = made.rewrite.adds
+        (add,) = made.adds
         assert not failed
-        assert made.rewrite.inputs == (old, new)
-        assert made.rewrite.read_version == 7
+        assert made.inputs == (old, new)
+        assert made.read_version == 7
         assert bench.rows([add]) == {1: 1, 2: 6, 3: 5}
         assert (add.encoding, add.origin, add.rows) == ("new", Origin("query", 1, 2), 3)
         marks = run_of(add).marks
@@ -207,7 +207,7 @@ class TestResult:
         old, new = bench.run([1, 2]), bench.run([2, 3])
         bench.definition = define(SCHEMA.append(pa.field("m", pa.string())), ["k"], merge="n:sum")
         ((made,), _) = bench.do([bench.job([old, new])])
-        assert bench.rows(made.rewrite.adds) == {1: 1, 2: 1, 3: 1}
+        assert bench.rows(made.adds) == {1: 1, 2: 1, 3: 1}
 
     def test_large_outputs_are_cut_to_files(self, bench: Bench) -> None:
         limit = 60_000
@@ -216,17 +216,17 @@ class TestResult:
         job = bench.job(runs, settings=replace(SETTINGS, max_file_bytes=limit))
         job = replace(job, payload=job.payload | {"relabelBytes": 1 << 30})
         ((made,), _) = bench.do([job])
-        lengths = [add.length for add in made.rewrite.adds]
+        lengths = [add.length for add in made.adds]
         assert max(lengths) <= limit < sum(lengths)
         assert min(lengths[:-1]) > limit // 2
-        assert len({add.path for add in made.rewrite.adds}) == len(lengths)
-        assert len(bench.rows(made.rewrite.adds)) == 30_000
+        assert len({add.path for add in made.adds}) == len(lengths)
+        assert len(bench.rows(made.adds)) == 30_000
 
     def test_too_much_to_read_is_cut_by_keys(self, bench: Bench) -> None:
         runs = [bench.run(range(start, 30_000, 2)) for start in (0, 1)]
         job = bench.job(runs, settings=replace(SETTINGS, job_bytes=sum(add.length for add in runs) // 4))
         ((made,), _) = bench.do([job])
-        folded, *rests = made.rewrite.adds
+        folded, *rests = made.adds
         assert len(rests) == 2
         assert 5_000 < folded.rows < 20_000
         assert [add.rows + add.skip_rows for add in rests] == [15_000, 15_000]
@@ -276,7 +276,7 @@ class TestFailures:
         jobs = [bench.job(bad), bench.job(good)]
         done, failed = bench.do(jobs)
         assert failed == (jobs[0].id,)
-        assert [each.job for each in done] == [jobs[1].id]
+        assert [each.inputs[0].id for each in done] == [good[0].id]
         assert bad[1].path in caplog.text
 
     def test_a_bucket_with_a_damaged_run_leaves_the_others_of_its_job_alone(self, bench: Bench) -> None:
@@ -285,8 +285,8 @@ class TestFailures:
         job = bench.job(*groups)
         ((made,), failed) = bench.do([job])
         assert failed == (job.id,)
-        assert made.rewrite.inputs == (*groups[0], *groups[2])
-        assert [add.bucket for add in made.rewrite.adds] == ["b=00000", "b=00002"]
+        assert made.inputs == (*groups[0], *groups[2])
+        assert [add.bucket for add in made.adds] == ["b=00000", "b=00002"]
 
     def test_a_store_that_is_away_is_asked_once(self, bench: Bench) -> None:
         jobs = [

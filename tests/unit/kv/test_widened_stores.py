@@ -12,9 +12,9 @@ import pytest
 from ftfile import kv
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.follow.offsets import START
-from ftfile.attempt.follow.settings import FollowSettings
+from ftfile.attempt.follow.planner import FollowSettings
 from ftfile.attempt.follow.stream import FollowConfig
-from ftfile.attempt.logs import forget_logs
+from ftfile.attempt.options import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.buckets import by_bucket

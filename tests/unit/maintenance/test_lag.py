@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.attempt.follow.continuity import check_position
+from ftfile.attempt.follow.offsets import check_position
 from ftfile.attempt.spark_checkpoint import CHECKPOINTS, read_progress
 from ftfile.commit.opening import open_log
 from ftfile.core.context import SYSTEM

@@ -145,9 +145,9 @@ class TestThreads:
             call(out)
 
     def test_by_default_there_is_one_for_each_core(self) -> None:
-        assert Threads.of("job", None, current()).threads >= 1
+        assert Threads.of("job", None, current()).at_once >= 1
         with repeatable() as context:
-            assert Threads.of("job", None, context).threads == 1
+            assert Threads.of("job", None, context).at_once == 1
 
 
 class TestRecords:

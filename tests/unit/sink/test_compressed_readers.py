@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 import ftfile
-from ftfile.filters.registry import CODECS, codec
+from ftfile.filters.chain import CODECS, codec
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.attempt.directory_marker import read_marker, write_marker
+from ftfile.attempt.kind_of_directory import read_marker, write_marker
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.fs.local.filesystem import LocalFileSystem

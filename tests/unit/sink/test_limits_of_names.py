@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.attempt import logs as open_logs
-from ftfile.attempt import reports
+from ftfile.attempt import options as attempt_options
 from ftfile.attempt.identity import JobIdentity
 from ftfile.attempt.options import MORE_DIGITS
+from ftfile.attempt.writer import JOBS_LOOKED_AT
 from ftfile.commit.read import snapshot
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
 from ftfile.fs.paths import NAME_BYTES_MAX
@@ -102,15 +102,15 @@ class TestDigits:
 def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs: dict[Any, Any] = {}
     planners: dict[Any, Any] = {}
-    monkeypatch.setattr(open_logs, "_logs", logs)
+    monkeypatch.setattr(attempt_options, "_logs", logs)
     monkeypatch.setattr(writer, "_planners", planners)
-    kept = max(open_logs.LOGS_KEPT, writer.PLANNERS_KEPT)
+    kept = max(attempt_options.LOGS_KEPT, writer.PLANNERS_KEPT)
     options = {"rolling": "policy", "maxBatchesPerFile": "2"}
     streams = [query(str(tmp_path / str(number)), **options) for number in range(kept + 1)]
     for batch in range(5):
         for stream in streams:
             stream.run(batch, [[row("a", batch)]])
-        assert len(logs) <= open_logs.LOGS_KEPT
+        assert len(logs) <= attempt_options.LOGS_KEPT
         assert len(planners) <= writer.PLANNERS_KEPT
     for stream in streams:
         assert [file.rows for file in ftfile.open(stream.path).files()] == [2, 2]
@@ -123,12 +123,12 @@ def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.
     message = stream.run_task(stream.plan(), JobIdentity("job"), 0, [row("a")])
     planned = writer.SinkWriter.plan(stream.config(), current())
     planned.commit([message], None, current())
-    for batch in range(reports.JOBS_LOOKED_AT - 1):
+    for batch in range(JOBS_LOOKED_AT - 1):
         stream.run(batch, [[]])
     planned.abort([message], None, current())
     assert "job job is committed as version 0" in caplog.text
     caplog.clear()
-    stream.run(reports.JOBS_LOOKED_AT - 1, [[]])
+    stream.run(JOBS_LOOKED_AT - 1, [[]])
     planned.abort([message], None, current())
     assert "in none of the last 16 versions; 1 staged files stay for vacuum" in caplog.text
     assert ftfile.open(out).to_arrow().num_rows == 1

@@ -11,7 +11,7 @@ import ftfile
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.parquet.encryption import check_library
 from ftfile.encoding.registry import FORMATS
-from ftfile.filters.registry import CODECS
+from ftfile.filters.chain import CODECS
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
 from tests.unit.sink.encrypted import committed, files_of, out, parts, ring, rows_of

@@ -551,7 +551,7 @@ class TestShares:
         planned, writer = query.plan(), query.identity(1)
         shares = [query.run_task(planned, writer, partition, []).rewritten for partition in range(4)]
         assert [len(done) for done in shares] == [3, 2, 0, 0]
-        assert len({each.job for done in shares for each in done}) == 5
+        assert len({each.inputs[0].id for done in shares for each in done}) == 5
 
     def test_a_task_begins_no_second_job_when_it_is_late(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(task, "BUDGET_S", -1)

@@ -147,7 +147,7 @@ class TestFlush:
                 (last,) = (each for each in head.segments.values() if each.origin.last_batch == number)
                 (job,) = jobs_of([last], "flush", ALL_END, current().ids)
                 stage = Stage(log.fs, TaskIdentity(JobIdentity(f"j{number}"), 0, 0))
-                done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job).rewrite
+                done = Assembler(log.fs, stage, head.definitions, head.version).assemble(job)
                 (part,) = (replace(add, final_path=f"part-{layout.unique_part(add.id)}.txt") for add in done.adds)
                 rewrite = replace(done, adds=(part,))
 
@@ -357,7 +357,7 @@ class TestLimits:
         query.run(0, [rows_of(*"abcdefghij") for _ in range(4)])
         planned, identity = query.plan(), query.identity(1)
         messages = [query.run_task(planned, identity, task, []) for task in range(4)]
-        assert [sum(len(each.rewrite.adds) for each in message.rewritten) for message in messages] == [2, 2, 2, 2]
+        assert [sum(len(each.adds) for each in message.rewritten) for message in messages] == [2, 2, 2, 2]
         query.commit(1, messages)
         assert Counter(map(len, files(out))) == {5: 8}
 
@@ -538,7 +538,7 @@ class TestJobs:
         fs = open_filesystem(out)
         stage = Stage(fs, TaskIdentity(query.identity(2), 0, 0))
         done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
-        (part,) = done.rewrite.adds
+        (part,) = done.adds
         assert (part.rows, len(part.ranges)) == (1, 1)
         query.commit(2, [replace(query.run_task(query.plan(), query.identity(2), 0, []), rewritten=(done,))])
         assert head_of(out).assembly_jobs == ()

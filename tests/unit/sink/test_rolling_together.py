@@ -40,8 +40,8 @@ from tests.unit.sink import user_code
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.attempt.message import Rewritten
     from ftfile.commit.format.model import AssemblyJob
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.sink.rolling.groups import GroupTotals
     from ftfile.sink.rolling.plan import RollingPlanner
 
@@ -268,7 +268,7 @@ class TestFlush:
         calls: list[Any] = []
         assemble = Assembler.assemble
 
-        def assemble_and_call(self: Assembler, job: AssemblyJob, *goes_on: Any) -> Rewritten:
+        def assemble_and_call(self: Assembler, job: AssemblyJob, *goes_on: Any) -> Rewrite:
             done = assemble(self, job, *goes_on)
             if calls:
                 calls.pop()()

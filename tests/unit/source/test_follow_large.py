@@ -9,12 +9,12 @@ import pytest
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot, position_of, to_offset
-from ftfile.attempt.follow.settings import FollowSettings, Limits
+from ftfile.attempt.follow.planner import FollowSettings, Limits
 from ftfile.commit.format import layout
 from ftfile.commit.format.model import Add, Origin, Record, StreamAuthor
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log.log import CommitLog
-from ftfile.source.follow.planner import FollowPlanner
+from ftfile.source.follow import FollowPlanner
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import spark_schema
 from ftfile.testing.source_run import OFFSET_BYTES_MAX

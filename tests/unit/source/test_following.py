@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.attempt.follow import continuity, planner
-from ftfile.attempt.follow.offsets import START, position_of
+from ftfile.attempt.follow import planner
+from ftfile.attempt.follow.offsets import START, position_of, required_record
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log import records
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ChangedRows, ConfigError, HistoryGone, SchemaError
-from ftfile.source.follow.stream import FollowStream
+from ftfile.source.follow import FollowStream
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
@@ -508,7 +508,7 @@ def test_history_that_goes_while_it_is_read_is_told(out: str, moment: str, monke
             run.run_batch()
         offsets += 1
         run.kill_at = None
-    read, read_on, trimmed = continuity.required_record, CommitLog.read_on, list[int]()
+    read, read_on, trimmed = required_record, CommitLog.read_on, list[int]()
 
     def read_and_trim(log: CommitLog, head: LogState, version: int) -> Record:
         trimmed.append(version + 1)

@@ -9,12 +9,12 @@ import pytest
 import ftfile
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.follow.offsets import Beginning, InLog
-from ftfile.attempt.follow.settings import FollowSettings
+from ftfile.attempt.follow.planner import FollowSettings
 from ftfile.commit.files import walk
 from ftfile.commit.format import layout
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ConfigError, CorruptData
-from ftfile.source.follow.planner import FirstSnapshot, FollowPlanner
+from ftfile.source.follow import FirstSnapshot, FollowPlanner
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states

@@ -11,7 +11,7 @@ import pytest
 import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.source.directory import Directory
-from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
+from ftfile.spark.native.load import hadoop_url, write_sink_log
 from ftfile.spark.native.ways import Ways, find_ways
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.maintenance.foreign import UUID, parquet

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.spark.native.pruning import possible_adds
+from ftfile.spark.native.conditions import possible_adds
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructType
 import ftfile
 import ftfile.core.version
 import ftfile.sink.config
-from ftfile.attempt import directory_marker
+from ftfile.attempt import kind_of_directory
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.packages import install
@@ -92,8 +92,8 @@ def test_another_build_of_the_version_is_named(other: Any, path: str, monkeypatc
 
 def test_another_build_of_the_marker_is_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content = shipped("stream writer", path)
-    monkeypatch.setattr(directory_marker, "DirectoryMarker", dataclasses.make_dataclass("DirectoryMarker", ["host"]))
-    with pytest.raises(RuntimeError, match=r"ftfile\.attempt\.directory_marker:DirectoryMarker differs"):
+    monkeypatch.setattr(kind_of_directory, "DirectoryMarker", dataclasses.make_dataclass("DirectoryMarker", ["host"]))
+    with pytest.raises(RuntimeError, match=r"ftfile\.attempt\.kind_of_directory:DirectoryMarker differs"):
         pickle.loads(content)
 
 

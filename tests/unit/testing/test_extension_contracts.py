@@ -26,8 +26,8 @@ from ftfile.encoding.registry import format_from_options
 from ftfile.filters import codecs
 from ftfile.filters.aes_gcm import AesGcm, AesGcmEncoder
 from ftfile.filters.api import BadStream
+from ftfile.filters.chain import codec
 from ftfile.filters.codecs import Codec, FrameDecoder, Gzip
-from ftfile.filters.registry import codec
 from ftfile.keys.api import IssuedKey
 from ftfile.keys.keys import Keys
 from ftfile.testing.contracts.filter import FilterContract

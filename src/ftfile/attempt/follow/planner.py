@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.follow.continuity import check_position, required_record
-from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot
-from ftfile.attempt.follow.settings import Limits
+from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot, check_position, required_record
 from ftfile.commit.log.times import first_since
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, SchemaError
@@ -21,18 +19,53 @@ from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     import pyarrow as pa
 
     from ftfile.attempt.follow.offsets import Position
-    from ftfile.attempt.follow.settings import FollowSettings
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.core.options import ParsedOptions
 
 _log = get_logger(__name__)
 
 _Share = TypeVar("_Share")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a plan reads; None is no limit."""
+
+    files: int | None = None
+    size_bytes: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSettings:
+    """The options of a follower."""
+
+    starting_version: int | Literal["latest"] | None = None
+    starting_time: datetime | None = None
+    limits: Limits = Limits()
+    skip_changes: bool = False
+
+    @property
+    def has_limits(self) -> bool:
+        """Return True if a plan may leave something to the next one."""
+        return self.limits != Limits()
+
+    def __post_init__(self) -> None:
+        if self.starting_version is not None and self.starting_time is not None:
+            raise ConfigError("startingVersion and startingTimestamp both say where to begin: set one of them")
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> FollowSettings:
+        """Return the settings that the options name; a ConfigError where they contradict each other."""
+        limits = Limits(parsed["maxFilesPerTrigger"], parsed["maxBytesPerTrigger"], parsed["maxRowsPerTrigger"])
+        return cls(parsed["startingVersion"], parsed["startingTimestamp"], limits, parsed["skipChangeCommits"])
 
 
 class Unit(NamedTuple):
@@ -88,12 +121,7 @@ class Plan:
 
 
 class LogPlanner(ABC, Generic[_Share]):
-    """Plans batches of what is new in one log.
-
-    Args:
-        log: of the directory.
-        settings: of the follower.
-        columns: of the directory that are read.
+    """Plans batches of what is new in one log, with the columns that are read.
 
     Attributes:
         head_version: when last read; -1 before the first record.
@@ -273,10 +301,6 @@ class _FollowedColumns:
 
     Columns that are those of the head when reading begins are followed: a later version with others is told. Columns
     of the user's own choice are found by name in every version.
-
-    Args:
-        head: when reading begins.
-        requested: the columns that are read.
     """
 
     def __init__(self, head: LogState, requested: pa.Schema) -> None:
@@ -287,7 +311,9 @@ class _FollowedColumns:
             recorded = head.definitions[head.schema]
             if self._is_requested(recorded):
                 self._key = head.schema
-            elif left_out := [name for name in arrow_schema(recorded).names if not self._has(name)]:
+                return
+            known = {name.lower() for name in requested.names}
+            if left_out := [name for name in arrow_schema(recorded).names if name.lower() not in known]:
                 _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
 
     def change_of(self, record: Record) -> str | None:
@@ -297,7 +323,8 @@ class _FollowedColumns:
         recorded = record.definitions.get(record.schema or "")
         if recorded is not None and self._is_requested(recorded):
             return None
-        now = f": {', '.join(_columns(recorded))}" if recorded is not None else ""
+        columns = [] if recorded is None else [f"{field.name} {field.type}" for field in arrow_schema(recorded)]
+        now = f": {', '.join(columns)}" if columns else ""
         return (
             f"from version {record.version} on the directory has other columns than this query reads{now}. All rows "
             "before it were read: load the directory again and restart the query, which then goes on with the new "
@@ -305,15 +332,5 @@ class _FollowedColumns:
         )
 
     def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
-        return _types(arrow_schema(recorded)) == _types(self._requested)
-
-    def _has(self, name: str) -> bool:
-        return name.lower() in {requested.lower() for requested in self._requested.names}
-
-
-def _types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in schema]
-
-
-def _columns(recorded: Any) -> list[str]:  # noqa: ANN401 - Spark's JSON
-    return [f"{field.name} {field.type}" for field in arrow_schema(recorded)]
+        found = arrow_schema(recorded)
+        return (found.names, found.types) == (self._requested.names, self._requested.types)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ftfile.attempt.follow.offsets import Beginning, position_of, to_offset
-from ftfile.attempt.follow.settings import FollowSettings
+from ftfile.attempt.follow.planner import FollowSettings
 from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import normalise
 
 if TYPE_CHECKING:
-    from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.follow.offsets import Position
     from ftfile.attempt.follow.planner import LogPlanner
+    from ftfile.attempt.kind_of_directory import DirectoryMarker
     from ftfile.core.options import ParsedOptions
 
 _Share = TypeVar("_Share")

@@ -34,13 +34,12 @@ class Work(ABC, Generic[Piece, Result]):
         """Yield the result of each piece, in order; from where it ends early, the others are not done."""
 
 
+@dataclass(frozen=True, slots=True)
 class Workers(ABC):
     """Those who do the pieces of one operation."""
 
-    @property
-    @abstractmethod
-    def at_once(self) -> int:
-        """Return how many pieces are done side by side."""
+    job_id: str
+    at_once: int  # pieces that are done side by side
 
     @abstractmethod
     def do(
@@ -60,9 +59,6 @@ class Workers(ABC):
 class Threads(Workers):
     """The threads of this process: one for each core, or as many as are asked for."""
 
-    job_id: str
-    threads: int
-
     @classmethod
     def of(cls, job_id: str, threads: int | None, context: Context) -> Threads:
         """Return the threads for an operation; raise a ConfigError for fewer than one."""
@@ -70,18 +66,13 @@ class Threads(Workers):
             raise ConfigError(f"threads={threads}: there must be at least one")
         return cls(job_id, threads or context.threads or _cores())
 
-    @property
-    def at_once(self) -> int:
-        """Return the number of threads."""
-        return self.threads
-
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
     ) -> Iterator[tuple[int, Result]]:
         """Yield the results as they come; when the first error is raised, what has begun has ended."""
         del written  # the file system has them
         task = TaskIdentity(JobIdentity(self.job_id), 0, 0)
-        threads = min(self.threads, len(pieces))
+        threads = min(self.at_once, len(pieces))
         if threads <= 1:
             for number, piece in enumerate(pieces):
                 for result in work.do(fs, task, [piece]):

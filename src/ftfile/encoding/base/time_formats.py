@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.arrays.time_text import TimePattern
-from ftfile.arrays.time_zones import is_zone
+from ftfile.arrays.time_text import TimePattern, is_zone
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
 

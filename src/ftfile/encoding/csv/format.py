@@ -13,7 +13,7 @@ from pyarrow import csv as arrow_csv
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import from_texts, text_scalar
-from ftfile.arrays.float_text import float_text
+from ftfile.arrays.value_text import float_text
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, check_characters, naming, rows_of

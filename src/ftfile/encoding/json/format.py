@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.float_text import all_finite
 from ftfile.arrays.nested import leaf_types, leaves, map_entries, map_leaf_types, rebuild
 from ftfile.arrays.time_text import check_range
+from ftfile.arrays.value_text import all_finite
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.base.lines import EncodedRows, Lines, naming, rows_of, whole_lines

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import is_valid, string_parts, strings_from, text_scalar
-from ftfile.arrays.float_text import all_finite, float_text
 from ftfile.arrays.nested import list_parts
+from ftfile.arrays.value_text import all_finite, float_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.encryption import Encryption
 from ftfile.attempt.kind_of_directory import refuse_files, refusing_file, store_of
+from ftfile.attempt.options import Encryption, Storage
 from ftfile.attempt.schema_change import check_schema_change
-from ftfile.attempt.storage import Storage
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, joined, require_same

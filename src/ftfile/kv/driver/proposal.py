@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
-from ftfile.attempt.storage import durability_of
+from ftfile.attempt.options import durability_of
 from ftfile.commit.format.model import Add, Body, Remove
 from ftfile.commit.format.record import definition_key
 from ftfile.commit.rewrites import Accepted, accept_rewrites
@@ -58,7 +58,7 @@ def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: Comm
     letters = letters_of(messages)
     change = StoreChange(
         tuple(segments_of(messages, "", log.clock.now_ms())),
-        tuple(each.rewrite for message in messages for each in message.rewritten),
+        tuple(rewrite for message in messages for rewrite in message.rewritten),
         frozenset(job for message in messages for job in message.failed),
         len(messages),
     )

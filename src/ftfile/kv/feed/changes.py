@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.follow.settings import FollowSettings
+from ftfile.attempt.follow.planner import FollowSettings
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.kv.feed.planner import FeedPlanner

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.follow.continuity import required_record
-from ftfile.attempt.follow.offsets import InLog, InSnapshot
+from ftfile.attempt.follow.offsets import InLog, InSnapshot, required_record
 from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.attempt.follow.offsets import Position
-    from ftfile.attempt.follow.settings import FollowSettings
+    from ftfile.attempt.follow.planner import FollowSettings
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState

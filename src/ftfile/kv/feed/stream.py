@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import read_marker
 from ftfile.attempt.follow.stream import LogStream
+from ftfile.attempt.kind_of_directory import read_marker
 from ftfile.attempt.schema_change import check_requested
 from ftfile.kv.feed.planner import FeedPlanner
 from ftfile.kv.feed.rows import feed_schema, stored_columns

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables, store_of
 from ftfile.attempt.message import segment_of
+from ftfile.attempt.options import durability_of
 from ftfile.attempt.stage import Stage
-from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
 from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window

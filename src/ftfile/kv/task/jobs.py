@@ -6,7 +6,6 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.message import Rewritten
 from ftfile.commit.format.model import Origin
 from ftfile.commit.rewrites import Rewrite
 from ftfile.core.logs import get_logger
@@ -43,7 +42,7 @@ _log = get_logger(__name__)
 
 def run_jobs(
     stage: Stage, head: LogState, definition: StoreDefinition, encoding: str, open_spool: Callable[[], RunSpool]
-) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
     """Do the due jobs that fall to the stage's partition; return the results, and the ids of jobs that failed.
 
     At each version other jobs fall to a task, so that none waits for a task that is no longer there. Those that failed
@@ -76,7 +75,7 @@ def run_jobs(
             _log.warning("merging %d runs failed, it will be tried again: %s", len(job.inputs), reasons)
             failed.append(job.id)
         if rewrite is not None:
-            done.append(Rewritten(job.id, rewrite))
+            done.append(rewrite)
     return tuple(done), tuple(failed)
 
 

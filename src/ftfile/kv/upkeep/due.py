@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.attempt.options import durability_of
 from ftfile.attempt.pieces.workers import Threads, Work
 from ftfile.attempt.stage import Stage
-from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import AssemblyJob, Body, MaintenanceAuthor
 from ftfile.commit.protocol import commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites

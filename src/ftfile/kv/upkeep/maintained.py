@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import refuse_files
+from ftfile.attempt.options import Storage
 from ftfile.attempt.stage import Stage
-from ftfile.attempt.storage import Storage
 from ftfile.commit.opening import NO_ROWS, NO_STORE, open_as_written
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError

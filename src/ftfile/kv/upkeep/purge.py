@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.attempt.message import segment_of
-from ftfile.attempt.storage import durability_of
+from ftfile.attempt.options import durability_of
 from ftfile.commit.format.model import Body, Origin
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit

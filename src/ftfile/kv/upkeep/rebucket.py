@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.attempt.storage import durability_of
+from ftfile.attempt.options import durability_of
 from ftfile.commit.format.model import Body, Origin, Remove
 from ftfile.commit.format.record import definition_key
 from ftfile.commit.opening import maintaining

@@ -18,7 +18,7 @@ from ftfile.fs.api import FileInfo, RangeFile
 from ftfile.fs.streams import BUFFER_BYTES, as_file
 from ftfile.maintenance.migrate.old_times import may_be_julian, refuse_old_times
 from ftfile.maintenance.migrate.schemas import SELF_DESCRIBING, schema_of_file
-from ftfile.source.files.decoding.opened import filters_of_name
+from ftfile.source.files.decoding.lines import filters_of_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -27,7 +27,7 @@ from ftfile.maintenance.migrate.schemas import (
     without_columns,
 )
 from ftfile.sink.config import SinkConfig
-from ftfile.source.files.decoding.opened import filters_of_name
+from ftfile.source.files.decoding.lines import filters_of_name
 
 if TYPE_CHECKING:
     import os

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.message import Rewritten, StagedPart, add_of
+from ftfile.attempt.message import StagedPart, add_of
 from ftfile.attempt.stage import Stage, StagedFile
 from ftfile.commit.format.layout import restored_id, restored_version, storage_identity
 from ftfile.commit.format.model import Add, AssemblyJob, Origin, SourceRange
@@ -75,7 +75,7 @@ class Assembler:
         self._read_version = read_version
         self._copies = True
 
-    def assemble(self, job: AssemblyJob, goes_on: GoesOn = _always) -> Rewritten:
+    def assemble(self, job: AssemblyJob, goes_on: GoesOn = _always) -> Rewrite:
         """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
 
         Before each further part, `goes_on` is asked with the number of those made; if it returns False, the other rows
@@ -96,7 +96,7 @@ class Assembler:
 
     def assemble_readable(
         self, job: AssemblyJob, goes_on: GoesOn = _always
-    ) -> tuple[Rewritten | None, dict[str, Exception]]:
+    ) -> tuple[Rewrite | None, dict[str, Exception]]:
         """Make parts of the segments that can be read, None without any; return them and the errors of the others.
 
         Raises:
@@ -125,7 +125,7 @@ class Assembler:
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: Stage | _Nowhere, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Rewritten:
+    def _assembled(self, stage: Stage | _Nowhere, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Rewrite:
         encoding, keys = self._definitions[job.inputs[0].encoding], keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)
@@ -231,7 +231,7 @@ class _Job:
                 rest = replace(rest, checksum=checksum(found))
             self._rests.append(rest)
 
-    def end(self, read_version: int) -> Rewritten:
+    def end(self, read_version: int) -> Rewrite:
         """End the last part and check that no row is missing."""
         if self._open is not None:
             self._finish(self._open)
@@ -240,7 +240,7 @@ class _Job:
         if found != expected:
             raise CorruptData(self._used[0].path, f"{expected} rows", f"{found} rows")
         used, rests, adds = tuple(self._used), tuple(self._rests), map(self._add, self._parts)
-        return Rewritten(self._job.id, Rewrite(used, (*adds, *rests), read_version, self._job.reason))
+        return Rewrite(used, (*adds, *rests), read_version, self._job.reason)
 
     def _add(self, part: tuple[StagedPart, tuple[SourceRange, ...]]) -> Add:
         """Return a part as the log has it, with the batches of the segments that it is made of."""

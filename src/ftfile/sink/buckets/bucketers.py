@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import values_of
-from ftfile.arrays.words import plain
+from ftfile.arrays.buffers import plain, values_of
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
 from ftfile.core.extensions import load
 from ftfile.encoding.partitions.paths import bucket_names

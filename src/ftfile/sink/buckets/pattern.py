@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy, is_valid, values_of
-from ftfile.arrays.time_text import DAYS_OF_TEXT, TimePattern
-from ftfile.arrays.time_zones import clocks_of, instants_of
-from ftfile.arrays.words import plain
+from ftfile.arrays.buffers import from_numpy, is_valid, plain, values_of
+from ftfile.arrays.time_text import DAYS_OF_TEXT, TimePattern, clocks_of, instants_of
 from ftfile.attempt.options import column_named
 from ftfile.core.errors import ConfigError
 from ftfile.sink.buckets.bucketers import Assignment, Bucket, Bucketer, assign_by_value

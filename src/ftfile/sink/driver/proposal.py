@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
 from ftfile.attempt.identity import StreamIdentity
 from ftfile.attempt.message import add_of
+from ftfile.attempt.options import durability_of
 from ftfile.attempt.spark_checkpoint import recorded_place
-from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import Body, Remove, StreamAuthor
 from ftfile.commit.format.record import definition_key
 from ftfile.commit.rewrites import accept_rewrites
@@ -49,7 +49,7 @@ def make_proposal(
     parts = tuple(add_of(part, key, message.identity.origin()) for message in messages for part in message.parts)
     letters = letters_of(messages)
     segments = segments_of(messages, key, log.clock.now_ms())
-    rewrites = [each.rewrite for message in messages for each in message.rewritten]
+    rewrites = [rewrite for message in messages for rewrite in message.rewritten]
     failed = frozenset(job for message in messages for job in message.failed)
     metrics = _metrics(config, messages, log.fs.capabilities)
     namer = Namer(config.publishing.naming, writer.name_stem, messages[0].planned_ms, writer.owner)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
-from ftfile.filters.registry import CODECS
+from ftfile.filters.chain import CODECS
 from ftfile.fs.paths import NAME_BYTES_MAX
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy
-from ftfile.arrays.time_text import TimePattern
-from ftfile.arrays.time_zones import clocks_of
+from ftfile.arrays.time_text import TimePattern, clocks_of
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:

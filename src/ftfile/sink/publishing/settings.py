@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.storage import Storage
+from ftfile.attempt.options import Storage
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.sink.naming.settings import Naming

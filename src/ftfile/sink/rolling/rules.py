@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy, values_of
-from ftfile.arrays.time_zones import clocks_of, instants_of
+from ftfile.arrays.time_text import clocks_of, instants_of
 from ftfile.core.errors import ConfigError, UserCodeError
 
 if TYPE_CHECKING:

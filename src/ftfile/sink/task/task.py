@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.bad_records import BadRecords
     from ftfile.attempt.identity import WriterIdentity
-    from ftfile.attempt.message import Rewritten, StagedSegment
+    from ftfile.attempt.message import StagedSegment
     from ftfile.attempt.stage import Stage
     from ftfile.attempt.writer import Planned
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.sink.config import SinkConfig
 
 # Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
@@ -60,7 +61,7 @@ def write_task(
 
 def run_task_jobs(
     stage: Stage, head: LogState, definitions: Mapping[str, Any]
-) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
     """Run the jobs of the stage's query that fall to its partition; return the results, and the ids of failures.
 
     Each of the tasks that wrote the query's last record takes an equal share; other jobs stay due. Other queries do

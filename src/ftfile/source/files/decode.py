@@ -6,23 +6,26 @@ The same share has the same rows at every call, wherever its files lie by then, 
 from __future__ import annotations
 
 import pkgutil
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.core.errors import CorruptData
+from ftfile.commit.files import list_or_empty
+from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied
 from ftfile.core.logs import get_logger
 from ftfile.encoding.partitions.paths import parse_bucket_path, with_path_columns
-from ftfile.source.files.decoding.columns import columns_in_path, require_columns
-from ftfile.source.files.locate import Elsewhere, locate
+from ftfile.keys.keys import Keys
+from ftfile.source.files.decoding.lines import OpenedFile, filters_of_name, filters_of_range
+from ftfile.source.files.decoding.settings import columns_in_path, require_columns
+from ftfile.source.files.growth import CONTENT_BYTES_MIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.fs.api import FileSystem
-    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut, FileShare
+    from ftfile.source.files.plan import Cut, FileShare, Range
 
     Reader = Callable[[OpenedFile, Cut, pa.Schema, FileDecoding], Iterator[pa.RecordBatch]]
 
@@ -36,12 +39,18 @@ _READERS = {
     "orc": "ftfile.source.files.decoding.columnar:column_rows",
     "arrow": "ftfile.source.files.decoding.columnar:column_rows",
     "avro": "ftfile.source.files.decoding.columnar:avro_rows",
-    "binary": "ftfile.source.files.decoding.binary:binary_rows",
+    "binary": "ftfile.source.files.decoding.lines:binary_rows",
 }
 _MULTI_LINE = {
-    "json": "ftfile.source.files.decoding.multi_line:multi_line_json",
-    "csv": "ftfile.source.files.decoding.multi_line:multi_line_csv",
+    "json": "ftfile.source.files.decoding.json_lines:multi_line_json",
+    "csv": "ftfile.source.files.decoding.csv_lines:multi_line_csv",
 }
+
+# Listings of a directory in which files go on being renamed while one of them is looked for.
+LISTINGS_MAX = 20
+
+# Directories in which a file is looked for that is not in its own any more: a root may be that of a whole disk.
+DIRECTORIES_MAX = 1000
 
 
 def read_files(
@@ -98,3 +107,124 @@ def _reader(decoding: FileDecoding) -> Reader:
     readers = _READERS | _MULTI_LINE if decoding.multi_line else _READERS
     reader: Reader = pkgutil.resolve_name(readers[decoding.file_format])
     return reader
+
+
+class Elsewhere:
+    """Files below a root by the names that their store gives them, listed once when one is asked for.
+
+    Those of the first `DIRECTORIES_MAX` directories, the ones nearest to the root.
+    """
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._paths: dict[str, str] | None = None
+
+    def path_of(self, identity: str) -> str | None:
+        """Return the path of a file; None if it is not there, or in a directory that may not be listed."""
+        if self._paths is None:
+            self._paths = {info.identity: info.path for info in self._files() if info.identity is not None}
+        return self._paths.get(identity)
+
+    def _files(self) -> Iterator[FileInfo]:
+        directories = [""]
+        for directory in directories:
+            with suppress(PermissionDenied):
+                for info in list_or_empty(self._fs, directory):
+                    if not info.is_directory:
+                        yield info
+                    elif not info.is_link and len(directories) < DIRECTORIES_MAX:
+                        directories.append(info.path)
+
+
+@contextmanager
+def locate(fs: FileSystem, planned: Range, decoding: FileDecoding, elsewhere: Elsewhere) -> Iterator[OpenedFile | None]:
+    """Open the file that has the content of a range: that at its path, else one beside it or elsewhere, if renamed.
+
+    Where files are told by their content, it may be a copy beside it, or a compressed one. It is None if nothing is at
+    the path, no other file is the one, and missing files are ignored.
+
+    Raises:
+        FileChanged: the file at the path has other content, or is gone, and no other file is the one.
+    """
+    keys = Keys.from_reference(decoding.key_provider) if decoding.key_provider else None
+    is_gone = True
+    for path, filters in _places(fs, planned, elsewhere, by_content=decoding.by_content):
+        try:
+            file = fs.open(path)
+        except NotFound:
+            continue
+        except PermissionDenied:
+            if path == planned.path:
+                raise
+            continue
+        with file:
+            is_gone = is_gone and path != planned.path
+            opened = OpenedFile(file, planned, filters, keys)
+            if _has_range(opened):
+                yield opened
+                return
+    what = f"the bytes {planned.start} to {planned.end} of {planned.path!r}, which a batch is to read"
+    if not is_gone:
+        raise FileChanged(f"{what}, are there no more: the file has other content now, and so have those beside it")
+    if not decoding.ignore_missing:
+        raise FileChanged(
+            f"{what}, are gone with the file: bring it back, or pass over such files with ignoreMissingFiles=true"
+        )
+    _log.warning("passed over: %s, are gone with the file", what)
+    yield None
+
+
+def _has_range(opened: OpenedFile) -> bool:
+    try:
+        return opened.has_range()
+    except CorruptData:  # a packed file, which is another one then
+        return False
+
+
+def _places(
+    fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield paths where the file may be, with its filters there, the likeliest first.
+
+    The directory is listed again until two listings name the same files: one may be renamed before it is opened. At
+    last all directories are searched for the name that the store gives the file.
+    """
+    filters = filters_of_range(planned)
+    yield planned.path, filters
+    directory = planned.path.rpartition("/")[0]
+    names: set[tuple[str, str | None]] | None = None
+    for _ in range(LISTINGS_MAX):
+        beside = [info for info in list_or_empty(fs, directory) if not info.is_directory]
+        before, names = names, {(info.path, info.identity) for info in beside}
+        if names == before:
+            break
+        others = sorted((info for info in beside if info.path != planned.path), key=lambda info: info.path)
+        yield from _places_beside(others, planned, by_content=by_content)
+    moved = None if planned.identity is None else elsewhere.path_of(planned.identity)
+    if moved is not None:
+        yield moved, filters
+
+
+def _places_beside(
+    others: Sequence[FileInfo], planned: Range, *, by_content: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the places among the other files of the directory."""
+    filters = filters_of_range(planned)
+    renamed = [info for info in others if info.identity is not None and info.identity == planned.identity]
+    for info in renamed:
+        yield info.path, filters
+    if not by_content or planned.end < CONTENT_BYTES_MIN:
+        return
+    for info in others:
+        if info not in renamed and _may_hold(info, planned):
+            yield info.path, filters
+    for info in others:
+        packed = filters_of_name(info.path)
+        if packed and "aes-gcm" not in packed and not planned.whole and packed != filters:
+            yield info.path, packed
+
+
+def _may_hold(info: FileInfo, planned: Range) -> bool:
+    if planned.whole:
+        return info.size_bytes == planned.end
+    return bool(planned.compression) or info.size_bytes >= planned.end

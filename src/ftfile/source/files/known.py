@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ftfile.core.errors import CorruptData
+from ftfile.source.files.plan import Range
 
 if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
 
-    from ftfile.source.files.plan import Plan
+    from ftfile.source.files.plan import Plan, Seen
 
 ROW = np.dtype(
     [
@@ -117,11 +118,6 @@ class KnownFiles:
     __hash__ = None  # type: ignore[assignment] # as of every container that is compared by content
 
     @property
-    def size_bytes(self) -> int:
-        """Return the memory of the columns."""
-        return len(self.rows) * ROW.itemsize
-
-    @property
     def rows(self) -> NDArray[Any]:
         """Return all rows, sorted by key, as an array of `ROW`."""
         if self._pending:
@@ -159,14 +155,11 @@ class KnownFiles:
             if found is not None and found.key not in changes:
                 key = found.replaced_key()
                 changes |= {found.key: None, key: found._replace(key=key).packed()}
-        for read in plan.ranges:
-            key = key_of(plan.root, read.path)
-            marks = read.size_bytes, read.modified_ms, identity_hash(read.identity), read.head, read.tail
-            changes[key] = KnownFile(key, read.end, *marks).packed()
-        for seen in plan.seen:
-            key = key_of(plan.root, seen.path)
-            marks = seen.size_bytes, seen.modified_ms, identity_hash(seen.identity), seen.head, seen.tail
-            changes[key] = KnownFile(key, seen.position, *marks).packed()
+        files: tuple[Range | Seen, ...] = (*plan.ranges, *plan.seen)
+        for one in files:
+            key, position = key_of(plan.root, one.path), one.end if isinstance(one, Range) else one.position
+            marks = one.size_bytes, one.modified_ms, identity_hash(one.identity), one.head, one.tail
+            changes[key] = KnownFile(key, position, *marks).packed()
         for parked in plan.parked:
             key = key_of(plan.root, parked.path)
             row = changes.get(key)

@@ -1,4 +1,4 @@
-"""The plan of one batch: the ranges of files that it reads, and what else it found out. Plain data.
+"""The plan of one batch: ranges of files, which tasks share, and what else it found out. Plain data.
 
 A plan is all that a later process knows of a batch: the files known after it follow from those known before it and the
 plan alone, and its rows from its ranges alone.
@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.attempt.follow.offsets import START
 from ftfile.core.errors import ConfigError
+from ftfile.core.packing import packed
+from ftfile.source.shares import OPEN_COST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,25 @@ class Range:
     identity: str | None = None  # the store's name of the file, such as an inode, if it has one
     whole: bool = False  # read from its start to its end, whatever its format is
     compression: str = ""  # codec by its name; empty for none
+
+
+class Cut(NamedTuple):
+    """The lines of a range that start in `[start, end)` of its plain content; all of one that is not cut.
+
+    Where it begins and ends within a line, its task finds the line ends.
+    """
+
+    range: Range
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileShare:
+    """Cuts that one task reads."""
+
+    root: str  # URL of the directory to which the paths are relative
+    cuts: tuple[Cut, ...]
 
 
 class Move(NamedTuple):
@@ -83,6 +108,15 @@ class Plan:
         """Return True if the batch reads nothing and finds nothing out."""
         return not (self.ranges or self.moves or self.seen or self.parked or self.late or self.replaced)
 
+    def shares(self, task_bytes: int) -> list[FileShare]:
+        """Return the shares of tasks in the order of the ranges; opening a file counts like reading one of 1 MiB.
+
+        The same ranges have the same shares whatever happened to the files since.
+        """
+        cuts = (cut for found in self.ranges for cut in _cuts(found, task_bytes))
+        groups = packed(cuts, lambda cut: cut.end - cut.start + OPEN_COST_BYTES, task_bytes)
+        return [FileShare(self.root, tuple(group)) for group in groups]
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON."""
         ranges = [[getattr(found, field.name) for field in fields(found)] for found in self.ranges]
@@ -98,11 +132,17 @@ class Plan:
         return cls(**made, low=found["low"], root=found["root"])
 
 
+def _cuts(found: Range, max_bytes: int) -> Iterator[Cut]:
+    if found.whole or found.compression:
+        yield Cut(found, found.start, found.end)
+        return
+    for start in range(found.start, found.end, max_bytes):
+        yield Cut(found, start, min(start + max_bytes, found.end))
+
+
 _LISTS: dict[str, Any] = {"moves": Move, "seen": Seen, "parked": Parked, "late": Late}
 
 
-# Where every query begins. Spark asks for it anew when it repeats the first batch, so that it is a constant.
-START: dict[str, Any] = {"kind": "start"}
 _ID = re.compile(r"[0-9a-f]{32}")
 
 

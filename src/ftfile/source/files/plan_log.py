@@ -107,11 +107,9 @@ class PlanLog:
         return PlanPosition(self.id, number, record.nonce)
 
     def add(self, position: PlanPosition, plan: Plan) -> PlanPosition:
-        """Create the plan that follows a position and return it, durable; another driver's if that was first.
+        """Create the plan that follows a position, made of the files known there; another driver's if that was first.
 
-        Args:
-            position: the newest plan, as far as is known.
-            plan: made of the files known there.
+        The plan that is returned is durable. The position is that of the newest plan, as far as is known.
 
         Raises:
             StateLost, CorruptData: as `after`.
@@ -135,11 +133,7 @@ class PlanLog:
         return found
 
     def read(self, position: PlanPosition, start: PlanPosition | None) -> Plan:
-        """Return the plan of a batch, by its end.
-
-        Args:
-            position: the end.
-            start: the position where the batch begins; None for the start.
+        """Return the plan of a batch, by its end, and where it begins; None for the start.
 
         Raises:
             StateLost: there is no such plan, or another one.

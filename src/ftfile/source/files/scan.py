@@ -13,11 +13,9 @@ from ftfile.core.logs import get_logger
 from ftfile.core.retry import RetryPolicy
 from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 from ftfile.source.files.finding.copies import Copies, Copy
-from ftfile.source.files.finding.draft import Draft
-from ftfile.source.files.finding.identity import is_equal, starts_of
+from ftfile.source.files.finding.draft import Draft, Found, next_of, next_of_copy, parked, seen_at
 from ftfile.source.files.finding.listing import list_files
-from ftfile.source.files.finding.ranges import Found, next_of, next_of_copy, parked, seen_at
-from ftfile.source.files.finding.survey import Survey
+from ftfile.source.files.finding.survey import Resolution, Survey, is_equal
 from ftfile.source.files.growth import codec_of
 from ftfile.source.files.known import KEY_BYTES, ROW, KnownFile
 from ftfile.source.files.plan import Late
@@ -48,13 +46,7 @@ _LISTING_SHARE = 5  # listing takes at most one part in this many of the time
 
 
 class Scanner:
-    """Finds what is new below a root, in one process; it remembers what would only cost another look.
-
-    Args:
-        fs: of the root that the settings name.
-        settings: of the stream.
-        context: of the process.
-    """
+    """Finds what is new below a root, in one process; it remembers what would only cost another look."""
 
     def __init__(self, fs: FileSystem, settings: FilesSettings, context: Context) -> None:
         self._fs = fs
@@ -102,9 +94,8 @@ class Scanner:
             return None
         survey = Survey(listing, known)
         is_start = not known.is_begun and self._settings.starting_offsets == "latest"
-        draft = (
-            Draft(None, None) if is_start or not limited else Draft(self._settings.files_max, self._settings.bytes_max)
-        )
+        limits = self._settings.files_max, self._settings.bytes_max
+        draft = Draft(None, None) if is_start or not limited else Draft(*limits)
         self._forget(survey)
         starts = self._starts(survey)
         left = self._fill(draft, survey, starts, seen_at if is_start else next_of)
@@ -138,8 +129,8 @@ class Scanner:
     def _starts(self, survey: Survey) -> dict[int, Start]:
         """Return where files begin that may be others than their paths say, by their places in the listing."""
         self._errors, self._unopened = {}, set()
-        starts = starts_of(survey, survey.suspects(), lambda pairs: parallel(self._fs, self._goes_on, pairs))
-        return {start.candidate.place: start for start in starts}
+        resolution = Resolution(survey, survey.suspects(), lambda pairs: parallel(self._fs, self._goes_on, pairs))
+        return {start.candidate.place: start for start in resolution.starts()}
 
     def _fill(self, draft: Draft, survey: Survey, starts: dict[int, Start], look: Look) -> NDArray[np.intp]:
         """Fill a plan up to its limits, and return the places of files with something left to read."""
@@ -230,12 +221,8 @@ class Scanner:
             self._settled.pop(candidate.key, None)
             if start.is_replaced and candidate.known is not None:
                 self._names[candidate.known.replaced_key()] = candidate.path
-        if (
-            found.range is not None
-            and found.range.end < candidate.size_bytes
-            and not found.seen
-            and not found.range.whole
-        ):
+        read = found.range
+        if read is not None and not read.whole and not found.seen and read.end < candidate.size_bytes:
             self._names[candidate.key] = candidate.path
             self._has_more = True
             return False

@@ -86,12 +86,8 @@ def status_of(
 ) -> SourceStatus | None:
     """Return the status of one source; None if it has made no plan, or reads another path than one that is given.
 
-    Args:
-        location: URL below which the state of the source is.
-        log_id: the source; its directory there.
-        given: options to take instead of those in the state; settings of a file system are for all of its scheme.
-        context: clock, ids and retries.
-        listings: of files, by what is listed; one that is missing is made.
+    Options that are given are taken instead of those in the state; settings of a file system are for all of its scheme.
+    A listing that is missing is made.
     """
     store = normalise(given.get("path", location))  # of which `given` has the settings
     fs = open_state(location, store, parse_options(given, "files").prefixed("storage"), context, log_id)

@@ -2,40 +2,129 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.attempt.kind_of_directory import directory_url
 from ftfile.commit.files import stat_or_none
 from ftfile.commit.format import layout
-from ftfile.core.errors import ConfigError, NotADirectory, NotFound
+from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound, StorageError
 from ftfile.core.logs import get_logger
-from ftfile.fs.location import parse
+from ftfile.fs.location import Url, parse
+from ftfile.fs.paths import join
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.clean import open_cleaner
-from ftfile.source.files.decoding.columns import require_columns_beside
-from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.decoding.split import split
+from ftfile.source.files.decoding.settings import FileDecoding, require_columns_beside
 from ftfile.source.files.finding.listing import refuse_rows, refuse_rows_above
-from ftfile.source.files.globs import has_wildcard
 from ftfile.source.files.plan import PlanPosition, position_of, to_offset
 from ftfile.source.files.plan_log import PlanLog
 from ftfile.source.files.scan import Scanner
-from ftfile.source.files.settings import FilesSettings
+from ftfile.source.files.settings import FilesSettings, has_wildcard
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from ftfile.core.context import Context
     from ftfile.core.options import ParsedOptions
-    from ftfile.fs.api import FileSystem
-    from ftfile.source.files.decoding.split import FileShare
+    from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.source.files.finding.listing import Listing
-    from ftfile.source.files.plan import Plan
+    from ftfile.source.files.plan import FileShare, Plan, Range
 
 _log = get_logger(__name__)
 
 # Below Spark's checkpoint, so that a query's state lives and dies with it.
 STATE_IN_CHECKPOINT = "ftfile-source"
+
+
+def open_cleaner(
+    path: str,
+    mode: Literal["off", "archive", "delete"],
+    archive: str | None,
+    context: Context,
+    storage: Mapping[str, str] | None = None,
+    *,
+    below: str = "",
+) -> Cleaner | None:
+    """Return the cleaner of the files that a stream reads in the directory `path`, `below` it; None if none is cleaned.
+
+    Raises:
+        ConfigError: the archive is not given, is of another store, or would be read itself; or it is given for nothing.
+    """
+    if archive is not None and mode != "archive":
+        raise ConfigError("sourceArchiveDir is for cleanSource=archive: set that, or leave sourceArchiveDir out")
+    if mode == "off":
+        return None
+    source = parse(path)
+    if mode == "delete":
+        return Cleaner(open_filesystem(source.url, context, storage))
+    if archive is None:
+        raise ConfigError("cleanSource=archive moves files that were read to sourceArchiveDir: name it")
+    target = parse(archive)
+    if (target.scheme, target.authority) != (source.scheme, source.authority):
+        raise ConfigError(
+            f"sourceArchiveDir={archive!r} is of another store than {path!r}: files are moved, not copied"
+        )
+    read = posixpath.join(source.path, below).rstrip("/")
+    if posixpath.commonpath([read, target.path]) in {read, target.path}:
+        raise ConfigError(f"sourceArchiveDir={archive!r} and path={read!r} are one within the other: keep them apart")
+    common = posixpath.commonpath([source.path, target.path])
+    fs = open_filesystem(Url(source.scheme, source.authority, common).url, context, storage)
+    above = "" if source.path == common else posixpath.relpath(source.path, common)
+    return Cleaner(fs, above, posixpath.relpath(target.path, common))
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner:
+    """Moves files away, or deletes them; a second call changes nothing."""
+
+    fs: FileSystem  # has the directory that is read, and the archive
+    source: str = ""  # the directory in it; empty for its root
+    archive: str | None = None  # where files go, under their paths below the source; None to delete them
+
+    def clean(self, ranges: Iterable[Range]) -> int:
+        """Clean the files that these ranges read to their ends, and return how many are gone now by this call.
+
+        One that was changed or moved since, or that the store does not let go, stays: the log tells.
+        """
+        return sum(self._clean(found) for found in ranges if _is_to_its_end(found))
+
+    def _clean(self, found: Range) -> bool:
+        try:
+            info = self.fs.stat(join(self.source, found.path))
+            if not _is_unchanged(info, found):
+                _log.warning("cleanSource leaves %s, which was changed since it was read", found.path)
+                return False
+            if self.archive is None:
+                self.fs.delete(info.path)
+            else:
+                self._move(info, join(self.archive, found.path))
+        except (NotFound, NotADirectory):
+            return False
+        except StorageError as error:
+            _log.warning("cleanSource leaves a file that was read: %s", error)
+            return False
+        return True
+
+    def _move(self, info: FileInfo, target: str) -> None:
+        self.fs.make_directories(target.rpartition("/")[0])
+        try:
+            self.fs.rename(info.path, target)
+        except AlreadyExists:
+            there = self.fs.stat(target)
+            if there.identity is None or there.identity != info.identity:
+                raise
+            self.fs.delete(info.path)  # a move that was interrupted left both
+
+
+def _is_to_its_end(found: Range) -> bool:
+    # How much plain content a packed file has is not known here.
+    return found.whole or (not found.compression and found.end == found.size_bytes)
+
+
+def _is_unchanged(info: FileInfo, found: Range) -> bool:
+    now = (info.size_bytes, info.modified_ms, info.identity if found.identity is not None else None)
+    return now == (found.size_bytes, found.modified_ms, found.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +158,6 @@ class FilesConfig:
     def open_state(self, context: Context, log_id: str = "") -> FileSystem:
         """Open the directory of a plan log, by default that of all."""
         return open_state(self.state_location, self.settings.root, self.storage, context, log_id)
-
-
-class RootedShare(NamedTuple):
-    """A share of one task, and the URL of the directory to which its paths are relative."""
-
-    root: str
-    share: FileShare
 
 
 class FileStream:
@@ -127,7 +209,7 @@ class FileStream:
             self._require_columns(plan)
         return to_offset(begin if plan is None else plans.add(position, plan))
 
-    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[RootedShare]:
+    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[FileShare]:
         """Return the shares between two offsets, one for each task; the same bytes at every call.
 
         Raises:
@@ -139,7 +221,7 @@ class FileStream:
             return []
         plan = self._plans_of(self._position).read(self._position, begin)
         self._require_columns(plan)
-        return [RootedShare(plan.root, share) for share in split(plan.ranges, self._config.decoding)]
+        return plan.shares(self._config.decoding.max_partition_bytes)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note that no batch up to an offset comes again, and clean the files that it has read to their ends."""
@@ -198,17 +280,10 @@ def state_location(parsed: ParsedOptions) -> str:
 
 def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
     """Raise a ConfigError unless there is an input at or below the root, `fs`, which is no ftfile directory."""
-    is_literal = not has_wildcard(settings.pattern)
-    _require_there(fs, settings, is_literal=is_literal)
-    refuse_rows(fs, settings, sorted({"", settings.pattern if is_literal else ""}))
-
-
-def _require_there(fs: FileSystem, settings: FilesSettings, *, is_literal: bool) -> None:
-    shown = settings.shown
+    is_literal, shown = not has_wildcard(settings.pattern), settings.shown
+    named = settings.pattern if is_literal else ""  # what a pattern stands for may come later
     try:
-        # What a pattern stands for may come later.
-        if fs.stat(settings.pattern if is_literal else "").is_directory or is_literal:
-            return
+        is_there = fs.stat(named).is_directory or is_literal
     except NotFound:
         if not fs.capabilities.implied_directories:
             missing = shown if is_literal else settings.root
@@ -217,10 +292,14 @@ def _require_there(fs: FileSystem, settings: FilesSettings, *, is_literal: bool)
                 "starts, or correct the path"
             ) from None
         _log.warning("there is nothing at path=%r yet: the stream waits for the first file", shown)
-        return
+        is_there = True
     except NotADirectory:
-        pass
-    raise ConfigError(f"path={shown!r} leads through a file, or a link to nothing, and nothing is below: correct it")
+        is_there = False
+    if not is_there:
+        raise ConfigError(
+            f"path={shown!r} leads through a file, or a link to nothing, and nothing is below: correct it"
+        )
+    refuse_rows(fs, settings, sorted({"", named}))
 
 
 def _require_state(fs: FileSystem, location: str) -> None:

@@ -7,8 +7,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.directory_marker import read_marker, write_marker
-from ftfile.attempt.kind_of_directory import refuse_store, store_of
+from ftfile.attempt.kind_of_directory import read_marker, refuse_store, store_of, write_marker
 from ftfile.commit.opening import maintaining, open_as_written
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
@@ -20,8 +19,8 @@ from ftfile.kv.upkeep.due import Merges
 from ftfile.maintenance.compact import TARGET_BYTES, compact_files
 from ftfile.maintenance.flush import Flush, files_each
 from ftfile.maintenance.verify.run import verify as verify_directory
-from ftfile.spark.maintenance.spark_tasks import Place, SparkTasks
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.maintenance.spark_tasks import SparkTasks
+from ftfile.spark.settings import Place, absolute_options, require_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -187,7 +186,7 @@ def _maintaining(
         require_shared(log.fs, url)
         others = tuple(settings_for_others(url, storage or {}).items())
         marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)
-        yield log, author, SparkTasks(spark, author.job_id, at_once, Place(url, key_provider, others, marker))
+        yield log, author, SparkTasks(author.job_id, at_once, spark, Place(url, key_provider, others, marker))
 
 
 def _refuse_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from ftfile.attempt.directory_marker import check_marker
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.pieces.workers import Workers
-from ftfile.commit.sealed.filesystem import SealedFileSystem, open_with_keys
-from ftfile.core.context import SYSTEM
+from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.filters.aes_gcm import AesGcm
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ftfile.attempt.directory_marker import DirectoryMarker
     from ftfile.attempt.pieces.workers import Piece, Result, Work
     from ftfile.fs.api import FileSystem
+    from ftfile.spark.settings import Place
 
 # Read by one task, where there is more than one for each core: a task that dies is repeated as a whole.
 SHARE_BYTES = 256 << 20
@@ -38,34 +36,11 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A directory, as tasks open it."""
-
-    path: str
-    key_provider: str | None
-    storage: tuple[tuple[str, str], ...]  # settings of the file system
-    marker: DirectoryMarker | None
-
-    def open(self) -> FileSystem:
-        """Open it; raise a ConfigError if this host sees another directory there."""
-        fs = open_with_keys(self.path, SYSTEM, self.key_provider, self.storage)
-        check_marker(fs, self.path, self.marker)
-        return fs
-
-
-@dataclass(frozen=True, slots=True)
 class SparkTasks(Workers):
     """The tasks of a cluster. What travels to them and back is sealed where the directory is encrypted."""
 
     spark: SparkSession
-    job_id: str
-    tasks: int  # that the cluster does at once
     place: Place
-
-    @property
-    def at_once(self) -> int:
-        """Return the number of tasks that the cluster does at once."""
-        return self.tasks
 
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
@@ -78,7 +53,7 @@ class SparkTasks(Workers):
         if not pieces:
             return
         sizes = [work.size_of(piece) for piece in pieces]
-        shares = shares_of(sizes, min(len(pieces), max(self.tasks, sum(sizes) // SHARE_BYTES)))
+        shares = shares_of(sizes, min(len(pieces), max(self.at_once, sum(sizes) // SHARE_BYTES)))
         place = replace(self.place, storage=(*self.place.storage, *written.items()))
         packed = [_packed(fs, [pieces[number] for number in share]) for share in shares]
         task = _Shares(place, self.job_id, work, packed)

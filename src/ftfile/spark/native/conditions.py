@@ -1,21 +1,36 @@
-"""Conditions of `ftfile.spark.load`, for Spark."""
+"""Conditions of `ftfile.spark.load`: for Spark, and which files may have rows that one is true for."""
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from ftfile.arrays.moments import settled
-from ftfile.arrays.time_zones import is_zone
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.arrays.time_text import is_zone
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
+from ftfile.encoding.partitions.paths import columns_in_path
+from ftfile.source.selection import Selection
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from ftfile.commit.format.model import Add
+    from ftfile.commit.read.snapshot import Snapshot
+
 _DATES_AS_TEXTS = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
+
+# What Spark takes otherwise: escapes in a text, names of columns in quotes, doubled quotes, numbers with a fraction,
+# and `${name}`, which it replaces wherever it is.
+_OTHERWISE = re.compile(r"[\\\"$]|''|[0-9][.eE]|\.[0-9]")
+# In a schema: texts that are equal though they differ.
+_ALIKE = re.compile(r'collat|char_varchar|"(?:var)?char\(', re.IGNORECASE)
 
 
 def compares_as_texts(spark: SparkSession) -> bool:
@@ -64,3 +79,45 @@ def _condition(name: str, values: object) -> Column:
 def quoted(name: str) -> str:
     """Return a column's name as an expression."""
     return f"`{name.replace('`', '``')}`"
+
+
+def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, *, as_texts: bool = False) -> list[Add]:
+    """Return the adds whose partitions allow rows for which a condition is true: all where Spark may mean another one.
+
+    If there are none, return an add nevertheless: without a file, Spark's DataFrame would lack columns that it has.
+
+    Args:
+        snapshot: with all adds.
+        where: as `ftfile.spark.load` takes it, with no time by a clock left in it.
+        as_texts: Spark may compare numbers, dates and booleans with a text as texts.
+    """
+    adds = list(snapshot.adds.values())
+    if where is None or snapshot.schema is None or not _is_plain(where):
+        return adds
+    schema = arrow_schema(snapshot.definitions[snapshot.schema])
+    encodings = {add.encoding: snapshot.definitions[add.encoding] for add in adds}
+    in_path = {name for encoding in encodings.values() for name in columns_in_path(encoding)}
+    kinds = [schema.field(name).type for name in in_path if name in schema.names]
+    if not in_path or not all(map(_is_alike, kinds)) or _ALIKE.search(snapshot.definitions[snapshot.schema]):
+        return adds
+    if as_texts and isinstance(where, str) and "'" in where and not all(map(pa.types.is_string, kinds)):
+        return adds
+    try:
+        return [chosen.add for chosen in Selection(snapshot, schema, (), where, "UTC").adds()] or adds[:1]
+    except ConfigError:  # Spark may understand it, or tells what is wrong
+        return adds
+
+
+def _is_plain(where: object) -> bool:
+    if isinstance(where, str):
+        return not _OTHERWISE.search(where)
+    if not isinstance(where, Mapping):
+        return False
+    values = [each for value in where.values() for each in (value if isinstance(value, list | tuple) else [value])]
+    return all(value is None or type(value) in (int, str, bool, datetime.date) for value in values)
+
+
+def _is_alike(kind: pa.DataType) -> bool:
+    """Return True for types whose values are compared with literals as Spark compares them, by no time zone."""
+    kinds = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_boolean)
+    return any(is_kind(kind) for is_kind in kinds)

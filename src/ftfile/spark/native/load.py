@@ -6,34 +6,33 @@ import functools
 import json
 import os
 import pickle
+import posixpath
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
 from collections import Counter
 from dataclasses import dataclass
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
 from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.directory_marker import DirectoryMarker, check_marker, read_marker
-from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
+from ftfile.attempt.kind_of_directory import read_marker
+from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.encoding.api import Wanted
+from ftfile.fs.location import parse
 from ftfile.fs.registry import settings_for_others
-from ftfile.parts.reader import read_add
 from ftfile.source.directory import Directory
-from ftfile.source.shares import pack
-from ftfile.source.small_batches import small_batches
-from ftfile.spark.native.compared_files import compare_files
-from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, quoted
-from ftfile.spark.native.pruning import possible_adds
-from ftfile.spark.native.sink_log import hadoop_url, write_sink_log
+from ftfile.source.shares import pack, read_share, small_batches
+from ftfile.spark.native.conditions import at_once, compares_as_texts, filtered, possible_adds, quoted
 from ftfile.spark.native.ways import NativeGroup, Ways, find_ways
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.settings import Place, absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
 if TYPE_CHECKING:
@@ -41,16 +40,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.fs.api import FileInfo
     from ftfile.source.shares import Share
 
 _INDEX = "MetadataLogFileIndex"
 _LEGACY = "LEGACY"
 
 _log = get_logger(__name__)
+
+_VERSION = "v1"
+_BLOCK_BYTES = 128 << 20  # Spark splits files by its own settings
 
 
 def load(  # noqa: PLR0913 - all by name
@@ -132,7 +135,11 @@ def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
     if timestamp is not None:
         version = directory.version_at(timestamp)
     snapshot = directory.snapshot(version)
-    plan = _Loading(spark, directory, snapshot, key_provider, storage or {}, where, check_files=check_files).plan()
+    if snapshot.schema is None:
+        raise ConfigError(f"nothing has been committed to {directory.path!r} yet, so its columns are not known")
+    schema_json = snapshot.definitions[snapshot.schema]
+    loading = _Loading(spark, directory, snapshot, key_provider, storage or {}, where, schema_json, check_files)
+    plan = loading.plan()
     _log.info("%s", plan)
     return plan
 
@@ -160,31 +167,22 @@ class LoadPlan:
         return f"{self.path!r} version {self.version} is read: {', '.join(ways) or 'no files'}"
 
 
+@dataclass(frozen=True)
 class _Loading:
     """One load of a snapshot."""
 
-    def __init__(  # noqa: PLR0913 - those of `load`
-        self,
-        spark: SparkSession,
-        directory: Directory,
-        snapshot: Snapshot,
-        key_provider: str | None,
-        storage: Mapping[str, str],
-        where: str | Mapping[str, object] | None,
-        *,
-        check_files: bool,
-    ) -> None:
-        self._spark = spark
-        self._check_files = check_files
-        self._where = where
-        self._directory = directory
-        self._snapshot = snapshot
-        self._key_provider = key_provider
-        self._storage = storage
-        if snapshot.schema is None:
-            raise ConfigError(f"nothing has been committed to {directory.path!r} yet, so its columns are not known")
-        self._schema_json: str = snapshot.definitions[snapshot.schema]
-        self._schema = StructType.fromJson(json.loads(self._schema_json))
+    spark: SparkSession
+    directory: Directory
+    snapshot: Snapshot
+    key_provider: str | None
+    storage: Mapping[str, str]
+    where: str | Mapping[str, object] | None
+    schema_json: str
+    check_files: bool
+
+    @functools.cached_property
+    def schema(self) -> StructType:
+        return StructType.fromJson(json.loads(self.schema_json))
 
     def plan(self) -> LoadPlan:
         """Return the plan, with its rows."""
@@ -199,22 +197,26 @@ class _Loading:
             frames.append(read)
             spark_files[group.format] += len(group.files)
         if ways.rest:
-            some = len(ways.rest) < len(self._snapshot.adds)
-            is_sealed = keys_of(self._directory.file_system) is not None
+            some = len(ways.rest) < len(self.snapshot.adds)
+            is_sealed = keys_of(self.directory.file_system) is not None
             frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
-        rows = functools.reduce(_union, frames) if frames else self._spark.createDataFrame([], self._schema)
-        return LoadPlan(self._directory.path, self._snapshot.version, rows, spark_files, ways.reasons)
+        rows = (
+            functools.reduce(lambda one, other: one.union(other), frames)
+            if frames
+            else self.spark.createDataFrame([], self.schema)
+        )
+        return LoadPlan(self.directory.path, self.snapshot.version, rows, spark_files, ways.reasons)
 
     def _ways(self) -> Ways:
-        if not hasattr(self._spark, "_jsparkSession"):
-            adds = list(self._snapshot.adds.values())
+        if not hasattr(self.spark, "_jsparkSession"):
+            adds = list(self.snapshot.adds.values())
             return Ways([], adds, Counter({"Spark Connect": len(adds)} if adds else {}))
-        head = self._directory.snapshot()
-        is_newest = head.version == self._snapshot.version
-        live = self._snapshot.adds if is_newest else head.adds
-        legacy = self._spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
-        adds = possible_adds(self._snapshot, self._where, as_texts=compares_as_texts(self._spark))
-        return find_ways(self._directory.file_system, self._snapshot, adds, live, legacy_times=legacy)
+        head = self.directory.snapshot()
+        is_newest = head.version == self.snapshot.version
+        live = self.snapshot.adds if is_newest else head.adds
+        legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
+        adds = possible_adds(self.snapshot, self.where, as_texts=compares_as_texts(self.spark))
+        return find_ways(self.directory.file_system, self.snapshot, adds, live, legacy_times=legacy)
 
     def _natively(self, group: NativeGroup) -> DataFrame | str:
         """Return the rows of parts, or why Spark does not read them."""
@@ -223,16 +225,14 @@ class _Loading:
             return time_unit_ms
         try:
             with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
-                write_sink_log(Path(folder), self._directory.path, (info for _, info in group.files))
-                reader = self._spark.read.format(group.format).schema(
-                    StructType.fromJson(json.loads(group.schema_json))
-                )
+                write_sink_log(Path(folder), self.directory.path, (info for _, info in group.files))
+                reader = self.spark.read.format(group.format).schema(StructType.fromJson(json.loads(group.schema_json)))
                 frame = reader.options(**group.options).load(f"file://{folder}")
         except PySparkException as error:
             return f"Spark refuses them: {str(error).splitlines()[0]}"
         if not _reads_exactly(frame, group):
             return "the session reads sink logs or formats in its own way"
-        if self._check_files:
+        if self.check_files:
             try:
                 frame = compare_files(frame, time_unit_ms)
             except Exception as error:
@@ -247,10 +247,10 @@ class _Loading:
         milliseconds, and tell seconds of one file.
         """
         add, info = max(group.files, key=lambda each: (not each[1].path.isascii(), each[0].length))
-        jvm: Any = self._spark._jvm  # noqa: SLF001 - what follows has no other way
-        session: Any = self._spark._jsparkSession  # noqa: SLF001
+        jvm: Any = self.spark._jvm  # noqa: SLF001 - what follows has no other way
+        session: Any = self.spark._jsparkSession  # noqa: SLF001
         try:
-            path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self._directory.path, info.path)))
+            path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self.directory.path, info.path)))
             status = path.getFileSystem(session.sessionState().newHadoopConf()).getFileStatus(path)
             found, changed_ms = status.getLen(), status.getModificationTime()
         except Exception as error:
@@ -263,75 +263,50 @@ class _Loading:
 
     def _columns(self, group: NativeGroup) -> list[Column] | None:
         """Return the version's columns from those of a group; None if they are the same."""
-        wanted = json.loads(self._schema_json)["fields"]
+        wanted = json.loads(self.schema_json)["fields"]
         found = {field["name"]: field["type"] for field in json.loads(group.schema_json)["fields"]}
         if [(field["name"], field["type"]) for field in wanted] == list(found.items()):
             return None
-        columns = []
-        for field in self._schema.fields:
-            if field.name not in found:
-                column = F.lit(None).cast(field.dataType)
-            else:
-                column = F.col(quoted(field.name)).cast(field.dataType)
-            columns.append(column.alias(field.name))
-        return columns
+        columns = ((field, F.col(quoted(field.name)) if field.name in found else F.lit(None)) for field in self.schema)
+        return [column.cast(field.dataType).alias(field.name) for field, column in columns]
 
     def _whole(self) -> DataFrame:
         """Return all rows, by `format("ftfile")`."""
-        options = {f"storage.{name}": text for name, text in self._storage.items()}
-        if self._key_provider is not None:
-            options["keyProvider"] = self._key_provider
-        reader = self._spark.read.format("ftfile").option("versionAsOf", self._snapshot.version).options(**options)
-        return reader.load(self._directory.path)
+        options = {f"storage.{name}": text for name, text in self.storage.items()}
+        if self.key_provider is not None:
+            options["keyProvider"] = self.key_provider
+        reader = self.spark.read.format("ftfile").option("versionAsOf", self.snapshot.version).options(**options)
+        return reader.load(self.directory.path)
 
     def _by_ftfile(self, adds: Sequence[Add]) -> DataFrame:
         """Return the rows of some adds."""
-        shares = pack(adds, self._snapshot.definitions)
-        storage = tuple(settings_for_others(self._directory.path, self._storage).items())
-        marker = read_marker(self._directory.file_system)
-        task = _Task(self._directory.path, self._key_provider, storage, marker, self._schema_json, shares[0])
+        shares = pack(adds, self.snapshot.definitions)
+        storage = tuple(settings_for_others(self.directory.path, self.storage).items())
+        place = Place(self.directory.path, self.key_provider, storage, read_marker(self.directory.file_system))
+        task = _Task(place, self.schema_json, shares[0])
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return small_batches(task.read(batches))
 
         # A partition for each: what tasks have in common goes to all of them, and a share to its own.
-        own = self._spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
-        return self._spark.createDataFrame(own, "share binary").mapInArrow(rows, self._schema)
+        own = self.spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
+        return self.spark.createDataFrame(own, "share binary").mapInArrow(rows, self.schema)
 
 
 class _Task(Shipped):
     """Reads shares of adds, in an executor."""
 
-    def __init__(
-        self,
-        path: str,
-        key_provider: str | None,
-        storage: tuple[tuple[str, str], ...],
-        marker: DirectoryMarker | None,
-        schema_json: str,
-        like: Share,
-    ) -> None:
-        self._path = path
-        self._key_provider = key_provider
-        self._storage = storage
-        self._marker = marker
+    def __init__(self, place: Place, schema_json: str, like: Share) -> None:
+        self._place = place
         self._schema_json = schema_json
         self._like = like  # the executor's ftfile must have the same fields as one of the pickled shares
 
     def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the pickled shares in batches."""
-        fs = open_with_keys(self._path, SYSTEM, self._key_provider, self._storage)
-        check_marker(fs, self._path, self._marker)
-        schema = arrow_schema(self._schema_json)
+        fs, schema = self._place.open(), arrow_schema(self._schema_json)
         for batch in batches:
             for share in map(pickle.loads, batch.column(0).to_pylist()):
-                for add, span in share.pieces:
-                    encoding, wanted = share.encodings[add.encoding], Wanted(span=span)
-                    yield from read_add(fs, add, encoding, schema, is_old=True, wanted=wanted)
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.union(other)
+                yield from read_share(fs, share, schema)
 
 
 def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
@@ -349,3 +324,53 @@ def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
 def _first_line(error: Exception) -> str:
     """Return the first line of an error, or of the exception in Java that it stands for."""
     return (str(getattr(error, "java_exception", error)).strip() or type(error).__name__).splitlines()[0]
+
+
+def hadoop_url(directory: str, path: str) -> str:
+    """Return the encoded URL by which Hadoop knows a file in a directory, which is named by its canonical URL."""
+    parsed = parse(directory)
+    scheme = "s3a" if parsed.scheme == "s3" else parsed.scheme
+    return f"{scheme}://{parsed.authority}{quote(posixpath.join(parsed.path, path))}"
+
+
+def write_sink_log(folder: Path, directory: str, files: Iterable[FileInfo]) -> None:
+    """Write the log of a sink that has put these files, and no others, into `folder`."""
+    log = folder / "_spark_metadata"
+    log.mkdir()
+    start = json.dumps(hadoop_url(directory, ""))[:-1]  # a quoted path needs no escapes of JSON
+    more = json.dumps({"isDir": False, "blockReplication": 1, "blockSize": _BLOCK_BYTES, "action": "add"})[1:]
+    quoted = functools.lru_cache(maxsize=1024)(quote)  # directories have many files each
+    with (log / "0").open("w", encoding="utf-8", newline="\n") as out:
+        out.write(_VERSION)
+        for file in files:
+            above, slash, name = file.path.rpartition("/")
+            path = f"{quoted(above)}{slash}{quote(name)}"
+            numbers = f'"size": {file.size_bytes}, "modificationTime": {file.modified_ms}'
+            out.write(f'\n{{"path": {start}{path}", {numbers}, {more}')
+
+
+def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
+    """Return a read of a list of files that fails, as a query begins, where a file that it reads is another one by now.
+
+    That is one of another length, one that was changed at another time, and one that is not there. Times are compared
+    in units of `time_unit_ms`; not at all for 0.
+    """
+    spark: Any = frame.sparkSession
+    session, jvm = spark._jsparkSession, spark._jvm  # noqa: SLF001 - what follows has no other way
+    read: Any = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001
+    options = read.options()
+    given = spark.sparkContext._gateway.new_array(jvm.Object, 4)  # noqa: SLF001
+    given[0], given[1], given[2], given[3] = read.location(), read.sparkSession(), options, time_unit_ms
+    location = _constructor(jvm).newInstance(given)
+    schemas = read.partitionSchema(), read.dataSchema(), read.bucketSpec()
+    relation = read.copy(location, *schemas, read.fileFormat(), options, read.sparkSession())
+    return DataFrame(session.baseRelationToDataFrame(relation), spark)
+
+
+@functools.lru_cache(maxsize=1)
+def _constructor(jvm: object) -> Any:  # noqa: ANN401 - of Java
+    """Return the constructor of the list that compares, compiled once, by the compiler of Spark's own code."""
+    java: Any = jvm
+    compiler = java.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(resources(__package__).joinpath("ComparedFiles.java").read_text(encoding="utf-8"))
+    return compiler.getClassLoader().loadClass("ftfile.ComparedFiles").getConstructors()[0]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NativeGroup:
     """Parts that one read of Spark's own source covers.
 
@@ -36,6 +36,7 @@ class NativeGroup:
         options: of its reader.
         schema_json: the columns in the files and then those in their paths, as Spark's JSON.
         partition_by: the columns in the paths.
+        decimals: those of the partition columns.
         files: the parts, each with the file found at its name.
     """
 
@@ -43,7 +44,13 @@ class NativeGroup:
     options: Mapping[str, str]
     schema_json: str
     partition_by: tuple[str, ...]
+    decimals: pa.Schema
     files: list[tuple[Add, FileInfo]] = field(default_factory=list)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Return all that is the same for the parts of one group."""
+        return json.dumps([self.format, self.options, self.schema_json, self.partition_by], sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,50 +89,33 @@ def find_ways(
     ways = Ways([], [], Counter())
     is_sealed = keys_of(fs) is not None
     recorded = arrow_schema(snapshot.definitions[snapshot.schema])
-    readers: dict[str, _Reader | str] = {}
-    native: list[tuple[Add, _Reader]] = []
+    own_groups: dict[str, NativeGroup | str] = {}
+    native: list[tuple[Add, NativeGroup]] = []
     for add in adds:
         encoding = snapshot.definitions[add.encoding]
-        if add.encoding not in readers:
-            made = _reader_of(encoding, recorded, legacy_times=legacy_times)
-            readers[add.encoding] = "the directory is encrypted" if is_sealed else made
-        reader = readers[add.encoding]
-        fault = reader if isinstance(reader, str) else _fault_of(add, live, encoding, reader.decimals)
-        if isinstance(reader, _Reader) and fault is None:
-            native.append((add, reader))
+        if add.encoding not in own_groups:
+            made = _group_of(encoding, recorded, legacy_times=legacy_times)
+            own_groups[add.encoding] = "the directory is encrypted" if is_sealed else made
+        group = own_groups[add.encoding]
+        fault = group if isinstance(group, str) else _fault_of(add, live, encoding, group.decimals)
+        if isinstance(group, NativeGroup) and fault is None:
+            native.append((add, group))
         else:
             ways.leave(add, fault or "")
     listed = _listed(fs, [add for add, _ in native])
     groups: dict[str, NativeGroup] = {}
-    for add, reader in native:
+    for add, group in native:
         info = listed.get(add.final_path or "")
         if info is None or info.size_bytes != add.length:
             ways.leave(add, "files are not published")
             continue
-        if reader.key not in groups:
-            groups[reader.key] = NativeGroup(reader.format, reader.options, reader.schema_json, reader.partition_by)
-            ways.groups.append(groups[reader.key])
-        groups[reader.key].files.append((add, info))
+        groups.setdefault(group.key, group).files.append((add, info))
+    ways.groups.extend(groups.values())
     return ways
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Spark's reader of the parts of an encoding."""
-
-    format: str
-    options: Mapping[str, str]
-    schema_json: str
-    partition_by: tuple[str, ...]
-    decimals: pa.Schema  # those of the partition columns
-
-    @functools.cached_property
-    def key(self) -> str:
-        return json.dumps([self.format, self.options, self.schema_json, self.partition_by], sort_keys=True)
-
-
-def _reader_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times: bool) -> _Reader | str:
-    """Return Spark's reader of an encoding, or why ftfile reads it."""
+def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times: bool) -> NativeGroup | str:
+    """Return the group of the parts of an encoding, without any, or why ftfile reads them."""
     if encoding.get("fileName"):
         return "names of files hold a column"
     definition, in_file = encoding["format"], arrow_schema(encoding["schema"])
@@ -157,7 +147,7 @@ def _reader_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times
     else:
         options["recursiveFileLookup"] = "true"
     decimals = pa.schema([column for column in in_path if pa.types.is_decimal(column.type)])
-    return _Reader(kind, options, spark_schema_json(pa.schema([*columns, *in_path])), partition_by, decimals)
+    return NativeGroup(kind, options, spark_schema_json(pa.schema([*columns, *in_path])), partition_by, decimals)
 
 
 def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[str]) -> str | None:

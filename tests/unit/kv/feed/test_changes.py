@@ -12,7 +12,7 @@ import pytest
 from ftfile import kv
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.follow.offsets import START
-from ftfile.attempt.follow.settings import FollowSettings, Limits
+from ftfile.attempt.follow.planner import FollowSettings, Limits
 from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles

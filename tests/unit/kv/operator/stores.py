@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt import logs
+from ftfile.attempt.options import forget_logs
 from ftfile.fs.registry import register
 from ftfile.kv.operator.store import KeyValueStore
 
@@ -17,7 +17,7 @@ __all__ = ("keys_of", "open_store")
 def open_store(fs: FileSystem, writer: str = "w", **options: Any) -> KeyValueStore:
     """Open the store on a file system, as a process that has just begun."""
     register("operator", lambda _: fs)
-    logs.forget_logs()
+    forget_logs()
     return KeyValueStore("operator://store", writer=writer, **{"maintenance": "none", **options})
 
 

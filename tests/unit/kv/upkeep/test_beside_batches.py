@@ -146,14 +146,14 @@ def test_16_merges_that_two_queries_do_cost_no_more_than_a_file(
     write(first, 0, 1)
     late, other = first.write(2, [[{"word": "w0", "n": 1}]]), second.write(0, [[{"word": "w1", "n": 1}]])
     (own,), (same,) = late[0].rewritten, other[0].rewritten
-    assert own.job == same.job
+    assert own.inputs == same.inputs
     second.commit(0, other)
     first.commit(2, late)
     assert "dropping a rewrite of 2 adds: some are no longer live" in caplog.text
     expected = dict.fromkeys(WORDS, 2) | {"w0": 3, "w1": 3}
     assert rows_of(PATH) == expected
     fs = open_filesystem(PATH)
-    wasted = {add.path for add in own.rewrite.adds}
+    wasted = {add.path for add in own.adds}
     assert all(map(fs.exists, wasted))
     check_store(fs)
     write(second, 1)

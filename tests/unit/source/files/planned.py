@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.filters.registry import codec
+from ftfile.filters.chain import codec
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.content import fingerprints
 from ftfile.source.files.decode import read_files
 from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.decoding.split import split
-from ftfile.source.files.plan import Range
+from ftfile.source.files.growth import fingerprints
+from ftfile.source.files.plan import Plan, Range
 from ftfile.testing.context import current
 
 if TYPE_CHECKING:
@@ -73,7 +72,8 @@ class Files:
         return self.range(path, whole=True)
 
     def batches(self, ranges: list[Range], schema: pa.Schema, decoding: FileDecoding) -> list[pa.RecordBatch]:
-        return [batch for share in split(ranges, decoding) for batch in read_files(self.fs, share, schema, decoding)]
+        shares = Plan(tuple(ranges)).shares(decoding.max_partition_bytes)
+        return [batch for share in shares for batch in read_files(self.fs, share, schema, decoding)]
 
     def rows(self, ranges: Range | list[Range], schema: pa.Schema, decoding: FileDecoding) -> list[tuple[Any, ...]]:
         """Return the rows of ranges, task by task."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
 from ftfile.fs.api import RangeFile
-from ftfile.source.files.content import fingerprints
+from ftfile.source.files.growth import fingerprints
 from ftfile.source.files.known import KnownFiles
 from ftfile.source.files.plan import Plan
 from ftfile.source.files.scan import Scanner

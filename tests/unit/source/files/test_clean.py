@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied
-from ftfile.source.files.clean import Cleaner, open_cleaner
+from ftfile.source.files.stream import Cleaner, open_cleaner
 from ftfile.testing.context import current
 from tests.unit.source.files.planned import Files
 
@@ -102,7 +102,7 @@ def test_a_store_that_refuses_does_not_fail_the_query(
             raise PermissionDenied("delete", path, "not yours")
         (files.root / path).unlink()
 
-    monkeypatch.setattr(made._fs, "delete", delete)  # noqa: SLF001
+    monkeypatch.setattr(made.fs, "delete", delete)
     assert made.clean([files.range("x"), files.range("y")]) == 1
     assert names(files.root) == ["x"]
     assert "not yours" in caplog.text

@@ -9,8 +9,8 @@ import pytest
 
 from ftfile.core.errors import CorruptData
 from ftfile.fs.api import RangeFile
-from ftfile.source.files.content import WINDOW_BYTES, fingerprints
 from ftfile.source.files.finding.copies import Content
+from ftfile.source.files.growth import WINDOW_BYTES, fingerprints
 
 DATA = random.Random(1).randbytes(200_000)
 
@@ -45,7 +45,7 @@ def test_compressed_content_has_the_fingerprints_of_what_it_was(size: int) -> No
     found_size, found = content.marks(positions)
     assert found_size == size
     assert found == {position: marks(DATA, position) for position in {*positions, size} if position <= size}
-    assert content.first() == DATA[:size][:WINDOW_BYTES]
+    assert content.first == DATA[:size][:WINDOW_BYTES]
     cut = Content(RangeFile("a.gz", len(packed) - 1, lambda offset, length: packed[offset : offset + length]), "gzip")
     with pytest.raises(CorruptData):
         cut.marks([1])

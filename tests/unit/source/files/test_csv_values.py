@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 
 from ftfile.encoding.base.time_formats import TimeFormats
-from ftfile.source.files.decoding.columns import own_columns
 from ftfile.source.files.decoding.csv_lines import CsvRows
 from ftfile.source.files.decoding.records import Lines, finished_rows
-from ftfile.source.files.decoding.settings import FileDecoding
+from ftfile.source.files.decoding.settings import FileDecoding, own_columns
 
 BAD = pa.field("_corrupt_record", pa.string())
 NUMBERS = ["1", "-0", "+5", "007", "0x1F", "1e3", "1.5", ".5", "1_000", "99999999999", "inf", "NaN", "1\xa0", "1\x0b"]

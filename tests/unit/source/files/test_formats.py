@@ -18,9 +18,10 @@ from pyarrow import orc
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.encoding.parquet import format as parquet_format
 from ftfile.fs.api import RangeFile
-from ftfile.source.files.decoding import columnar, opened
+from ftfile.source.files.decoding import columnar, lines
 from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.decoding.split import split
+from ftfile.source.files.plan import Plan
+from ftfile.source.shares import TASK_BYTES
 from tests.unit.source.files.planned import CODECS, LINE, packed
 
 if TYPE_CHECKING:
@@ -114,15 +115,15 @@ def test_a_small_file_is_one_call_of_the_store(files: Files, file_format: str, m
     content = encoded(file_format, ROWS)
     files.write("data", content)
     for bound, is_small in ((len(content), True), (len(content) - 1, False)):
-        monkeypatch.setattr(opened, "_READ_BYTES", bound)
+        monkeypatch.setattr(lines, "_READ_BYTES", bound)
         calls: list[int] = []
 
         def read(offset: int, length: int, calls: list[int] = calls) -> bytes:
             calls.append(offset)
             return content[offset : offset + length]
 
-        file = opened.OpenedFile(RangeFile("data", len(content), read), files.whole("data"))
-        (cut,) = (cut for share in split([file.planned], FileDecoding(file_format)) for cut in share.cuts)
+        file = lines.OpenedFile(RangeFile("data", len(content), read), files.whole("data"))
+        (cut,) = (cut for share in Plan((file.planned,)).shares(TASK_BYTES) for cut in share.cuts)
         batches = columnar.column_rows(file, cut, SCHEMA, FileDecoding(file_format))
         assert sum(batch.num_rows for batch in batches) == len(ROWS)
         assert (len(calls) == 1) == is_small

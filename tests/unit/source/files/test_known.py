@@ -61,7 +61,7 @@ def test_AFI_16_all_who_fold_the_same_plans_have_the_same_state(
 def test_a_file_takes_64_bytes() -> None:
     known = KnownFiles().apply(Plan(ranges=tuple(read(f"{number:0100}") for number in range(1000))))
     assert ROW.itemsize == 64
-    assert known.size_bytes == 64_000
+    assert known.rows.nbytes == 64_000
     assert len(known.to_bytes()) < 64_100
     assert sys.getsizeof(known.rows) < 64_300
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData, SourceError
 from ftfile.source.files.decoding import json_lines, lines
-from ftfile.source.files.decoding.columns import default_schema, require_columns
-from ftfile.source.files.decoding.settings import FileDecoding
+from ftfile.source.files.decoding.settings import FileDecoding, default_schema, require_columns
 from tests.unit.source.files.planned import LINE, Files
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import pytest
 from ftfile.core.errors import ConfigError, PermissionDenied
 from ftfile.core.options import parse_options
 from ftfile.source.files.finding.listing import list_files
-from ftfile.source.files.globs import matcher
-from ftfile.source.files.settings import FilesSettings
+from ftfile.source.files.settings import FilesSettings, matcher
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.source.files.tailing import Tailing

@@ -11,8 +11,8 @@ import pytest
 
 from ftfile.core.errors import CorruptData, FileChanged, PermissionDenied
 from ftfile.fs.local.filesystem import LocalFileSystem
-from ftfile.source.files import locate
-from ftfile.source.files.content import CONTENT_BYTES_MIN
+from ftfile.source.files import decode
+from ftfile.source.files.growth import CONTENT_BYTES_MIN
 from ftfile.testing.rotating import RotatingLog
 from tests.unit.source.files.planned import CODECS, packed
 
@@ -80,7 +80,7 @@ def test_a_moved_file_is_looked_for_in_so_many_directories(
     files: Files, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In those nearest to the root: itself, two below it, and one below that."""
-    monkeypatch.setattr(locate, "DIRECTORIES_MAX", most)
+    monkeypatch.setattr(decode, "DIRECTORIES_MAX", most)
     file = files.write("logs/app.log", LOG)
     planned = files.range("logs/app.log")
     file.rename(files.write("old/2026/app.log", b""))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ftfile.attempt.follow.offsets import START
 from ftfile.commit import trimming
 from ftfile.commit.format import layout
 from ftfile.core.errors import (
@@ -19,7 +20,7 @@ from ftfile.core.errors import (
     StateLost,
     Unavailable,
 )
-from ftfile.source.files.plan import START, PlanPosition, position_of, to_offset
+from ftfile.source.files.plan import PlanPosition, position_of, to_offset
 from ftfile.source.files.stream import FileStream
 from ftfile.testing.context import current
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem

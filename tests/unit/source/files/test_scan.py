@@ -265,7 +265,7 @@ def test_no_more_files_are_known_than_may_be(same_time: bool) -> None:
         sizes.append(len(tailing.known))
     assert len(tailing.reads) == 40
     assert max(sizes) == (40 if same_time else 10)
-    assert tailing.known.size_bytes == 64 * len(tailing.known)
+    assert tailing.known.rows.nbytes == 64 * len(tailing.known)
     tailing.write("new", "x\n")
     tailing.clock.advance(1)
     tailing.drain()

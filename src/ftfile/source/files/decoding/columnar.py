@@ -19,9 +19,9 @@ from ftfile.parts.reader import recorded_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.source.files.decoding.lines import OpenedFile
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut
+    from ftfile.source.files.plan import Cut
 
 _BATCH_ROWS = 65_536
 # How errors call a file, and the function to its schema.

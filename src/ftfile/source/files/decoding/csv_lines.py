@@ -1,10 +1,11 @@
-"""CSV records, one a line, as rows: those that every parser reads alike all at once, others one by one.
+"""CSV records as rows, one a line, or of a whole file: those that every parser reads alike at once, others one by one.
 
 Every field is read as text first, so that the row of a line depends on that line alone.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,20 +16,19 @@ from pyarrow import csv as arrow_csv
 from ftfile.arrays.buffers import text_scalar
 from ftfile.encoding.base.reading import batch_of
 from ftfile.parts.reader import recorded_names
-from ftfile.source.files.decoding.columns import own_columns
-from ftfile.source.files.decoding.lines import as_utf_8, first_lines, line_blocks
-from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of
-from ftfile.source.files.decoding.values import read_texts
+from ftfile.source.files.decoding.lines import as_utf_8, first_lines, line_blocks, whole_text
+from ftfile.source.files.decoding.records import Rows, finished_rows, joined_lines, lines_of, read_texts
+from ftfile.source.files.decoding.settings import own_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.source.files.decoding.lines import OpenedFile
     from ftfile.source.files.decoding.records import Lines
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut
+    from ftfile.source.files.plan import Cut
 
 _BLANK_MAX = ord(" ")  # Java trims all of these
 _NEWLINE = ord("\n")
@@ -52,6 +52,35 @@ def csv_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDeco
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
 
 
+def multi_line_csv(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of CSV whose quoted fields may have line ends."""
+    del cut
+    text = whole_text(opened, decoding).replace("\r\n", "\n")
+    records = list(_records(text, decoding))
+    names = own_columns(schema, decoding).names
+    if decoding.header:
+        header = next((place for place, record in enumerate(records) if has_fields(record, decoding)), len(records))
+        names = [name or "" for record in records[header : header + 1] for name in fields_of(record, decoding)]
+        records = records[header + 1 :]
+    if records:
+        lines = joined_lines([record.encode() for record in records])
+        reader = CsvRows(schema, names, decoding)
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def _records(text: str, decoding: FileDecoding) -> Iterator[str]:
+    """Yield records without their ends; a line feed ends none between the quotes around a field."""
+    quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
+    escaped = f"{quote}{quote}" if quote == escape else f"{escape}."
+    other = f"[^{quote}]" if quote == escape else f"[^{quote}{escape}]"
+    field = rf"(?:{quote}{other}*(?:{escaped}{other}*)*{quote}(?=[{sep}\n])|[^{sep}\n]*)"
+    comment = f"{re.escape(decoding.comment)}[^\\n]*\\n|" if decoding.comment else ""
+    if text and not text.endswith("\n"):
+        text += "\n"
+    for match in re.finditer(rf"{comment}{field}(?:{sep}{field})*\n", text, re.DOTALL):
+        yield match[0][:-1]
+
+
 def _header(opened: OpenedFile, decoding: FileDecoding) -> tuple[list[str], int] | None:
     """Return the names in the first line that is no comment, and where it ends; None if there is none yet."""
     end = 0
@@ -59,19 +88,18 @@ def _header(opened: OpenedFile, decoding: FileDecoding) -> tuple[list[str], int]
         for line in block.split(decoding.separator)[:-1]:
             end += len(line) + len(decoding.separator)
             text = as_utf_8(line, decoding).decode().removeprefix(_MARK).removesuffix("\r")
-            if text.strip() and not (decoding.comment and text.startswith(decoding.comment)):
+            if has_fields(text, decoding):
                 return [name or "" for name in fields_of(text, decoding)], end
     return None
 
 
-class CsvRows:
-    """Reads lines with the columns of a schema.
+def has_fields(text: str, decoding: FileDecoding) -> bool:
+    """Return True for a record that is neither blank nor a comment."""
+    return bool(text.strip()) and not (decoding.comment and text.startswith(decoding.comment))
 
-    Args:
-        schema: the columns to read.
-        names: those of the fields.
-        decoding: how fields are spelled.
-    """
+
+class CsvRows:
+    """Reads lines, whose fields have these names, with the columns of a schema."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str], decoding: FileDecoding) -> None:
         self._stand_in = ""
@@ -230,25 +258,19 @@ class CsvRows:
             self._take(rows, [column.slice(half) for column in columns], numbers[half:])
 
     def _typed(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
-        typed = []
-        for field, place in zip(self._schema, self._places, strict=True):
-            if place is None:
-                typed.append(pa.nulls(rows, field.type))
-                continue
-            texts = columns[place]
-            if not pa.types.is_string(texts.type):
-                typed.append(texts)
-                continue
-            if self._decoding.null_value:
-                is_null = pc.equal(texts, text_scalar(self._decoding.null_value, pa.string()))
-                texts = pc.if_else(is_null, None, texts)
-            if self._stand_in:
-                texts = pc.replace_substring(texts, self._stand_in, "\n")
-            if pa.types.is_binary(field.type):
-                typed.append(texts.view(field.type))
-                continue
-            typed.append(read_texts(texts, field.type, self._decoding.times))
-        return batch_of(typed, self._schema, rows)
+        fields = zip(self._places, self._schema.types, strict=True)
+        found = [pa.nulls(rows, kind) if at is None else self._values(columns[at], kind) for at, kind in fields]
+        return batch_of(found, self._schema, rows)
+
+    def _values(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        if not pa.types.is_string(texts.type):
+            return texts  # read by pyarrow's parser already
+        if self._decoding.null_value:
+            is_null = pc.equal(texts, text_scalar(self._decoding.null_value, pa.string()))
+            texts = pc.if_else(is_null, None, texts)
+        if self._stand_in:
+            texts = pc.replace_substring(texts, self._stand_in, "\n")
+        return texts.view(kind) if pa.types.is_binary(kind) else read_texts(texts, kind, self._decoding.times)
 
 
 def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:

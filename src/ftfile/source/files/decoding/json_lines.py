@@ -1,4 +1,4 @@
-"""JSON objects, one a line, as rows: all of a block at once, and one by one where that fails.
+"""JSON objects as rows: all of a block of lines at once, and one by one where that fails; or those of a whole file.
 
 The rows of a line depend on that line alone: a block is taken as a whole only if every line is one object in it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
@@ -18,23 +19,22 @@ import pyarrow.compute as pc
 
 from ftfile.arrays.nested import map_leaf_types, rebuild
 from ftfile.encoding.base.reading import batch_of
-from ftfile.source.files.decoding.columns import own_columns
-from ftfile.source.files.decoding.lines import as_utf_8, line_blocks
-from ftfile.source.files.decoding.records import Rows, finished_rows, lines_of
-from ftfile.source.files.decoding.values import decimal_of, read_texts
+from ftfile.source.files.decoding.lines import as_utf_8, line_blocks, whole_text
+from ftfile.source.files.decoding.records import Lines, Rows, decimal_of, finished_rows, lines_of, read_texts
+from ftfile.source.files.decoding.settings import own_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from ftfile.source.files.decoding.opened import OpenedFile
-    from ftfile.source.files.decoding.records import Lines
+    from ftfile.source.files.decoding.lines import OpenedFile
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut
+    from ftfile.source.files.plan import Cut
 
 _QUOTE, _OPEN, _CLOSE = b'"{}'
 _SHOWN_CHARS = 80
+_SPACE = re.compile(r"[ \t\r\n]*")
 _PART_BYTES = 1 << 20
 _TOGETHER_MIN = 256  # lines that are read one by one where they cannot be read together
 _DECIMAL128_DIGITS = 38
@@ -49,6 +49,50 @@ def json_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDec
     for part in (part for block in blocks for part in _parts(block, decoding.separator)):
         lines = lines_of(as_utf_8(part, decoding), decoding.line_sep.encode())
         yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def multi_line_json(
+    opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of JSON objects, or of arrays of them; a file that is no JSON is one bad record."""
+    del cut
+    text = whole_text(opened, decoding)
+    try:
+        records = list(_objects(text))
+    except (ValueError, RecursionError):
+        records = [text]
+    if records:
+        # Valid JSON has line feeds between its tokens alone.
+        lines = Lines("".join(record.replace("\n", " ") + "\n" for record in records).encode())
+        yield from finished_rows(JsonRows(schema, decoding).rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def _objects(text: str) -> Iterator[str]:
+    """Yield the text of each value, and of each value in an array; `ValueError` if it is no JSON."""
+    scan = json.JSONDecoder().raw_decode
+    position = _behind_space(text, 0)
+    while position < len(text):
+        if text[position] != "[":
+            _, end = scan(text, position)
+            yield text[position:end]
+            position = _behind_space(text, end)
+            continue
+        position = _behind_space(text, position + 1)
+        while text[position : position + 1] != "]":
+            _, end = scan(text, position)
+            yield text[position:end]
+            position = _behind_space(text, end)
+            if text[position : position + 1] == ",":
+                position = _behind_space(text, position + 1)
+            elif text[position : position + 1] != "]":
+                raise ValueError(f"no end of an array at {position}")
+        position = _behind_space(text, position + 1)
+
+
+def _behind_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    assert match is not None, "it matches nothing, too"
+    return match.end()
 
 
 def _parts(block: bytes, separator: bytes) -> Iterator[bytes]:

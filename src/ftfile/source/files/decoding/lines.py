@@ -1,39 +1,140 @@
-"""The lines of a cut, in blocks of UTF-8 that end with a line feed."""
+"""A foreign file that is open: its bytes, its plain content behind codecs and encryption, and its lines or records.
+
+Lines come in blocks of UTF-8 that end with a line feed.
+"""
 
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import strings_from
-from ftfile.core.errors import CorruptData
+from ftfile.commit.format.layout import storage_identity
+from ftfile.core.errors import CorruptData, FileChanged
 from ftfile.encoding.base.reading import batch_of
+from ftfile.encoding.binary.format import BinaryRecords
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import plain_pieces, stream_errors
+from ftfile.fs.api import RangeFile
+from ftfile.fs.streams import as_file
+from ftfile.source.files.growth import Fingerprints, codec_as_written, codec_of, fingerprints, first_line_end, marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.source.files.decoding.opened import OpenedFile
+    from ftfile.fs.api import InputFile
+    from ftfile.keys.keys import Keys
     from ftfile.source.files.decoding.settings import FileDecoding
-    from ftfile.source.files.decoding.split import Cut
+    from ftfile.source.files.plan import Cut, Range
 
 LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where all bytes are replaced
 
 _SEARCH_BYTES = 64 << 10
 
+_ENCRYPTED = ".enc"
+
+_READ_BYTES = 4 << 20
+
+
+def filters_of_name(name: str) -> tuple[str, ...]:
+    """Return the filters that the ending of a file's name tells, in the order in which they were applied."""
+    plain, encrypted, _ = name.rpartition(_ENCRYPTED) if name.endswith(_ENCRYPTED) else (name, "", "")
+    codec = codec_of(plain)
+    return (*([codec] if codec else []), *(["aes-gcm"] if encrypted else []))
+
+
+def filters_of_range(planned: Range) -> tuple[str, ...]:
+    """Return the filters of the file in which a range was planned; a file that is read in cuts has none."""
+    if planned.compression:
+        return (planned.compression,)
+    return filters_of_name(planned.path) if planned.whole else ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A file in which a range was found.
+
+    Attributes:
+        file: as it is stored; its opener closes it.
+        filters: by their names, in the order in which they were applied.
+    """
+
+    file: InputFile
+    planned: Range
+    filters: tuple[str, ...] = ()
+    keys: Keys | None = None
+
+    def has_range(self) -> bool:
+        """Return True if the content before the end of the range is that which was planned."""
+        planned = self.planned
+        expected = Fingerprints(planned.head, planned.tail)
+        if planned.whole:
+            return self.file.size_bytes == planned.end and fingerprints(self.file.read_at, planned.end) == expected
+        if not self.filters:
+            return fingerprints(self.file.read_at, planned.end) == expected
+        _, found = marks_of(self.plain_pieces(0, planned.end), [planned.end])
+        return found.get(planned.end) == expected
+
+    def require_range(self) -> None:
+        """Raise `FileChanged` if the file was changed while it was read."""
+        if not self.has_range():
+            raise FileChanged(f"{self.planned.path!r} was changed while it was read")
+
+    def stored_pieces(self, start: int, end: int, step: int = _READ_BYTES) -> Iterator[bytes]:
+        """Yield the bytes `[start, end)` as they are stored, `step` at a time; `FileChanged` if there are fewer."""
+        while start < end:
+            data = self.file.read_at(start, min(step, end - start))
+            if not data:
+                raise FileChanged(f"{self.planned.path!r} became shorter while it was read")
+            yield data
+            start += len(data)
+
+    def plain_pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield the plain content from one offset to another, by default to its end; `CorruptData` if it is damaged."""
+        position = 0
+        for piece in self._decoded():
+            begin = max(0, start - position)
+            position += len(piece)
+            if end is not None and position >= end:
+                yield piece[begin : len(piece) - (position - end)]
+                return
+            if begin < len(piece):
+                yield piece[begin:]
+
+    def as_file(self) -> BinaryIO:
+        """Return the plain content as a seekable file: if it is small, or not stored as it is, all of it is in memory.
+
+        Readers of columns come back to the end of a file, and each time costs a call of the store.
+        """
+        if not self.filters and self.file.size_bytes > _READ_BYTES:
+            # Closing it leaves the file open, which is looked at again.
+            return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
+        plain = io.BytesIO(b"".join(self.plain_pieces()))
+        plain.name = self.planned.path  # what errors call it
+        return plain
+
+    def _decoded(self) -> Iterator[bytes]:
+        stored = self.stored_pieces(0, self.file.size_bytes)
+        if not self.filters:
+            yield from stored
+            return
+        with stream_errors(self.planned.path):
+            filters = (codec_as_written(*self.filters, self.file.read_at),) if len(self.filters) == 1 else self.filters
+            # The sink bound an encrypted file to the id in its name.
+            decoder = Chain.for_reading(filters, self.keys).decoder(storage_identity("part", self.planned.path))
+        yield from plain_pieces(stored, decoder, self.planned.path)
+
 
 def line_blocks(opened: OpenedFile, cut: Cut, separator: bytes, skip_until: int = 0) -> Iterator[bytes]:
     """Yield the bytes of the lines that start in a cut, as they are in the plain content, in blocks of some megabytes.
 
-    Every block ends with a separator; where the last line has none, one is added.
-
-    Args:
-        opened: the file.
-        cut: of a range in it.
-        separator: the end of a line.
-        skip_until: offset in the plain content before which lines are left out.
+    Every block ends with a separator; where the last line has none, one is added. Lines before `skip_until`, an offset
+    in the plain content, are left out.
 
     Raises:
         CorruptData: the file is damaged, behind the lines that came; or a line has more than `LINE_BYTES_MAX`.
@@ -62,17 +163,12 @@ def first_lines(opened: OpenedFile, separator: bytes) -> Iterator[bytes]:
 
 def _line_start(opened: OpenedFile, position: int, separator: bytes) -> int:
     """Return where the first line starts at or after a position in a range; its end if none does."""
-    planned, more = opened.planned, len(separator) - 1
+    planned = opened.planned
     if position <= planned.start:
         return planned.start
-    at = max(planned.start, position - len(separator))
-    while at < planned.end:
-        data = b"".join(opened.stored_pieces(at, min(at + _SEARCH_BYTES + more, planned.end)))
-        found = data.find(separator)
-        if found >= 0:
-            return at + found + len(separator)
-        at += _SEARCH_BYTES
-    return planned.end
+    begin = max(planned.start, position - len(separator))
+    found = first_line_end(opened.file.read_at, begin, planned.end, separator)
+    return planned.end if found is None else found
 
 
 def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str) -> Iterator[bytes]:
@@ -111,6 +207,12 @@ def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
     return block.decode("utf-8", "replace").encode()
 
 
+def whole_text(opened: OpenedFile, decoding: FileDecoding) -> str:
+    """Return the plain content of a file."""
+    content = b"".join(opened.plain_pieces())
+    return as_utf_8(content, decoding).decode().removeprefix("\ufeff")
+
+
 def _is_utf_8(block: bytes) -> bool:
     text = strings_from(np.array([0, len(block)]), np.frombuffer(block, np.uint8), pa.string())
     try:
@@ -143,3 +245,49 @@ def _split(block: bytes, separator: bytes) -> pa.BinaryArray:
     offsets = np.zeros(len(ends) + 1, np.int64)
     offsets[1:] = ends - np.arange(len(ends))
     return strings_from(offsets, np.frombuffer(block.replace(b"\n", b""), np.uint8), pa.binary())
+
+
+def binary_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield one row for the file, with its bytes as they are stored, or one for each record in its plain content."""
+    del cut
+    if decoding.framing is None:
+        yield _whole_file(opened, schema)
+        return
+    end = b"" if decoding.length_prefix else decoding.delimiter or b""
+    file = cast("BinaryIO", _Pieces(opened.plain_pieces(), opened.planned.path, end))
+    yield from BinaryRecords(decoding.framing).decode(file, schema)
+
+
+def _whole_file(opened: OpenedFile, schema: pa.Schema) -> pa.RecordBatch:
+    planned = opened.planned
+    values: dict[str, Any] = {
+        "path": planned.path,
+        "length": planned.end,
+        "modificationtime": 1000 * planned.modified_ms,
+    }
+    if "content" in map(str.lower, schema.names):
+        if planned.end > LINE_BYTES_MAX:
+            raise CorruptData(planned.path, f"files of at most {LINE_BYTES_MAX} bytes", f"one of {planned.end}")
+        values["content"] = b"".join(opened.stored_pieces(0, planned.end))
+    columns = [pa.array([values[name.lower()]], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
+    return batch_of(columns, schema, 1)
+
+
+class _Pieces:
+    """A file of pieces, which ends with `end`, added where it does not."""
+
+    def __init__(self, pieces: Iterator[bytes], name: str, end: bytes) -> None:
+        self.name = name
+        self._pieces = pieces
+        self._end = end
+        self._last = b""
+
+    def read(self, _: int) -> bytes:
+        """Return the next bytes, however many; none at the end."""
+        for piece in self._pieces:
+            if piece:
+                self._last = (self._last + piece)[-len(self._end) :] if self._end else b""
+                return piece
+        missing = self._end if self._last not in {b"", self._end} else b""
+        self._last = b""
+        return missing

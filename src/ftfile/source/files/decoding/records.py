@@ -1,22 +1,28 @@
-"""Records that are lines: those that are rows, and the treatment of those that cannot be read."""
+"""Records that are lines: their values, those that are rows, and the treatment of those that cannot be read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ftfile.arrays.buffers import text_scalar
+from ftfile.arrays.time_text import instants_of
 from ftfile.core.errors import SourceError
 from ftfile.core.logs import get_logger
-from ftfile.encoding.base.reading import batch_of
+from ftfile.encoding.base.reading import batch_as, batch_of
+from ftfile.encoding.json.text import from_base64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from ftfile.encoding.base.time_formats import TimeFormats
     from ftfile.source.files.decoding.settings import FileDecoding
 
 _log = get_logger(__name__)
@@ -25,6 +31,89 @@ _NEWLINE = ord("\n")
 _SHOWN_CHARS = 200
 # Stand-ins for a line feed within a record, of which one is taken that does not occur: hardly used separators.
 _STAND_INS = "\x1d\x1c\x1e\x1f\x01\x02\x03\x04"
+
+_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
+_HAS_ZONE = f":.*{_ZONE}"
+_WITHOUT_ZONE = (rf"(:.*?){_ZONE}", r"\1")
+_DAY = (r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1")
+_PLUS = (r"^\+(\d)", r"\1")
+_MICROSECONDS = (r"(\.\d{6})\d+", r"\1")
+_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
+_CLOCK = pa.timestamp("us")
+
+
+def read_texts(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
+    """Return texts as values of a type; `ValueError` if one is none.
+
+    Times in ISO 8601 without a zone are those of the clocks of `times`; binary values are base64.
+    """
+    if pa.types.is_string(target):
+        return texts
+    if pa.types.is_binary(target):
+        return from_base64(texts)
+    if pa.types.is_temporal(target):
+        return _times(texts, target, times)
+    if pa.types.is_decimal(target):
+        return _decimals(texts, target)
+    return _booleans(texts) if pa.types.is_boolean(target) else _numbers(texts, target)
+
+
+def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
+    lower = pc.utf8_lower(texts)
+    is_true = pc.equal(lower, text_scalar("true", pa.string()))
+    is_false = pc.equal(lower, text_scalar("false", pa.string()))
+    if pc.all(pc.or_(is_true, is_false)).as_py() is False:
+        raise ValueError("a value is neither true nor false")
+    return is_true
+
+
+def _numbers(texts: pa.StringArray, target: pa.DataType) -> pa.Array:
+    try:
+        return texts.cast(target)
+    except pa.ArrowInvalid:
+        return pc.replace_substring_regex(texts, *_PLUS).cast(target)
+
+
+def _times(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
+    if not times.is_iso(target):
+        return times.pattern(target).read(texts, target, times.zone)
+    if pa.types.is_timestamp(target):
+        return _timestamps(texts, target, times.zone)
+    try:
+        return texts.cast(target)
+    except pa.ArrowInvalid:
+        return pc.replace_substring_regex(texts, *_DAY).cast(target)
+
+
+def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> pa.Array:
+    try:
+        return texts.cast(target)  # nearly all files spell all of them in one way: with a zone where there is one
+    except pa.ArrowInvalid:
+        texts = pc.replace_substring_regex(texts, *_MICROSECONDS)
+    if target.tz is None:
+        return pc.replace_substring_regex(texts, *_WITHOUT_ZONE).cast(target)
+    has_zone = pc.fill_null(pc.match_substring_regex(texts, _HAS_ZONE), fill_value=False)
+    zoned = pc.if_else(has_zone, texts, None).cast(target)
+    return pc.coalesce(zoned, instants_of(pc.if_else(has_zone, None, texts).cast(_CLOCK), zone))
+
+
+def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
+    try:
+        return texts.cast(target)
+    except pa.ArrowInvalid:
+        values = [None if text is None else decimal_of(text, target) for text in texts.to_pylist()]
+        return pa.array(values, target)
+
+
+def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
+    """Return the nearest decimal of a type; `ValueError` if the text is no number, or it is too large."""
+    try:
+        value = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=_EXACT)
+    except ArithmeticError as error:
+        raise ValueError(f"{text!r} is no {target}") from error
+    if not value.is_finite() or len(value.as_tuple().digits) > target.precision:
+        raise ValueError(f"{text!r} is no {target}")
+    return value
 
 
 class Lines:
@@ -110,11 +199,12 @@ def finished_rows(
                 f"records with badRecords=drop, or keep their text in a column {decoding.corrupt_column} string"
             )
         _log.warning("dropped %d records of %s, the first: %s: %r", len(rows.bad), path, reason, shown)
-    pieces = [(_with_no_text(batch, schema, decoding), numbers) for batch, numbers in rows.pieces]
+    pieces = [(batch_as(batch, schema) if keeps else batch, numbers) for batch, numbers in rows.pieces]
     if keeps and rows.bad:
         numbers = sorted(rows.bad)
         texts = pa.array([lines.text(number) for number in numbers], pa.string())
-        pieces.append((_text_alone(texts, schema, decoding), np.array(numbers)))
+        alone = batch_of([texts], pa.schema([schema.field(decoding.corrupt_column)]), len(numbers))
+        pieces.append((batch_as(alone, schema), np.array(numbers)))
     if not pieces:
         return
     if len(pieces) == 1:
@@ -123,19 +213,3 @@ def finished_rows(
     order = np.argsort(np.concatenate([numbers for _, numbers in pieces]), kind="stable")
     joined = pa.Table.from_batches([batch for batch, _ in pieces]).combine_chunks().take(pa.array(order))
     yield from joined.combine_chunks().to_batches()
-
-
-def _with_no_text(batch: pa.RecordBatch, schema: pa.Schema, decoding: FileDecoding) -> pa.RecordBatch:
-    """Return rows with the columns of `schema`: that of bad records is null."""
-    rows = batch.num_rows
-    columns = [
-        pa.nulls(rows, field.type) if field.name == decoding.corrupt_column else batch.column(field.name)
-        for field in schema
-    ]
-    return batch_of(columns, schema, rows)
-
-
-def _text_alone(texts: pa.StringArray, schema: pa.Schema, decoding: FileDecoding) -> pa.RecordBatch:
-    """Return rows of bad records: all columns but that of their texts are null."""
-    columns = [texts if field.name == decoding.corrupt_column else pa.nulls(len(texts), field.type) for field in schema]
-    return batch_of(columns, schema, len(texts))

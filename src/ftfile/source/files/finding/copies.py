@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import ExitStack, suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,8 +14,7 @@ from ftfile.core.errors import CorruptData, FtfileError, NotFound, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces
 from ftfile.fs.calls.parallel import parallel
-from ftfile.source.files.content import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, fingerprints, marks_of
-from ftfile.source.files.growth import codec_in
+from ftfile.source.files.growth import CONTENT_BYTES_MIN, WINDOW_BYTES, Fingerprints, codec_in, fingerprints, marks_of
 from ftfile.source.files.known import ROW, KnownFile, read_positions
 
 if TYPE_CHECKING:
@@ -30,23 +29,18 @@ _ORIGINALS_MAX = 64  # listed files that one file is compared with, the newest o
 _READ_BYTES = 64 << 10
 
 
+@dataclass(frozen=True)
 class Content:
     """The plain content of an open file; of a compressed one, each call decodes it from its start."""
 
-    def __init__(self, file: InputFile, codec: str) -> None:
-        self._file = file
-        self.codec = codec  # by its name; empty for none
-        self._first: bytes | None = None
+    file: InputFile
+    codec: str  # by its name; empty for none
 
+    @cached_property
     def first(self) -> bytes:
         """Return the first KiB, or less of a shorter file; raises `CorruptData` if it cannot be decoded."""
-        if self._first is None:
-            self._first = self._read_first()
-        return self._first
-
-    def _read_first(self) -> bytes:
         if not self.codec:
-            return self._file.read_at(0, WINDOW_BYTES)
+            return self.file.read_at(0, WINDOW_BYTES)
         data = b""
         for piece in self._pieces():
             data += piece[: WINDOW_BYTES - len(data)]
@@ -61,18 +55,14 @@ class Content:
             CorruptData: it cannot be decoded.
         """
         if not self.codec:
-            size = self._file.size_bytes
-            found = {position: fingerprints(self._file.read_at, position) for position in {*positions, size}}
+            size = self.file.size_bytes
+            found = {position: fingerprints(self.file.read_at, position) for position in {*positions, size}}
             return size, {position: marks for position, marks in found.items() if marks is not None}
         return marks_of(self._pieces(), positions)
 
-    def stored_marks(self, size: int) -> Fingerprints | None:
-        """Return the fingerprints of the file as it is stored, at a size; None if it is shorter."""
-        return fingerprints(self._file.read_at, size)
-
     def _pieces(self) -> Iterator[bytes]:
-        stored = (self._file.read_at(at, _READ_BYTES) for at in range(0, self._file.size_bytes, _READ_BYTES))
-        return plain_pieces(stored, Chain.for_reading((self.codec,)).decoder(""), self._file.path)
+        stored = (self.file.read_at(at, _READ_BYTES) for at in range(0, self.file.size_bytes, _READ_BYTES))
+        return plain_pieces(stored, Chain.for_reading((self.codec,)).decoder(""), self.file.path)
 
 
 class Copy(NamedTuple):
@@ -96,15 +86,10 @@ class _Opened(NamedTuple):
 
 
 class Copies:
-    """The known files of which others may be copies.
-
-    Args:
-        fs: of the root.
-        survey: of the listing.
-        starts: where the files begin that are known by now, by their places.
-    """
+    """The known files of which others may be copies."""
 
     def __init__(self, fs: FileSystem, survey: Survey, starts: Mapping[int, Start]) -> None:
+        """Take the files of a survey, and where those begin that are known by now, by their places."""
         self._fs = fs
         self._survey = survey
         moved = {start.candidate.place: start.moved for start in starts.values() if start.moved is not None}
@@ -137,7 +122,8 @@ class Copies:
     def _opened(self, files: ExitStack, start: Start) -> _Opened:
         """Return the content of a file; none if it is no copy, whatever it has."""
         known, path = start.candidate.known, start.candidate.path
-        if start.moved is not None or (start.position and (known is None or not self._has_twin(known))):
+        has_twin = known is not None and self._orphans.count(known) + self._live.count(known) > 1
+        if start.moved is not None or (start.position and not has_twin):
             return _Opened()
         try:
             file = files.enter_context(self._fs.open(path))
@@ -147,7 +133,7 @@ class Copies:
             contents = (Content(file, ""), *([Content(file, codec)] if codec else []))
             for content in contents:
                 with suppress(CorruptData):  # raised again if this content is needed
-                    content.first()
+                    _ = content.first
         except StorageError as error:
             return _Opened(error=error)
         return _Opened(contents)
@@ -158,15 +144,13 @@ class Copies:
             copy = next((copy for copy in found if copy is not None), None)
             if copy is None or (copy.original is None and not copy.codec):
                 return copy or opened.error
-            return copy._replace(stored=opened.contents[0].stored_marks(start.candidate.size_bytes))
+            stored = fingerprints(opened.contents[0].file.read_at, start.candidate.size_bytes)
+            return copy._replace(stored=stored)
         except (StorageError, CorruptData) as error:
             return error
 
-    def _has_twin(self, known: KnownFile) -> bool:
-        return self._orphans.count(known) + self._live.count(known) > 1
-
     def _find(self, start: Start, content: Content) -> Copy | None:
-        first, codec = content.first(), content.codec
+        first, codec = content.first, content.codec
         if len(first) < CONTENT_BYTES_MIN:
             return None
         rank = start.position, start.candidate.key

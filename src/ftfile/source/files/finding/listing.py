@@ -16,22 +16,20 @@ from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.location import parse
 from ftfile.fs.paths import join, parent_of
 from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.globs import alternatives, has_wildcard, matcher
 from ftfile.source.files.known import identity_hash, key_of
+from ftfile.source.files.settings import alternatives, has_wildcard, matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from numpy.typing import NDArray
 
+    from ftfile.core.context import Context
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.source.files.settings import FilesSettings
 
     _Pattern: TypeAlias = tuple[str, ...]  # of names on the way down; empty for all that is below
-    from collections.abc import Mapping
-
-    from ftfile.core.context import Context
 
 
 @dataclass(frozen=True)
@@ -110,11 +108,10 @@ class _Visit(NamedTuple):
 def _visit(fs: FileSystem, directory: str, patterns: set[_Pattern], *, recursive: bool) -> _Visit:
     found = _Visit([], [], [])
     for pattern in patterns:
-        name, rest = (pattern[0], pattern[1:]) if pattern else ("", ())
-        if pattern and not has_wildcard(name):
+        if pattern and not has_wildcard(pattern[0]):
             # Its directory need not be listed, and there may be no right to do so.
             with suppress(NotFound, NotADirectory):
-                _take(found, fs.stat(join(directory, name)), rest)
+                _take(found, fs.stat(join(directory, pattern[0])), pattern[1:])
     is_searched = any(not pattern or has_wildcard(pattern[0]) for pattern in patterns)
     infos: list[FileInfo] = []
     if is_searched:
@@ -164,27 +161,20 @@ def _is_hidden(name: str) -> bool:
 def _filter(settings: FilesSettings) -> Callable[[str], bool]:
     """Return the test that paths of files pass."""
     above = parse(settings.root).path.rstrip("/")
-    tests: list[Callable[[str, str], bool]] = []
-    if settings.name_glob is not None:
-        matches = matcher(settings.name_glob)
-        tests.append(lambda name, _: matches(name))
-    for pattern, is_wanted in ((settings.file_pattern, True), (settings.ignore_pattern, False)):
-        if pattern is not None:
-            tests.append(_pattern_test(re.compile(pattern), above if "/" in pattern else None, is_wanted=is_wanted))
+    matches = None if settings.name_glob is None else matcher(settings.name_glob)
+    wanted = ((settings.file_pattern, True), (settings.ignore_pattern, False))
+    patterns = [(re.compile(text), "/" in text, is_wanted) for text, is_wanted in wanted if text is not None]
 
     def accepts(path: str) -> bool:
         name = path[path.rfind("/") + 1 :]
-        if _is_hidden(name):
+        if _is_hidden(name) or not (matches is None or matches(name)):
             return False
-        return not tests or all(test(name, path) for test in tests)
+        return not patterns or all(
+            (pattern.fullmatch(f"{above}/{path}" if is_of_path else name) is not None) == is_wanted
+            for pattern, is_of_path, is_wanted in patterns
+        )
 
     return accepts
-
-
-def _pattern_test(pattern: re.Pattern[str], above: str | None, *, is_wanted: bool) -> Callable[[str, str], bool]:
-    if above is None:
-        return lambda name, _: (pattern.fullmatch(name) is not None) == is_wanted
-    return lambda _, path: (pattern.fullmatch(f"{above}/{path}") is not None) == is_wanted
 
 
 def _columns(root: str, infos: Sequence[FileInfo]) -> Listing:
@@ -204,9 +194,7 @@ def _columns(root: str, infos: Sequence[FileInfo]) -> Listing:
 def _once(infos: Iterable[FileInfo]) -> list[FileInfo]:
     """Return each file under one of its names: no link if there is another, and the first one by its text."""
     files = list(infos)
-    if len({info.identity for info in files if info.identity is not None}) + sum(
-        info.identity is None for info in files
-    ) == len(files):
+    if len({info.identity or f"/{info.path}" for info in files}) == len(files):
         return files
     first: dict[str, FileInfo] = {}
     for info in sorted(files, key=lambda info: (info.is_link, info.path)):
@@ -217,11 +205,27 @@ def _once(infos: Iterable[FileInfo]) -> list[FileInfo]:
 _BEGINNING = LAYOUT_VERSION.partition(b" layout ")[0]  # in all layouts; logs of plans have another one
 
 
-def refuse_rows(fs: FileSystem, settings: FilesSettings, directories: Sequence[str], advice: str = "") -> None:
-    """Raise a ConfigError if one of the directories below the root, `fs`, is one that ftfile writes."""
-    for directory, is_one in zip(directories, parallel(fs, lambda path: _has_rows(fs, path), directories), strict=True):
+def refuse_rows(
+    fs: FileSystem, settings: FilesSettings, directories: Sequence[str], advice: str = "", *, url: str | None = None
+) -> None:
+    """Raise a ConfigError if one of the directories below the root, or another URL of `fs`, is one that ftfile writes.
+
+    If it is another one, a user may have a right to the input alone.
+    """
+    ignored = (NotFound, NotADirectory) if url is None else (NotFound, NotADirectory, PermissionDenied)
+
+    def has_rows(directory: str) -> bool:
+        with suppress(*ignored):
+            return fs.read(join(directory, layout.FORMAT_FILE)).startswith(_BEGINNING)
+        return False
+
+    for directory, is_one in zip(directories, parallel(fs, has_rows, directories), strict=True):
         if is_one:
-            raise _refusal(settings, join(settings.root.rstrip("/"), directory), advice)
+            found = f"{(url or settings.root).removesuffix('/')}/{directory}".removesuffix("/")
+            raise ConfigError(
+                f"path={settings.shown!r} names files of an ftfile directory, {found!r}, which come, grow together and "
+                f"go: leave fileFormat out and load that directory, to read its new rows as they are committed{advice}"
+            )
 
 
 def refuse_rows_among(
@@ -239,26 +243,5 @@ def refuse_rows_above(settings: FilesSettings, context: Context, storage: Mappin
     above = layout.ancestors(url.path[1:])[1:]
     if not above or f"/{layout.DEAD_LETTERS}/" in f"{url.path}/{settings.pattern}/":
         return
-    store = open_filesystem(f"{url.scheme}://{url.authority}/", context, storage)
-    for directory, is_one in zip(above, parallel(store, lambda path: _may_have_rows(store, path), above), strict=True):
-        if is_one:
-            raise _refusal(settings, f"{url.scheme}://{url.authority}/{directory}")
-
-
-def _may_have_rows(fs: FileSystem, directory: str) -> bool:
-    with suppress(PermissionDenied):  # a user may have a right to the input alone
-        return _has_rows(fs, directory)
-    return False
-
-
-def _has_rows(fs: FileSystem, directory: str) -> bool:
-    with suppress(NotFound, NotADirectory):
-        return fs.read(join(directory, layout.FORMAT_FILE)).startswith(_BEGINNING)
-    return False
-
-
-def _refusal(settings: FilesSettings, url: str, advice: str = "") -> ConfigError:
-    return ConfigError(
-        f"path={settings.shown!r} names files of an ftfile directory, {url!r}, which come, grow together and go: "
-        f"leave fileFormat out and load that directory, to read its new rows as they are committed{advice}"
-    )
+    root = f"{url.scheme}://{url.authority}/"
+    refuse_rows(open_filesystem(root, context, storage), settings, above, url=root)

@@ -1,31 +1,41 @@
-"""The new rows of a directory that a batch reads."""
+"""The new rows of each version of a directory, once: as a stream, and by `ftfile.open(path).follow()`."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.follow.continuity import require_kept
-from ftfile.attempt.follow.offsets import InLog, InSnapshot
-from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
-from ftfile.attempt.kind_of_directory import refuse_store
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.follow.offsets import START, InLog, InSnapshot, position_of, require_kept, to_offset
+from ftfile.attempt.follow.planner import FollowSettings, LogPlanner, Plan, Unit
+from ftfile.attempt.follow.stream import LogStream
+from ftfile.attempt.kind_of_directory import read_marker, refuse_store
+from ftfile.commit.files import list_or_empty, stat_or_none
+from ftfile.commit.format import layout
 from ftfile.commit.format.layout import original_id
 from ftfile.commit.format.model import MaintenanceAuthor, Origin, StreamAuthor
+from ftfile.commit.log.log import CommitLog
 from ftfile.commit.places import open_add
 from ftfile.commit.read.snapshot import last_restore, moved_since, take_snapshot
-from ftfile.core.errors import ChangedRows, CorruptData, HistoryGone
+from ftfile.commit.sealed.filesystem import open_with_keys
+from ftfile.core.errors import ChangedRows, ConfigError, CorruptData, HistoryGone
 from ftfile.core.logs import get_logger
+from ftfile.core.options import parse_options
 from ftfile.fs.calls.parallel import parallel
-from ftfile.source.shares import Share, pack
+from ftfile.fs.registry import open_filesystem
+from ftfile.source.shares import Share, pack, read_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from ftfile.attempt.follow.settings import FollowSettings
+    from ftfile.attempt.follow.offsets import Position
+    from ftfile.attempt.follow.stream import FollowConfig
     from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
+
 
 # Maintenance that replaces adds by others of the same rows.
 _REWRITES = frozenset({"compact", "flush"})
@@ -34,12 +44,9 @@ _log = get_logger(__name__)
 
 
 class FollowPlanner(LogPlanner[Share]):
-    """Plans batches of new rows of one directory, add by add; for arguments see `LogPlanner`.
+    """Plans batches of new rows of one directory, add by add; errors name its path.
 
     `plan` also raises `ChangedRows`: the next version replaces or removes rows.
-
-    Args:
-        path: of the directory, for errors.
     """
 
     def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema, path: str) -> None:
@@ -171,3 +178,78 @@ class FirstSnapshot:
     def forget(self) -> None:
         """Let go of the adds."""
         self._version, self._adds, self.definitions = None, (), {}
+
+
+class FollowStream(LogStream[Share]):
+    """The position of one query in a directory; one that is not there yet is waited for."""
+
+    def __init__(self, config: FollowConfig, context: Context) -> None:
+        super().__init__()
+        self._config = config
+        self._context = context
+        self._planner: FollowPlanner | None = None
+        self._fs = open_filesystem(config.path, context, config.storage)
+
+    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
+        """Return the new rows between two offsets, as `LogStream.shares` does."""
+        found = super().shares(start, end)
+        if found and self.marker is None:
+            self.marker = read_marker(self._fs)
+        return found
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the newest version, how many follow those that were planned, and how many were passed over."""
+        if self._planner is None or (found := super().report()) is None:
+            return None
+        return found | {"versionsSkipped": self._planner.skipped}
+
+    def _open(self) -> FollowPlanner:
+        """Return the planner of the directory; until there is one, a new planner of nothing."""
+        if self._planner is not None:
+            return self._planner
+        config = self._config
+        is_there = stat_or_none(self._fs, layout.FORMAT_FILE) is not None
+        if is_there:  # only now is it known if the directory is encrypted
+            self._fs = open_with_keys(config.path, self._context, config.key_provider, config.storage.items())
+        else:
+            self._require_empty()
+        log = CommitLog(self._fs)
+        if is_there:
+            log.check_layout()
+        planner = FollowPlanner(log, config.settings, arrow_schema(config.schema_json), config.path)
+        self._planner = planner if is_there else None
+        return planner
+
+    def _require_empty(self) -> None:
+        others = [info.path for info in list_or_empty(self._fs, "") if info.path != layout.META]
+        if others:
+            raise ConfigError(
+                f"{self._config.path!r} is not an ftfile directory: it has no log, and other files, such as "
+                f"{others[0]!r}. To read files that others write, set fileFormat"
+            )
+
+
+def follow_log(
+    log: CommitLog, path: str, columns: pa.Schema, offset: dict[str, Any] | None, options: Mapping[str, object]
+) -> Iterator[tuple[dict[str, Any], Iterator[pa.RecordBatch]]]:
+    """Yield the new rows behind an offset, plan by plan, each with the offset behind it; see `Directory.follow`."""
+    planner = FollowPlanner(log, _settings(options), columns, path)
+    position = position_of(START if offset is None else offset)
+    end_version = planner.read_on().version
+
+    def rows(start: Position, end: Position) -> Iterator[pa.RecordBatch]:
+        for share in planner.shares(start, end):
+            yield from read_share(log.fs, share, columns)
+
+    while (end := planner.plan(position, end_version)) != position:
+        yield to_offset(end), rows(position, end)
+        position = end
+
+
+def _settings(options: Mapping[str, object]) -> FollowSettings:
+    texts = {name: value.isoformat() if isinstance(value, datetime) else str(value) for name, value in options.items()}
+    parsed = parse_options(texts, "follow")
+    foreign = [name for name in ("path", "keyProvider", *parsed.own) if name in {*parsed.given, *parsed.own}]
+    if foreign:
+        raise ConfigError(f"{foreign[0]} is an argument of ftfile.open, and no option of follow")
+    return FollowSettings.from_options(parsed)

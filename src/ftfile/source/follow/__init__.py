@@ -1,1 +1,0 @@
-"""Following an ftfile directory: the new rows of each version, once."""
