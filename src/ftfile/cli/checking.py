@@ -100,12 +100,7 @@ def command_for(value: object, *, path: str | None, full: bool = False) -> dict[
 def doctor(
     path: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[PATH]",
-            help="A directory to be tried, too; it is only read.",
-            show_default=False,
-            callback=note_path,
-        ),
+        typer.Argument(metavar="[PATH]", help="A directory to be tried, too; it is only read.", callback=note_path),
     ] = None,
     *,
     json: Json = False,
@@ -142,8 +137,7 @@ def source(
     path: Path,
     *,
     checkpoint: Annotated[
-        str | None,
-        typer.Option("--checkpoint", metavar="PATH", help="The checkpointLocation of the stream.", show_default=False),
+        str | None, typer.Option(metavar="PATH", help="The checkpointLocation of the stream.")
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -152,7 +146,6 @@ def source(
             "-o",
             metavar="NAME=VALUE",
             help="An option of the stream, such as stateLocation=/data/state; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     json: Json = False,

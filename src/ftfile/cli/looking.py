@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 SHOWN = 1_000
 
 Newest = Annotated[
-    int | None,
-    typer.Option("--limit", "-n", metavar="N", help="The newest N only; on a terminal 1,000.", show_default=False),
+    int | None, typer.Option("--limit", "-n", metavar="N", help="The newest N only; on a terminal 1,000.")
 ]
 
 _STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "open": "cyan"}
@@ -115,8 +114,7 @@ def history(
 def show(
     path: Path,
     what: Annotated[
-        str,
-        typer.Argument(metavar="FILE|VERSION", help="A file, as `ls` lists it, or the number of a version."),
+        str, typer.Argument(metavar="FILE|VERSION", help="A file, as `ls` lists it, or the number of a version.")
     ],
     *,
     version: Version = None,
@@ -147,19 +145,14 @@ def status(
     checkpoint: Annotated[
         list[str] | None,
         typer.Option(
-            "--checkpoint",
             metavar="PATH",
             help="Of a query whose checkpoint is not recorded here, or is elsewhere from here. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
-            "--source",
-            metavar="PATH",
-            help="An ftfile directory that a query follows, which no checkpoint names. May be repeated.",
-            show_default=False,
+            metavar="PATH", help="An ftfile directory that a query follows, which no checkpoint names. May be repeated."
         ),
     ] = None,
     json: Json = False,

@@ -22,21 +22,16 @@ def note_path(ctx: typer.Context, path: str | None) -> str | None:
 Path = Annotated[
     str,
     typer.Argument(
-        metavar=PATH,
-        help="The directory: a local path, or a URL such as s3://bucket/out.",
-        show_default=False,
-        callback=note_path,
+        metavar=PATH, help="The directory: a local path, or a URL such as s3://bucket/out.", callback=note_path
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; its fields are those of the Python function.")]
 KeyProvider = Annotated[
     str | None,
     typer.Option(
-        "--key-provider",
         metavar="TEXT",
         help="Where the keys of an encrypted directory are, as in the option keyProvider.",
         rich_help_panel=_ACCESS,
-        show_default=False,
     ),
 ]
 Storage = Annotated[
@@ -47,26 +42,14 @@ Storage = Annotated[
         metavar="NAME=VALUE",
         help="A setting of the file system, as the option storage.NAME; may be repeated.",
         rich_help_panel=_ACCESS,
-        show_default=False,
     ),
 ]
-Version = Annotated[
-    int | None,
-    typer.Option("--version", metavar="N", help="Of this version; by default the newest one.", show_default=False),
-]
+Version = Annotated[int | None, typer.Option(metavar="N", help="Of this version; by default the newest one.")]
 Timestamp = Annotated[
     str | None,
-    typer.Option(
-        "--timestamp",
-        metavar="TIME",
-        help="Of the version that was the newest then, such as 2024-07-01T12:00:00Z.",
-        show_default=False,
-    ),
+    typer.Option(metavar="TIME", help="Of the version that was the newest then, such as 2024-07-01T12:00:00Z."),
 ]
-Columns = Annotated[
-    str | None,
-    typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.", show_default=False),
-]
+Columns = Annotated[str | None, typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.")]
 Where = Annotated[
     str | None,
     typer.Option(
@@ -74,15 +57,11 @@ Where = Annotated[
         "-w",
         metavar="CONDITION",
         help="Of the rows for which this is true, such as \"month >= 7 AND city IN ('a', 'b')\".",
-        show_default=False,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print what would be done, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Threads = Annotated[
-    int | None,
-    typer.Option("--threads", metavar="N", help="By default one for each core.", show_default=False),
-]
+Threads = Annotated[int | None, typer.Option(metavar="N", help="By default one for each core.")]
 
 
 def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str, str] | None:

@@ -44,10 +44,7 @@ _VALUES = "values with commas between, quoted as in CSV, or a JSON array"
 
 def get(
     path: Path,
-    key: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}."),
-    ],
+    key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}.")],
     *,
     columns: Columns = None,
     version: Version = None,
@@ -77,16 +74,9 @@ def get(
 def scan(
     path: Path,
     *,
-    start: Annotated[
-        str | None,
-        typer.Option("--start", metavar="KEY", help="From this key on, or its first values.", show_default=False),
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--end", metavar="KEY", help="Before this key.", show_default=False)
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.", show_default=False)
-    ] = None,
+    start: Annotated[str | None, typer.Option(metavar="KEY", help="From this key on, or its first values.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="KEY", help="Before this key.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.")] = None,
     columns: Columns = None,
     version: Version = None,
     row_format: Format = None,

@@ -30,8 +30,7 @@ class RowFormat(str, enum.Enum):
 
 
 Format = Annotated[
-    RowFormat | None,
-    typer.Option("--format", help="By default a table on a terminal, and csv in a pipe.", show_default=False),
+    RowFormat | None, typer.Option("--format", help="By default a table on a terminal, and csv in a pipe.")
 ]
 
 
