@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ftfile.core.human_text import ago, bytes_text, count_text, duration_text
+from ftfile.maintenance.verify.findings import KINDS
 from ftfile.reporting.commands import in_commands
 from ftfile.reporting.scales import SECONDS
 
@@ -17,25 +18,11 @@ if TYPE_CHECKING:
 
     from ftfile.maintenance.doctor import Check
     from ftfile.maintenance.status import DirectoryStatus, QueryStatus
-    from ftfile.maintenance.verify.findings import Finding
+    from ftfile.maintenance.verify.findings import Finding, Severity
     from ftfile.reporting.commits import Commits
     from ftfile.reporting.live_files import LiveFiles
 
-__all__ = (
-    "FINDINGS",
-    "ReportWarning",
-    "of_checks",
-    "of_commits",
-    "of_files",
-    "of_findings",
-    "of_silence",
-    "of_stage",
-    "of_status",
-    "worst_first",
-)
-
-Severity: TypeAlias = Literal["error", "warning", "info"]
-_ORDER: tuple[Severity, ...] = ("error", "warning", "info")
+__all__ = ("ReportWarning", "of_checks", "of_commits", "of_files", "of_findings", "of_silence", "of_stage", "of_status")
 
 SMALL_BYTES = 16 << 20  # a mean size below costs readers more time to open files than to read them
 SMALL_FILES = 100  # fewer are no burden
@@ -45,37 +32,6 @@ SLOW_S = 1.0
 SILENT = 10  # times the usual pause of a query that nearly all its pauses keep to
 SILENT_S = 900
 EXAMPLES = 3  # of paths in one warning
-
-# By the code of a finding of `verify`: what it means to a reader who does not know the log.
-FINDINGS = {
-    "missing-format": "The file that tells the format of the log is missing",
-    "missing-directory": "A directory that ftfile needs is missing",
-    "missing-base": "The summary of the log that all readers begin with is missing",
-    "missing-record": "Records of commits are missing",
-    "damaged-record": "The record of a commit is damaged",
-    "foreign-record": "The record of a commit was replaced by another one",
-    "lost-records": "The newest records of commits are lost",
-    "bad-record": "The record of a commit was changed by hand",
-    "overlapping-segments": "Two pieces of open files claim the same bytes",
-    "horizon-ahead": "A vacuum has noted a time in the future",
-    "bad-base": "A summary of the log is wrong",
-    "bad-range": "A list of files that readers use is wrong",
-    "bad-hint": "A note of how far files are published is wrong",
-    "not-published": "Committed files are not at their names yet: plain readers miss their rows",
-    "not-hidden": "Removed files are still at their names: plain readers see rows that are gone",
-    "taken-name": "A foreign file is at the name of a committed one, which cannot be published",
-    "impossible-name": "A committed file has a name that this store does not take",
-    "repeated-name": "Two committed files have one name",
-    "hidden-part": "A committed file was hidden: plain readers miss its rows",
-    "returned-part": "A removed file is back at its name: plain readers see rows that are gone",
-    "removed-part-staged": "A removed file would be published again",
-    "missing-part": "A committed file is gone",
-    "missing-segment": "Committed rows of an open file are gone",
-    "damaged-part": "A committed file is not what was written",
-    "damaged-segment": "Committed rows of an open file are not what was written",
-    "foreign-files": "There are files of other programs: plain readers take them for data",
-    "unknown-files": "There are files that no commit knows: plain readers take them for data",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +51,6 @@ class ReportWarning:
     remedy: str
 
 
-def worst_first(warnings: Sequence[ReportWarning]) -> tuple[ReportWarning, ...]:
-    """Return the errors, then the warnings, then the others."""
-    return tuple(sorted(warnings, key=lambda warning: _ORDER.index(warning.severity)))
-
-
 def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarning]:
     """Yield a warning for each kind of finding of `verify`."""
     kinds: dict[tuple[str, str], list[Finding]] = {}
@@ -110,7 +61,7 @@ def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarnin
         paths = _some([f"{each.path!r}" for each in same if each.path])
         expected = f"expected {first.expected}, found {first.found}"
         found = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
-        yield ReportWarning(first.severity, FINDINGS[code], found, in_commands(first.remedy, path))
+        yield ReportWarning(first.severity, KINDS[code].title, found, in_commands(first.remedy, path))
 
 
 def of_checks(checks: Sequence[Check], path: str) -> Iterator[ReportWarning]:

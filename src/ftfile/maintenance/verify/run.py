@@ -14,7 +14,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.core.progress import Tracker
 from ftfile.maintenance.verify.content import Comparing
 from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
-from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost
+from ftfile.maintenance.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
 from ftfile.maintenance.verify.history import WHOLE, read_history
 from ftfile.maintenance.verify.log_scan import scan_log
 
@@ -112,7 +112,7 @@ def _report(scan: LogScan, findings: list[Finding], records: int, files: Files |
         ),
         full=full,
         complete=files is not None,
-        findings=tuple(sorted(findings, key=lambda finding: finding.order)),
+        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
     )
 
 
