@@ -29,7 +29,7 @@ COLUMNS = np.dtype(
     [
         *((name, "i8") for name in ("version", "time_ms", "rows", "size_bytes", "files", "files_removed")),
         *((name, "i8") for name in ("bad_records", "task_retries", "recoveries", "replays", "orphans")),
-        *((name, "f8") for name in ("write", "assembly", "sync", "prepare")),
+        *((name, "f8") for name in ("write", "assembly", "sync", "prepare", "create", "publish")),
         # Of an earlier version, which this one tells about.
         *(("told_version", "i8"), ("told_create", "f8"), ("told_publish", "f8")),
     ]
@@ -40,34 +40,21 @@ COLUMNS = np.dtype(
 class Commits:
     """The kept versions whose records can be read, oldest first.
 
-    Attributes:
-        columns: a row for each, with the fields of `Version` and `VersionMetrics` that are numbers; times of tasks and
-            the driver are in seconds.
-        create: seconds, NaN where no later version of the same process tells.
-        publish: likewise.
-        operations: number of versions by operation.
-        reasons: number of files that were open over batches, by the reason why they ended.
-        unreadable: number of kept versions whose records are damaged or missing.
+    `columns` has a row for each, with the fields of `Version` and `VersionMetrics` that are numbers; times of tasks and
+    the driver are in seconds. `create` and `publish` are NaN where no later version of the same process tells.
     """
 
     columns: np.ndarray
-    create: np.ndarray
-    publish: np.ndarray
-    operations: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    unreadable: int = 0
+    operations: Counter[str] = field(default_factory=Counter)  # number of versions of each
+    reasons: Counter[str] = field(default_factory=Counter)  # number of files that were open, by why they ended
+    unreadable: int = 0  # number of kept versions whose records are damaged or missing
 
     def __len__(self) -> int:
         return len(self.columns)
 
-    def stage(self, name: str) -> np.ndarray:
-        """Return the seconds of one of `STAGES`, NaN where they are not known."""
-        found: np.ndarray = getattr(self, name) if name in {"create", "publish"} else self.columns[name]
-        return found
-
     def seconds(self) -> np.ndarray:
         """Return the known seconds of each commit, from the first row to the last name."""
-        total: np.ndarray = sum(np.nan_to_num(self.stage(name)) for name in STAGES)
+        total: np.ndarray = sum(np.nan_to_num(self.columns[name]) for name in STAGES)
         return total
 
     def pauses(self) -> np.ndarray:
@@ -103,7 +90,7 @@ class CommitColumns:
                 *(found.version, found.time_ms, found.rows, found.size_bytes, found.files, found.files_removed),
                 *(found.bad_records, measured.task_retries, measured.recoveries, measured.replays, measured.orphans),
                 *(measured.write_seconds, measured.assembly_seconds, measured.sync_seconds),
-                measured.prepare_seconds,
+                *(measured.prepare_seconds, np.nan, np.nan),
                 *(told or (-1, np.nan, np.nan)),
             )
         )
@@ -123,14 +110,14 @@ class CommitColumns:
         columns["time_ms"] = [
             times.get(version, time_ms) for version, time_ms in columns[["version", "time_ms"]].tolist()
         ]
-        create, publish = (np.full(len(columns), np.nan) for _ in range(2))
         tells = columns[columns["told_version"] >= 0]
         at = np.searchsorted(columns["version"], tells["told_version"])
         # One that is not kept, or cannot be read, is passed over.
         is_there = columns["version"][np.minimum(at, len(columns) - 1)] == tells["told_version"]
-        create[at[is_there]], publish[at[is_there]] = tells["told_create"][is_there], tells["told_publish"][is_there]
+        for name in ("create", "publish"):
+            columns[name][at[is_there]] = tells[f"told_{name}"][is_there]
         unreadable = max(0, newest + 1 - oldest - len(columns))
-        return Commits(columns, create, publish, self._operations, self._reasons, unreadable)
+        return Commits(columns, self._operations, self._reasons, unreadable)
 
 
 def read_commits(log: CommitLog) -> Commits:
