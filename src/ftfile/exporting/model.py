@@ -19,65 +19,40 @@ COUNTED = 10_000
 
 
 class Exported(NamedTuple):
-    """The version of a directory that a commit of a table stands for.
+    """The version of a directory that a commit of a table stands for."""
 
-    Attributes:
-        commit: number of the table's own commit, from 0 on.
-        version: of the directory.
-        nonce: of its record.
-        schema: key of its columns in the log.
-        partition_by: its partition columns.
-        table: the table's id, 32 hex digits.
-    """
-
-    commit: int
-    version: int
-    nonce: str
-    schema: str
-    partition_by: list[str]
-    table: str
+    commit: int  # number of the table's own commit, from 0 on
+    version: int  # of the directory
+    nonce: str  # of its record
+    schema: str  # key of its columns in the log
+    partition_by: list[str]  # its partition columns
+    table: str  # the table's id, 32 hex digits
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A finished part.
+    """A finished part."""
 
-    Attributes:
-        path: relative to the directory.
-        values: of the partition columns, typed.
-        is_change: its rows are new to readers.
-    """
-
-    path: str
+    path: str  # relative to the directory
     size_bytes: int
     rows: int
-    values: Mapping[str, pa.Scalar]
-    is_change: bool = True
+    values: Mapping[str, pa.Scalar]  # of the partition columns, typed
+    is_change: bool = True  # its rows are new to readers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The content of a commit of a table.
-
-    Attributes:
-        operation: what was done to the directory.
-        time_ms: when the version was created, since 1970 UTC.
-        table_time_ms: when the oldest kept version was.
-        columns: of the rows, as Spark's JSON.
-        is_redefined: the columns, or those of the partitions, may be other ones than those of the commit before.
-        is_change: rows came or went; False where they are only in other files.
-        removes: paths of the files that go, relative to the directory.
-    """
+    """The content of a commit of a table."""
 
     exported: Exported
-    operation: str
-    time_ms: int
-    table_time_ms: int
-    columns: str
-    is_redefined: bool = False
-    is_change: bool = True
+    operation: str  # what was done to the directory
+    time_ms: int  # when the version was created, since 1970 UTC
+    table_time_ms: int  # when the oldest kept version was
+    columns: str  # of the rows, as Spark's JSON
+    is_redefined: bool = False  # the columns, or those of the partitions, may be other ones than in the commit before
+    is_change: bool = True  # rows came or went; False where they are only in other files
     adds: list[File]
-    removes: list[str]
+    removes: list[str]  # paths of the files that go, relative to the directory
 
 
 class Table(ABC):

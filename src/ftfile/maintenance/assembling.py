@@ -26,15 +26,10 @@ if TYPE_CHECKING:
 
 
 class Assembled(NamedTuple):
-    """The result of a job.
+    """The result of a job."""
 
-    Attributes:
-        rewrite: None if nothing could be made files.
-        errors: by id, of segments that stay open.
-    """
-
-    rewrite: Rewrite | None
-    errors: dict[str, Exception]
+    rewrite: Rewrite | None  # None if nothing could be made files
+    errors: dict[str, Exception]  # by id, of segments that stay open
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,20 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Consecutive batches of a streaming query, and what Spark read in them.
-
-    Attributes:
-        offsets_before: where each source stood before the first batch, as Spark writes it; None for the start, and
-            where it is not known: without `checkpointLocation` on the writer, or where the record is not kept.
-        offsets: where each source stood after the last batch; None where it is not known.
-        offset_ranges: what they read of each source, and of each partition of Kafka; None where one end is not known.
-    """
+    """Consecutive batches of a streaming query, and what Spark read in them."""
 
     query_id: str
     first_batch: int
     last_batch: int
+    # Where each source stood before the first batch, as Spark writes it; None for the start, and where it is not known:
+    # without `checkpointLocation` on the writer, or where the record is not kept.
     offsets_before: list[Any] | None
-    offsets: list[Any] | None
+    offsets: list[Any] | None  # where each source stood after the last batch; None where it is not known
+    # What they read of each source, and of each partition of Kafka; None where one end is not known.
     offset_ranges: tuple[OffsetRange, ...] | None
 
 
@@ -67,61 +63,36 @@ class RemovedFile:
 
 @dataclass(frozen=True, slots=True)
 class VersionDetails:
-    """The result of `Directory.version_details`.
+    """The result of `Directory.version_details`."""
 
-    Attributes:
-        commit: as `Directory.history` has it.
-        run_id: of the run of the query that wrote it; None for other writes.
-        offsets_before: see `Batches`.
-        offset_ranges: likewise; None for other writes.
-        added: what it adds.
-        removed: finished files that it replaces or drops.
-        segments_removed: number of pieces of open files that it ends.
-    """
-
-    commit: Version
-    run_id: str | None
-    offsets_before: list[Any] | None
-    offset_ranges: tuple[OffsetRange, ...] | None
+    commit: Version  # as `Directory.history` has it
+    run_id: str | None  # of the run of the query that wrote it; None for other writes
+    offsets_before: list[Any] | None  # see `Batches`
+    offset_ranges: tuple[OffsetRange, ...] | None  # likewise; None for other writes
     added: tuple[AddedFile, ...]
-    removed: tuple[RemovedFile, ...]
-    segments_removed: int
+    removed: tuple[RemovedFile, ...]  # finished files that it replaces or drops
+    segments_removed: int  # number of pieces of open files that it ends
 
 
 @dataclass(frozen=True, slots=True)
 class FileDetails:
-    """The result of `Directory.file_details`.
-
-    Attributes:
-        version: the one that brought it.
-        time_ms: of that version, since 1970 UTC by the store's clock; None where its record is not kept.
-        operation: of that version: `stream`, `batch`, `migrate`, or a maintenance operation; None where its record is
-            not kept.
-        size_bytes: on storage.
-        plain_bytes: before compression of lines and encryption.
-        format: of the file, such as `parquet`.
-        filters: through which its bytes went, such as `gzip`, in this order.
-        state: as in `FinishedFile`, and `taken` or `damaged` where another file is at its name.
-        batches: those that its rows come from; None if a batch write brought them.
-        job_id: of the batch write that brought them, or of the maintenance operation where that is all there is.
-        pieces: number of pieces of open files that it was made of; 0 for none, and where its record is not kept.
-    """
+    """The result of `Directory.file_details`."""
 
     path: str
-    version: int
-    time_ms: int | None
-    operation: str | None
+    version: int  # the one that brought it
+    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None where its record is not kept
+    operation: str | None  # of that version: `stream`, `batch`, `migrate`, or of maintenance; None likewise
     rows: int
-    size_bytes: int
-    plain_bytes: int
+    size_bytes: int  # on storage
+    plain_bytes: int  # before compression of lines and encryption
     directory: str
     checksum: str
-    format: str
-    filters: tuple[str, ...]
-    state: str
-    batches: Batches | None
-    job_id: str | None
-    pieces: int
+    format: str  # of the file, such as `parquet`
+    filters: tuple[str, ...]  # through which its bytes went, such as `gzip`, in this order
+    state: str  # as in `FinishedFile`, and `taken` or `damaged` where another file is at its name
+    batches: Batches | None  # those that its rows come from; None if a batch write brought them
+    job_id: str | None  # of the batch write that brought them, or of maintenance where that is all there is
+    pieces: int  # number of pieces of open files that it was made of; 0 for none, and where its record is not kept
 
 
 def version_details(log: CommitLog, version: int) -> VersionDetails:

@@ -51,35 +51,19 @@ _NOT_LOOKED_AT = f"it was not looked at, as the {CHECKPOINTS_MAX} of the queries
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """The backlog of one source of a query, if it can be known from here.
+    """The backlog of one source of a query, if it can be known from here; of files as `ftfile.source_status` has it."""
 
-    Attributes:
-        source: its number in the query, as in Spark's checkpoint: `sources/0`.
-        kind: `ftfile` for a directory or a store that is followed, `files` for files that ftfile reads, `kafka`, or
-            `other`.
-        offset: up to which the newest planned batch reads, as Spark has it.
-        path: of an ftfile directory, or of files, if it is known.
-        versions_behind: of an ftfile directory, committed ones that no batch was planned for; None if not known.
-        files_behind: of files, those with something to read; None if not known. This and the rest is as
-            `ftfile.source_status` has it.
-        bytes_behind: in them.
-        oldest_unread_ms: when the oldest of them was changed, since 1970 UTC; None for none.
-        parked: files that could not be read.
-        late: files that came too late to be read, ever.
-        unknown: why it is not known what is left, and where to look; empty if it is known.
-    """
-
-    source: int
-    kind: str
-    offset: Any
-    path: str | None = None
-    versions_behind: int | None = None
-    files_behind: int | None = None
-    bytes_behind: int | None = None
-    oldest_unread_ms: int | None = None
-    parked: int | None = None
-    late: int | None = None
-    unknown: str = ""
+    source: int  # its number in the query, as in Spark's checkpoint: `sources/0`
+    kind: str  # `ftfile` for a directory or a store that is followed, `files` that ftfile reads, `kafka`, or `other`
+    offset: Any  # up to which the newest planned batch reads, as Spark has it
+    path: str | None = None  # of an ftfile directory, or of files, if it is known
+    versions_behind: int | None = None  # of an ftfile directory, committed ones that no batch was planned for
+    files_behind: int | None = None  # of files, those with something to read; None if not known
+    bytes_behind: int | None = None  # in them
+    oldest_unread_ms: int | None = None  # when the oldest of them was changed, since 1970 UTC; None for none
+    parked: int | None = None  # files that could not be read
+    late: int | None = None  # files that came too late to be read, ever
+    unknown: str = ""  # why it is not known what is left, and where to look; empty if it is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +85,12 @@ class CheckpointStatus:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Where to look for what queries have not read yet.
+    """Where to look for what queries have not read yet."""
 
-    Attributes:
-        url: of the directory that they write to.
-        checkpoints: their paths, of queries whose records do not have them, or as they are seen from here.
-        sources: paths of ftfile directories that queries may follow.
-        storage: settings of the file system of the directory, and of all others of its scheme.
-    """
-
-    url: str
-    checkpoints: Collection[str]
-    sources: Collection[str]
-    storage: Mapping[str, str]
+    url: str  # of the directory that they write to
+    checkpoints: Collection[str]  # paths, of queries whose records do not have them, or as they are seen from here
+    sources: Collection[str]  # paths of ftfile directories that queries may follow
+    storage: Mapping[str, str]  # settings of the file system of the directory, and of all others of its scheme
 
     def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
         """Return the status of each checkpoint by query id, also of those that do not answer in time.

@@ -15,19 +15,12 @@ NO_OFFSET = "-"
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The rows that were read of a source, or of one of its partitions.
+    """The rows that were read of a source, or of one of its partitions."""
 
-    Attributes:
-        source: its number in the query, as in Spark's checkpoint: `sources/0`.
-        partition: such as `events/7` for a topic and partition of Kafka; None where an offset has no partitions.
-        start: where the batch before had ended, as Spark writes it; None where nothing had been read before.
-        end: where the last of these batches ended; equal to `start` where they read nothing.
-    """
-
-    source: int
-    partition: str | None
-    start: Any
-    end: Any
+    source: int  # its number in the query, as in Spark's checkpoint: `sources/0`
+    partition: str | None  # such as `events/7` for a topic and partition of Kafka; None where an offset has none
+    start: Any  # where the batch before had ended, as Spark writes it; None where nothing had been read before
+    end: Any  # where the last of these batches ended; equal to `start` where they read nothing
 
 
 def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetRange, ...]:
