@@ -65,11 +65,7 @@ Threads = Annotated[int | None, typer.Option(metavar="N", help="By default one f
 
 
 def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str, str] | None:
-    """Return settings given as `name=value`, by their names, which may begin with `prefix`.
-
-    Raises:
-        ConfigError: one has no `=`.
-    """
+    """Return settings given as `name=value`, whose names may begin with `prefix`; ConfigError for one without `=`."""
     if not storage:
         return None
     found = {}
@@ -82,11 +78,7 @@ def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str
 
 
 def version_of(directory: "Directory", version: int | None, timestamp: str | None) -> int | None:
-    """Return the version that is asked for by its number, or by a time; None for the newest.
-
-    Raises:
-        ConfigError: both are given; or it is no time, or no version is as old.
-    """
+    """Return the version of a number, or of a time; None for the newest; ConfigError for both, or for no version."""
     if timestamp is None:
         return version
     if version is not None:
@@ -95,11 +87,7 @@ def version_of(directory: "Directory", version: int | None, timestamp: str | Non
 
 
 def columns_of(text: str | None) -> list[str] | None:
-    """Return the names in a text with commas between; None for all.
-
-    Raises:
-        ConfigError: there is no name in it.
-    """
+    """Return the names in a text with commas between, None for all; ConfigError if there is none in it."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -209,11 +209,7 @@ def _opened(path: str, version: int | None, key_provider: str | None, storage: l
 
 
 def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
-    """Return the values of a key, or of its first columns.
-
-    Raises:
-        ConfigError: there are more or fewer values than key columns, or one is none of its column's type.
-    """
+    """Return the values of a key, or of its first columns; ConfigError for another number of them, or a wrong type."""
     fields = reader.definition.key_fields
     parts = [text] if len(fields) == 1 else _parts_of(text)
     if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):

@@ -75,11 +75,7 @@ class HiveManifests:
         return 1
 
     def run(self, progress: OnProgress | None = None) -> tuple[int, tuple[str, ...]]:
-        """Return how many versions were exported, and the statements.
-
-        Raises:
-            AlreadyExists: somebody else exports.
-        """
+        """Return how many versions were exported, and the statements; AlreadyExists if somebody else exports."""
         last, before = self._due()
         if last < 0:
             return 0, ()

@@ -63,11 +63,7 @@ class Table(ABC):
 
     @abstractmethod
     def newest(self) -> Exported | None:
-        """Return the version that the newest commit stands for; None without any.
-
-        Raises:
-            ConfigError: another program wrote it.
-        """
+        """Return the version that the newest commit stands for, if any; ConfigError if another program wrote it."""
 
     @abstractmethod
     def live_paths(self) -> set[str]:

@@ -98,11 +98,7 @@ class Versions:
         return File(add.final_path, add.length, add.rows, self._values[key], is_change)
 
     def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[File]:
-        """Return all finished parts of a version; the tracker counts them.
-
-        Raises:
-            ConfigError: the format cannot say something of them.
-        """
+        """Return all finished parts of a version, and count them; ConfigError for what the format cannot say."""
         schema = snapshot.schema
         assert schema is not None
         self.refuse(snapshot.adds.values(), schema)
@@ -147,11 +143,7 @@ class Exporter:
         self._versions, self._table, self._context = versions, table, context
 
     def plan(self) -> int:
-        """Return how many versions `run` would export at most.
-
-        Raises:
-            ConfigError: it would refuse the newest of them, or the table.
-        """
+        """Return how many versions `run` would export at most; ConfigError if it would refuse them, or the table."""
         first, last, newest = self._due()
         if first > last:
             return 0

@@ -46,11 +46,7 @@ class Assembling(Work[AssemblyJob, Assembled]):
         return sum(segment.length for segment in piece.inputs)
 
     def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyJob]) -> Iterator[Assembled]:
-        """Yield the result of each job.
-
-        Raises:
-            StorageError: the store is away.
-        """
+        """Yield the result of each job; StorageError if the store is away."""
         assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
         for job in pieces:
             try:

@@ -45,11 +45,7 @@ def move_log(fs: FileSystem, log: str) -> None:
 
 
 def put_back(fs: FileSystem) -> tuple[str, ...]:
-    """Move all of this back, and return the paths; repeatable.
-
-    Raises:
-        NameCollision: another file is at the place of one.
-    """
+    """Move all of this back, and return the paths; repeatable. NameCollision if another file is at the place of one."""
     back: list[str] = []
     moved = {path: path.removeprefix(f"{layout.MIGRATED}/").removesuffix(_ENDING) for path in walk(fs, layout.MIGRATED)}
     _make_directories(fs, set(map(layout.parent, moved.values())))

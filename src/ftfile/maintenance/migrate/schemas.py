@@ -52,11 +52,7 @@ _WIDENED = {
 
 
 def given_schema(schema: object) -> str:
-    """Return the JSON of a schema: of Spark, of Arrow, its JSON, types by name, or a text as in `id long, day date`.
-
-    Raises:
-        SchemaError: it is none of these, or has a type that cannot be stored.
-    """
+    """Return the JSON of a schema, given in any of the ways of `migrate`; SchemaError if it cannot be stored."""
     if isinstance(schema, Mapping):
         schema = ", ".join(f"`{name}` {kind}" for name, kind in schema.items())
     if isinstance(schema, pa.Schema):

@@ -22,11 +22,7 @@ SOURCES = ("auto", "files", "spark", "flink", "kafka-connect", "apex", "delta")
 
 
 def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bool) -> Inventory:
-    """Return the files that count by the program that wrote them.
-
-    Raises:
-        ConfigError: see `migrate`.
-    """
+    """Return the files that count by the program that wrote them; for ConfigError see `migrate`."""
     if from_ not in SOURCES:
         raise ConfigError(f"{from_!r} is no program: --from, in Python from_=, takes {', '.join(SOURCES)}")
     logs = [name for name in LOGS if fs.exists(name)]
@@ -93,11 +89,7 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
 
 
 def still_there(fs: FileSystem, source: str, live: Container[str | None], *, leave_unfinished: bool) -> list[LeftOut]:
-    """Return files that plain readers see and that do not count, after a migration that was interrupted.
-
-    Raises:
-        ConfigError: one is not finished, and those are not to be left out.
-    """
+    """Return what plain readers see and does not count, after an interruption; ConfigError for files not finished."""
     files = list_foreign(fs)
     if source in LOGS.values():
         others = [info for path, info in files.items() if path not in live and not is_hidden(path)]

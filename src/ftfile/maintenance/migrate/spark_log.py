@@ -98,11 +98,7 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
 
 
 def _relative(urls: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """Return the paths of files below the directory, which may have been moved since Spark wrote their URLs.
-
-    Raises:
-        ConfigError: one is not here.
-    """
+    """Return the paths of files here, wherever they were when Spark wrote their URLs; ConfigError if one is gone."""
     plain = {url: unquote(_AUTHORITY.sub("", url)) for url in urls}
     base = next((base for path in plain.values() if (base := _base_of(path, known)) is not None), "")
     paths = {url: path.removeprefix(base) for url, path in plain.items()}

@@ -161,11 +161,7 @@ def _plain_ending(path: str) -> str:
 
 
 def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
-    """Return the columns that all paths have, outermost first.
-
-    Raises:
-        ConfigError: paths have different columns.
-    """
+    """Return the columns that all paths have, outermost first; ConfigError if paths have different ones."""
     found: dict[tuple[str, ...], str] = {}
     for info in files:
         found.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
@@ -179,11 +175,7 @@ def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
 
 
 def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[str, str] | None) -> str | None:
-    """Return the schema of the columns in the paths, None for none.
-
-    Raises:
-        ConfigError: the type of one is not known, or paths have others than were given.
-    """
+    """Return the schema of the columns in the paths, None for none; ConfigError if types are missing, or too many."""
     if found.partition_by is not None and found.schema is not None:
         known = arrow_schema(found.schema)
         return spark_schema_json(partition_schema(known, columns)) if columns else None

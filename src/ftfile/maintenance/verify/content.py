@@ -41,11 +41,7 @@ class Comparing(Work[Add, Fault | None]):
         return piece.length
 
     def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[Add]) -> Iterator[Fault | None]:
-        """Yield what is wrong with each add.
-
-        Raises:
-            ConfigError: a key of an encrypted directory is not known.
-        """
+        """Yield what is wrong with each add; ConfigError if a key of an encrypted directory is not known."""
         for add in pieces:
             yield self._fault(fs, add)
 

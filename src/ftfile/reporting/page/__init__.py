@@ -48,11 +48,7 @@ class Contents:
 
 
 def render(contents: Contents) -> str:
-    """Return the page. All text in it is escaped; it may run its own script, and load nothing.
-
-    Raises:
-        ConfigError: jinja2 is not installed.
-    """
+    """Return the page: all its text is escaped, it runs only its own script; ConfigError without jinja2."""
     try:
         import jinja2  # noqa: PLC0415 - of an extra
     except ImportError as error:
