@@ -25,8 +25,7 @@ from ftfile.reporting.commands import in_commands
 if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
     from ftfile.commit.read.history import VersionMetrics
-    from ftfile.maintenance.details import FileDetails, VersionDetails
-    from ftfile.maintenance.offset_ranges import OffsetRange
+    from ftfile.maintenance.details import FileDetails, OffsetRange, VersionDetails
     from ftfile.maintenance.opened import OpenedDirectory
     from ftfile.maintenance.status import DirectoryStatus, UnpublishedFile
 

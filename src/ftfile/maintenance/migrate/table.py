@@ -39,19 +39,9 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.maintenance.migrate.inventory import Inventory
 
-_FORMATS = {
-    "parquet": "parquet",
-    "orc": "orc",
-    "avro": "avro",
-    "arrow": "arrow",
-    "json": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-    "csv": "csv",
-    "txt": "text",
-    "text": "text",
-    "log": "text",
-}
+# By the ending of a name.
+_FORMATS = {name: name for name in ("parquet", "orc", "avro", "arrow", "json", "csv", "text")}
+_FORMATS |= {"jsonl": "json", "ndjson": "json", "txt": "text", "log": "text"}
 # The last group is as long as what makes a name of ftfile's unique.
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12})")
 _TEXT = "value string"
@@ -115,22 +105,12 @@ def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: 
         of_these = {**encoding, "schema": own[schema], "filters": Chain.for_reading(filters).definition()}
         keys[schema, filters] = definition_key(of_these)
         definitions[keys[schema, filters]] = of_these
-    adds = _adds(fs, found.files, facts, keys, author)
-    return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
-
-
-def _adds(
-    fs: FileSystem,
-    files: Sequence[FileInfo],
-    facts: Sequence[FileFacts],
-    keys: Mapping[tuple[str, tuple[str, ...]], str],
-    author: Author,
-) -> tuple[Add, ...]:
-    ids, origin = fs.context.ids, _origin(author)
-    return tuple(
-        _add(info, each, keys[each.schema, each.filters], origin, ids.unique())
-        for info, each in zip(files, facts, strict=True)
+    origin = _origin(author)
+    adds = tuple(
+        _add(info, each, keys[each.schema, each.filters], origin, fs.context.ids.unique())
+        for info, each in zip(found.files, facts, strict=True)
     )
+    return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
 
 
 def _format_of(files: Sequence[FileInfo]) -> str:

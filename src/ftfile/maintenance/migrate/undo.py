@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from ftfile.core.errors import AlreadyExists, ConfigError, NotFound
 from ftfile.core.human_text import names_text
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise, open_filesystem
-from ftfile.maintenance.migrate.aside import foreign_in_quarantine, put_back
+from ftfile.maintenance.migrate.aside import foreign_in_quarantine, put_back, remove_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,22 +113,15 @@ def _delete_log(fs: FileSystem) -> None:
         if found != _LAST:
             delete_file(fs, found)
     if not fs.capabilities.implied_directories:
-        _remove_directories(fs, layout.META, keep=layout.LOG)
+        for info in list_or_empty(fs, layout.META):
+            if info.is_directory and info.path != layout.LOG:
+                remove_empty(fs, info.path)
         fs.sync_directory(layout.LOG)
         fs.sync_directory(layout.META)
     delete_file(fs, _LAST)
     if not fs.capabilities.implied_directories:
-        _remove_directories(fs, layout.META)
+        remove_empty(fs, layout.META)
         fs.sync_directory("")
-
-
-def _remove_directories(fs: FileSystem, directory: str, keep: str | None = None) -> None:
-    for info in list_or_empty(fs, directory):
-        if info.is_directory and info.path != keep:
-            _remove_directories(fs, info.path)
-    if keep is None:
-        with contextlib.suppress(NotFound):
-            fs.remove_directory(directory)
 
 
 _TOO_LATE = (
