@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.commit.read.history import VersionMetrics
     from ftfile.maintenance.details import FileDetails, OffsetRange, VersionDetails
     from ftfile.maintenance.opened import OpenedDirectory
-    from ftfile.maintenance.status import DirectoryStatus, UnpublishedFile
+    from ftfile.maintenance.status import DirectoryStatus
 
 # On a terminal; a pipe gets all.
 SHOWN = 1_000
@@ -208,7 +208,9 @@ def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) ->
             Column("version", lambda each: each.version, COUNT),
             Column(
                 "why",
-                lambda each: in_commands(each.problem, path) or f"the next commit {_does(each)} it",
+                lambda each: (
+                    in_commands(each.problem, path) or f"the next commit {'hides' if each.removed else 'publishes'} it"
+                ),
                 folds=True,
                 style=lambda why: "" if why.startswith("the next") else "red",
             ),
@@ -243,10 +245,6 @@ def _unneeded(found: "DirectoryStatus") -> str | None:
         return None
     staged = f"{count_text(found.unneeded_files, 'staged file')} of {bytes_text(found.unneeded_bytes or 0)}"
     return f"{staged}: running tasks, lost attempts, or used up"
-
-
-def _does(file: "UnpublishedFile") -> str:
-    return "hides" if file.removed else "publishes"
 
 
 def _print_version(found: "VersionDetails") -> None:

@@ -51,7 +51,7 @@ class Monitor:
         self._followers: dict[str, Follower] = {}
         self._lock = threading.Lock()
         self._server: PrometheusServer | None = None
-        self._stop_metering: Callable[[], None] = _nothing
+        self._stop_metering: Callable[[], object] = lambda: None
         if meter_provider is not None:
             from ftfile.monitoring.metering import meter  # noqa: PLC0415 - an extra
 
@@ -168,10 +168,6 @@ def monitor(  # noqa: PLR0913 - all by name
     found = Monitor(interval, prometheus_port, address, meter_provider)
     found.watch(path, key_provider=key_provider, storage=storage)
     return found
-
-
-def _nothing() -> None:
-    pass
 
 
 def _checked_interval_s(interval: str | timedelta) -> float:

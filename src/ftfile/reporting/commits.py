@@ -11,12 +11,9 @@ import numpy as np
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.read.history import last_commit_of, version_of
-from ftfile.core.errors import CorruptData
-from ftfile.fs.calls.parallel import THREADS_MAX, parallel
+from ftfile.maintenance.verify.log_scan import LogScan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
 
@@ -123,8 +120,9 @@ class CommitColumns:
 def read_commits(log: CommitLog) -> Commits:
     """Return the versions that are kept; reads each record once, several at a time where that is faster."""
     columns, head = CommitColumns(), log.read_on()
-    for record in _records(log, head.log_start, head.version):
-        columns.add(record)
+    for _, record in LogScan(log).records(head.log_start, head.version):
+        if record is not None:  # `verify` says what is wrong with it
+            columns.add(record)
     return columns.commits(log, head.version)
 
 
@@ -132,17 +130,3 @@ def _times(log: CommitLog) -> dict[int, int]:
     """Return when records were created, by the store's clock; one listing."""
     named = ((layout.parse_log_name(info.path), info.modified_ms) for info in list_or_empty(log.fs, layout.LOG))
     return {name.version: time_ms for name, time_ms in named if name is not None and name.nonce is None}
-
-
-def _records(log: CommitLog, first: int, last: int) -> Iterator[Record]:
-    """Yield the records that can be read."""
-
-    def read(version: int) -> Record | None:
-        try:
-            return log.read_record(version)
-        except CorruptData:
-            return None  # `verify` says what is wrong with it
-
-    for start in range(first, last + 1, THREADS_MAX):
-        found = parallel(log.fs, read, range(start, min(start + THREADS_MAX, last + 1)))
-        yield from (record for record in found if record is not None)

@@ -23,7 +23,6 @@ from ftfile.maintenance.migrate.schemas import (
     given_schema,
     joined,
     merged_schema,
-    require_given,
     without_columns,
 )
 from ftfile.sink.config import SinkConfig
@@ -146,7 +145,7 @@ def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
     for info in files:
         found.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
     if len(found) > 1:
-        told = ", ".join(f"{path!r} {_columns_text(columns)}" for columns, path in list(found.items())[:2])
+        told = ", ".join(f"{path!r} has {', '.join(columns) or 'none'}" for columns, path in list(found.items())[:2])
         raise ConfigError(
             f"paths have different columns: {told}. Move the files of one kind to a directory of their own, and "
             "migrate each by itself. Nothing was changed"
@@ -165,10 +164,6 @@ def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[st
     if list(types) != list(columns) and {*types} != {*columns}:
         raise _partition_by_error(columns, found.files[0].path, types)
     return given_schema({column: types[column] for column in columns}) if columns else None
-
-
-def _columns_text(columns: Sequence[str]) -> str:
-    return f"has {', '.join(columns)}" if columns else "has none"
 
 
 def _partition_by_error(columns: Sequence[str], path: str, given: Mapping[str, str]) -> ConfigError:
@@ -207,7 +202,10 @@ def _given_columns(name: str, found: Inventory, schema: object, columns: Iterabl
         schema = _TEXT
     if schema is None:
         if name not in SELF_DESCRIBING:
-            raise require_given(name)
+            raise ConfigError(
+                f"files of format {name} do not say what their columns are: give --schema, in Python schema=, such as "
+                "'id long, at timestamp'"
+            )
         return None
     return without_columns(given_schema(schema), columns)
 

@@ -62,7 +62,8 @@ def undo_migration(
     """
     fs = open_filesystem(normalise(os.fspath(path)), context, dict(storage or {}))
     with refusing_file(CommitLog(fs), os.fspath(path)):
-        is_begun = _is_begun(fs)
+        info = stat_or_none(fs, _LAST)
+        is_begun = info is not None and info.size_bytes == len(UNDONE_RECORD) and fs.read(_LAST) == UNDONE_RECORD
         if not is_begun:
             _require_nothing_since(fs, os.fspath(path))
     if dry_run:
@@ -78,12 +79,6 @@ def undo_migration(
     _delete_log(fs)
     _log.info("undid the migration of %s: %d files are back", path, len(back))
     return UndoReport(back)
-
-
-def _is_begun(fs: FileSystem) -> bool:
-    """Return True if the log has ended already."""
-    info = stat_or_none(fs, _LAST)
-    return info is not None and info.size_bytes == len(UNDONE_RECORD) and fs.read(_LAST) == UNDONE_RECORD
 
 
 def _require_nothing_since(fs: FileSystem, path: str) -> None:
