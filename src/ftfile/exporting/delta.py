@@ -181,14 +181,7 @@ def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
 
 
 def _table_actions(schema: str, partition_by: list[str], table: str, time_ms: int) -> list[Action]:
-    """Return the actions that say what a table is.
-
-    Args:
-        schema: of its rows, as Spark's JSON, which is Delta's, too.
-        partition_by: names of columns.
-        table: its id.
-        time_ms: of its making.
-    """
+    """Return the actions that say what a table is, made at a time; Spark's JSON of a schema is Delta's, too."""
     # A reader that does not know local times must not take them for instants.
     features = ["timestampNtz"] if '"timestamp_ntz"' in schema else []
     protocol: dict[str, Any] = {"minReaderVersion": 3 if features else 1, "minWriterVersion": 7}

@@ -136,7 +136,7 @@ def _migrate(
     version = _commit(log, author, found, table)
     _move(fs, path, found.log, found.last_entry, found.left_out)
     _log.info("migrated %s: %d files of %d rows are version %d", path, len(table.adds), report.rows, version)
-    return _report(found, table, author, version)
+    return replace(report, version=version, dry_run=False)
 
 
 def _require_unchanged(fs: FileSystem, path: str, found: Inventory, *, leave_unfinished: bool) -> None:
@@ -282,9 +282,10 @@ def _recorded(
     )
 
 
-def _report(found: Inventory, table: Table, author: Author, version: int | None = None) -> MigrateReport:
+def _report(found: Inventory, table: Table, author: Author) -> MigrateReport:
+    """Return the report of a dry run."""
     return MigrateReport(
-        version=version,
+        version=None,
         source=found.source,
         file_format=table.file_format,
         schema=table.definitions[table.schema_key],
@@ -296,5 +297,5 @@ def _report(found: Inventory, table: Table, author: Author, version: int | None 
         moved_log=found.log,
         query_id=author.query_id if isinstance(author, StreamAuthor) else None,
         last_batch=author.batch_id if isinstance(author, StreamAuthor) else None,
-        dry_run=version is None,
+        dry_run=True,
     )
