@@ -21,12 +21,12 @@ from ftfile.arrays.value_text import UTC, value_texts
 from ftfile.commit.files import list_or_empty, write_file
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound
 from ftfile.exporting.limits import LIMITS
-from ftfile.exporting.model import COUNTED, Exported, Table
+from ftfile.exporting.versions import COUNTED, Exported, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.exporting.model import Change
+    from ftfile.exporting.versions import Change
     from ftfile.fs.api import FileSystem
 
 LOG = "_delta_log"
