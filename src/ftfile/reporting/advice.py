@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.doctor import Check
     from ftfile.maintenance.status import DirectoryStatus, QueryStatus
     from ftfile.maintenance.verify.findings import Finding, Severity
-    from ftfile.reporting.commits import Commits
-    from ftfile.reporting.live_files import LiveFiles
+    from ftfile.reporting.commits import Commits, LiveFiles
 
 __all__ = ("ReportWarning", "of_checks", "of_commits", "of_files", "of_findings", "of_silence", "of_stage", "of_status")
 

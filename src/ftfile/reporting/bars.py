@@ -13,8 +13,7 @@ from ftfile.reporting.scales import COUNT, SECONDS
 if TYPE_CHECKING:
     from collections import Counter
 
-    from ftfile.reporting.commits import Commits
-    from ftfile.reporting.live_files import LiveFiles
+    from ftfile.reporting.commits import Commits, LiveFiles
 
 PARTITIONS_SHOWN = 20
 _SIZES_SHOWN = 14

@@ -1,8 +1,9 @@
-"""The versions that a log keeps, as columns: numbers of each commit, small enough for millions."""
+"""The versions that a log keeps, as columns small enough for millions; and the live files of the newest in numbers."""
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,13 @@ import numpy as np
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.read.history import last_commit_of, version_of
+from ftfile.commit.read.snapshot import live_columns
 from ftfile.maintenance.verify.log_scan import LogScan
 
 if TYPE_CHECKING:
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.read.snapshot import Snapshot
 
 # Consecutive pieces of a commit, in seconds; assembly and sync are parts of `write`.
 STAGES = ("write", "prepare", "create", "publish")
@@ -130,3 +133,39 @@ def _times(log: CommitLog) -> dict[int, int]:
     """Return when records were created, by the store's clock; one listing."""
     named = ((layout.parse_log_name(info.path), info.modified_ms) for info in list_or_empty(log.fs, layout.LOG))
     return {name.version: time_ms for name, time_ms in named if name is not None and name.nonce is None}
+
+
+@dataclass
+class PartitionSums:
+    """The numbers of a partition: a sub-directory, or a bucket of a store."""
+
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+
+
+@dataclass
+class LiveFiles:
+    """Finished files, or the runs of a store."""
+
+    sizes: np.ndarray  # bytes on storage of each
+    rows: int = 0  # in all of them
+    partitions: dict[str, PartitionSums] = field(default_factory=dict)  # by sub-directory; by bucket of a store
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of all."""
+        return int(self.sizes.sum())
+
+
+def live_files_of(snapshot: Snapshot, *, is_store: bool) -> LiveFiles:
+    """Return the numbers of the finished files of a snapshot, or of the runs of a store."""
+    wanted = "segment" if is_store else "part"
+    sizes, partitions = array("q"), defaultdict[str, PartitionSums](PartitionSums)
+    for columns in live_columns(snapshot, ("kind", "lengthBytes", "rows", "bucket")):
+        for kind, size_bytes, rows, bucket in zip(*columns, strict=True):
+            if kind == wanted:
+                sizes.append(size_bytes)
+                sums = partitions[layout.bucket_directory(bucket)]
+                sums.files, sums.rows, sums.size_bytes = sums.files + 1, sums.rows + rows, sums.size_bytes + size_bytes
+    return LiveFiles(np.array(sizes), sum(each.rows for each in partitions.values()), partitions)

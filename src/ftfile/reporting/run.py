@@ -19,8 +19,7 @@ from ftfile.maintenance.status import directory_status
 from ftfile.maintenance.verify.findings import SEVERITIES
 from ftfile.maintenance.verify.run import verify as compare
 from ftfile.reporting import advice
-from ftfile.reporting.commits import CommitColumns, read_commits
-from ftfile.reporting.live_files import live_files_of
+from ftfile.reporting.commits import CommitColumns, live_files_of, read_commits
 from ftfile.reporting.page import Contents, render
 
 if TYPE_CHECKING:

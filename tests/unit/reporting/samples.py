@@ -9,8 +9,7 @@ import numpy as np
 from ftfile.maintenance.doctor import Check
 from ftfile.maintenance.status import DirectoryStatus, OpenFile, QueryStatus
 from ftfile.reporting.advice import ReportWarning
-from ftfile.reporting.commits import COLUMNS, Commits
-from ftfile.reporting.live_files import LiveFiles, PartitionSums
+from ftfile.reporting.commits import COLUMNS, Commits, LiveFiles, PartitionSums
 from ftfile.reporting.page import Contents
 
 __all__ = ("commits_of", "contents_of")

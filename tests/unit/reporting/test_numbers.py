@@ -17,8 +17,7 @@ from ftfile.maintenance.ranges import merge_ranges
 from ftfile.maintenance.verify.run import verify
 from ftfile.reporting.bars import size_bars
 from ftfile.reporting.charts import BINS_MAX, binned, starts_of, timeline_of
-from ftfile.reporting.commits import CommitColumns, read_commits
-from ftfile.reporting.live_files import LiveFiles, live_files_of
+from ftfile.reporting.commits import CommitColumns, LiveFiles, live_files_of, read_commits
 from ftfile.reporting.scales import BYTES, COUNT, SECONDS, scale_of
 from tests.unit.reporting.samples import commits_of
 

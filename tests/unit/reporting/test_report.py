@@ -18,7 +18,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.maintenance.doctor import Check
 from ftfile.maintenance.status import OpenFile, UnpublishedFile
 from ftfile.reporting import advice
-from ftfile.reporting.live_files import LiveFiles
+from ftfile.reporting.commits import LiveFiles
 from ftfile.reporting.page import OPEN_SHOWN, render
 from ftfile.testing.micro_batch import StoreBatch
 from tests.unit.cli.running import documents, run

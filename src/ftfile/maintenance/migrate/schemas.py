@@ -17,11 +17,11 @@ from ftfile.arrays.widening import is_wider
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.encoding.avro.container import read_header
 from ftfile.encoding.avro.schema import arrow_type
-from ftfile.maintenance.migrate.old_times import SPARK_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
 SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
 
 _UTC = pa.timestamp("us", tz="UTC")

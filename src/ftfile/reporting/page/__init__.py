@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.doctor import Check
     from ftfile.maintenance.status import DirectoryStatus, OpenFile
     from ftfile.reporting.advice import ReportWarning
-    from ftfile.reporting.commits import Commits
-    from ftfile.reporting.live_files import LiveFiles
+    from ftfile.reporting.commits import Commits, LiveFiles
 
 __all__ = ("OPEN_SHOWN", "Contents", "render")
 
