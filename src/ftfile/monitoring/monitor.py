@@ -17,7 +17,6 @@ from ftfile.monitoring.tally import Tally
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     from ftfile.core.context import Context
     from ftfile.monitoring.prometheus import PrometheusServer
@@ -128,9 +127,7 @@ class Monitor:
     def __enter__(self) -> Monitor:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

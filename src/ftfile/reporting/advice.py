@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.core.human_text import ago, bytes_text, count_text, duration_text
+from ftfile.core.human_text import ago, bytes_text, count_text, duration_text, names_text
 from ftfile.maintenance.verify.findings import KINDS
 from ftfile.reporting.commands import in_commands
 from ftfile.reporting.scales import SECONDS
@@ -57,7 +57,7 @@ def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarnin
         kinds.setdefault((finding.code, finding.severity), []).append(finding)
     for (code, _), same in kinds.items():
         first = same[0]
-        paths = _some([f"{each.path!r}" for each in same if each.path])
+        paths = names_text([each.path for each in same if each.path])
         expected = f"expected {first.expected}, found {first.found}"
         found = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
         yield ReportWarning(first.severity, KINDS[code].title, found, in_commands(first.remedy, path))
@@ -81,7 +81,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
         yield ReportWarning(
             "error",
             f"{count_text(len(failing), 'open file')} could not be finished",
-            f"{_some([repr(each.partition or '.') for each in failing])}: tried {count_text(attempts, 'time')}",
+            f"{names_text([each.partition or '.' for each in failing])}: tried {count_text(attempts, 'time')}",
             f"`ftfile flush {quote(path)}` tries again, and says why it fails; "
             f"`ftfile verify {quote(path)} --full` finds damaged rows",
         )
@@ -91,7 +91,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
             "warning",
             f"{count_text(len(due), 'open file')} {'is' if len(due) == 1 else 'are'} due and not finished",
             f"plain readers miss {count_text(sum(each.rows for each in due), 'row')}, the oldest committed {oldest}: "
-            f"{_some([repr(each.partition or '.') for each in due])}",
+            f"{names_text([each.partition or '.' for each in due])}",
             f"The next batch of the query finishes them. If none comes: `ftfile flush {quote(path)} --due-only`",
         )
     stuck = [each for each in status.unpublished if each.problem]
@@ -107,7 +107,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
         yield ReportWarning(
             "warning",
             f"{count_text(len(waiting), 'change')} of newer versions not made yet: files are not at their names",
-            _some([repr(each.path) for each in waiting]),
+            names_text([each.path for each in waiting]),
             f"The next commit does it; if none comes: `ftfile repair {quote(path)}`",
         )
 
@@ -207,8 +207,3 @@ def of_stage(files: int, size_bytes: int, path: str) -> Iterator[ReportWarning]:
             f"{bytes_text(size_bytes)}: of tasks that run now, of lost attempts, or used up",
             f"Nothing to do while a query runs; `ftfile vacuum {quote(path)}` deletes the old ones",
         )
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = len(texts) - EXAMPLES
-    return ", ".join(texts[:EXAMPLES]) + (f" and {count_text(more, 'other')}" if more > 0 else "")
