@@ -63,11 +63,7 @@ class Monitor:
 
     @checked
     def watch(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        key_provider: str | None = None,
-        storage: Mapping[str, str] | None = None,
+        self, path: str | os.PathLike[str], *, key_provider: str | None = None, storage: Mapping[str, str] | None = None
     ) -> None:
         """Follow another directory; of one that is followed already, do nothing. See `ftfile.monitor`."""
         self.follow(Place(str(path), key_provider, storage), "watch")

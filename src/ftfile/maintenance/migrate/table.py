@@ -18,13 +18,7 @@ from ftfile.core.progress import Tracker
 from ftfile.encoding.partitions.paths import columns_of_directory, parse_bucket_path, partition_schema
 from ftfile.filters.chain import Chain
 from ftfile.maintenance.migrate.reading import FileFacts, Reading
-from ftfile.maintenance.migrate.schemas import (
-    SELF_DESCRIBING,
-    given_schema,
-    joined,
-    merged_schema,
-    without_columns,
-)
+from ftfile.maintenance.migrate.schemas import SELF_DESCRIBING, given_schema, joined, merged_schema, without_columns
 from ftfile.sink.config import SinkConfig
 from ftfile.source.files.decoding.opened import filters_of_name
 
