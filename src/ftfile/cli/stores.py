@@ -13,7 +13,7 @@ import typer
 import ftfile
 from ftfile.cli.display.output import print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar
-from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
+from ftfile.cli.display.row_formats import Format, RowPrinter, limited
 from ftfile.cli.display.tables import COUNT, Column, print_table
 from ftfile.cli.exit_codes import FOUND
 from ftfile.cli.log_check import requiring_log
@@ -63,7 +63,7 @@ def get(
         table = reader.lookup(pa.table(own, names=[field.name for field in fields]), columns_of(columns))
     found = table["_found"].to_pylist()
     rows = table.filter(table["_found"]).drop_columns(["_found"])
-    RowPrinter(rows.schema, format_of(row_format, json=json)).print(rows.to_batches())
+    RowPrinter(rows.schema, row_format, json=json).print(rows.to_batches())
     for text, is_found in zip(key, found, strict=True):
         if not is_found:
             say(f"ftfile: there is no key {text!r}")
@@ -93,7 +93,7 @@ def scan(
         schema = reader.definition.schema
         shown = schema if names is None else pa.schema([schema.field(name) for name in names if name in schema.names])
         batches = reader.scan(first, last, names)
-        RowPrinter(shown, format_of(row_format, json=json)).print(limited(batches, rows))
+        RowPrinter(shown, row_format, json=json).print(limited(batches, rows))
 
 
 def stats(

@@ -26,19 +26,12 @@ Format = Annotated[
 ]
 
 
-def format_of(wanted: RowFormat | None, *, json: bool) -> RowFormat:
-    """Return the format that is asked for, or the one by default."""
-    if json:
-        return "json"
-    return wanted or ("table" if is_terminal() else "csv")
-
-
 class RowPrinter:
-    """Prints batches of one schema, with one heading."""
+    """Prints batches of one schema, with one heading, in the format that is asked for, or the one by default."""
 
-    def __init__(self, schema: "pa.Schema", row_format: RowFormat) -> None:
+    def __init__(self, schema: "pa.Schema", wanted: RowFormat | None, *, json: bool) -> None:
         self._schema = schema
-        self._format = row_format
+        self._format: RowFormat = "json" if json else wanted or ("table" if is_terminal() else "csv")
         self._begun = False
 
     def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
