@@ -324,8 +324,7 @@ def relative(url: str, path: str) -> str:
 
 def live(manifest: Json) -> int:
     """Return the number of files that a manifest has."""
-    count: int = manifest["added_files_count"] + manifest["existing_files_count"]
-    return count
+    return int(manifest["added_files_count"] + manifest["existing_files_count"])
 
 
 def _inherit(entry: Json, manifest: Json) -> None:
@@ -336,5 +335,4 @@ def _inherit(entry: Json, manifest: Json) -> None:
 
 
 def _path(entry: Json) -> str:
-    path: str = entry["data_file"]["file_path"]
-    return path
+    return str(entry["data_file"]["file_path"])

@@ -132,13 +132,11 @@ class Versions:
 
     def columns(self, schema: str) -> str:
         """Return the columns of a key as Spark's JSON."""
-        text: str = self._definitions[schema]
-        return text
+        return str(self._definitions[schema])
 
     def partition_by(self, encoding: str) -> list[str]:
         """Return the partition columns of files of an encoding."""
-        columns: list[str] = self._definitions[encoding]["partitionBy"]
-        return columns
+        return [*self._definitions[encoding]["partitionBy"]]
 
     def partition_columns(self, snapshot: Snapshot) -> list[str]:
         """Return the partition columns of a version, which all of its rows have."""
