@@ -89,13 +89,9 @@ def command_for(value: object, *, path: str | None, full: bool = False) -> dict[
 
     if isinstance(value, Finding):
         return {"command": command_of(value, path or PATH, full=full)}
-    if isinstance(value, Check):
-        return {"command": command_in(value.remedy, path or PATH)}
-    if isinstance(value, OpenFile):
-        return {"command": command_in(value.waiting, path or PATH)}
-    if isinstance(value, UnpublishedFile):
-        return {"command": command_in(value.problem, path or PATH)}
-    return {}
+    texts = {Check: "remedy", OpenFile: "waiting", UnpublishedFile: "problem"}
+    name = texts.get(type(value))
+    return {} if name is None else {"command": command_in(getattr(value, name), path or PATH)}
 
 
 def doctor(
