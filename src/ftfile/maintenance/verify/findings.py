@@ -134,7 +134,7 @@ class Action:
 
     def __str__(self) -> str:
         rows = self.add.rows if self.add is not None else 0
-        path = self.path or (_path_of(self.add) if self.add is not None else "")
+        path = self.path or (self.add.final_path or self.add.path if self.add is not None else "")
         text = ACTIONS[self.kind].format(path=path, source=self.source, version=self.version, rows=rows)
         return f"{text}. {self.consequence}" if self.consequence else text
 
@@ -168,7 +168,7 @@ def find(code: str, path: str, expected: str, found: str, *actions: Action, reme
 
 def lost(add: Add, code: str, expected: str, found: str, damaged: str = "") -> Finding:
     """Return the finding of an add whose rows cannot be read; `damaged` is there instead, and of no other add."""
-    path, origin = _path_of(add), add.origin
+    path, origin = add.final_path or add.path, add.origin
     several = origin.first_batch != origin.last_batch
     batches = f"batches {origin.first_batch} to {origin.last_batch}" if several else f"batch {origin.first_batch}"
     remedy = _GIVE_UP.format(path=path, rows=f"{add.rows} rows of {batches} of {origin.query_id}")
@@ -184,10 +184,6 @@ def _consequence_of(add: Add) -> str:
         return ""
     deletes = add.rolling_stats["ops"] & 1 << DELETE
     return f"{_OLDER}, and those that it deleted are found again: delete them once more" if deletes else _OLDER
-
-
-def _path_of(add: Add) -> str:
-    return add.final_path or add.path
 
 
 @dataclass(frozen=True, slots=True)
