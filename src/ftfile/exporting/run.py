@@ -83,9 +83,7 @@ def export(  # noqa: PLR0913 - all by name
     with maintaining("export", path, None, storage, context) as (log, author):
         refuse_store(log.read_on(), os.fspath(path))
         for _ in range(TRIES):
-            head = log.read_on() if dry_run else catch_up(log, author)[0]
-            if dry_run:
-                skip_published(log, head)
+            head = _newest(log) if dry_run else catch_up(log, author)[0]
             opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/", table)
             try:
                 versions, statements = (opened.plan(), ()) if dry_run else opened.run(progress)
@@ -116,6 +114,13 @@ def _check_names(to: str, table: str | None) -> None:
             f"table={table!r}: it takes `name` or `database.name`, each of letters, digits and underscores, or "
             "anything else between backticks"
         )
+
+
+def _newest(log: CommitLog) -> LogState:
+    """Return the newest version, without publishing anything."""
+    head = log.read_on()
+    skip_published(log, head)
+    return head
 
 
 def _open(to: str, log: CommitLog, head: LogState, url: str, table: str | None) -> Exporter | HiveManifests:

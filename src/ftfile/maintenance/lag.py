@@ -85,7 +85,7 @@ class CheckpointStatus:
 
 @dataclass
 class Lag:
-    """What queries have not read yet: checkpoints are looked at each in a thread of its own."""
+    """The backlog of queries: their checkpoints are looked at, each in a thread of its own."""
 
     url: str  # of the directory that they write to
     checkpoints: Collection[str]  # paths, of queries whose records do not have them, or as they are seen from here

@@ -89,7 +89,7 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
 
 
 def still_there(fs: FileSystem, source: str, live: Container[str | None], *, leave_unfinished: bool) -> list[LeftOut]:
-    """Return what plain readers see and does not count, after an interruption; ConfigError for files not finished."""
+    """Return files that plain readers see, and none counts, after an interruption; ConfigError for unfinished ones."""
     files = list_foreign(fs)
     if source in LOGS.values():
         others = [info for path, info in files.items() if path not in live and not is_hidden(path)]
