@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ftfile.cli import caring, checking, looking, mending, migrating, reading, stores
+from ftfile.cli import caring, looking, mending, migrating, reading, stores
+from ftfile.cli.checking import doctor, report, source, verify
 from ftfile.cli.display.output import WarningPrinter
 from ftfile.cli.examples import examples_of
 from ftfile.cli.exit_codes import Commands
-from ftfile.cli.reporting import report
 from ftfile.core.version import __version__
 
 _PRINT_FINDINGS = {"doctor", "repair", "report", "status", "verify"}
@@ -56,9 +56,9 @@ def _options(
 
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Look: these write nothing": (looking.status, looking.ls, looking.history, looking.show, report, checking.source),
+    "Look: these write nothing": (looking.status, looking.ls, looking.history, looking.show, report, source),
     "Read rows": (reading.cat, reading.head, reading.tail),
-    "Check": (checking.verify, checking.doctor),
+    "Check": (verify, doctor),
     "Care: no row is lost": (caring.flush, caring.compact, caring.export, mending.repair, migrating.migrate),
     "Remove or delete: these ask before": (caring.vacuum, caring.expire, mending.drop, mending.restore),
 }

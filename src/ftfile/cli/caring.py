@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     from ftfile.commit.vacuum.run import VacuumReport
 
 CommitEvery = Annotated[
-    int | None,
-    typer.Option(
-        "--commit-every",
-        metavar="N",
-        help="Record after this number of new files: an interruption loses no more.",
-        show_default=False,
-    ),
+    int | None, typer.Option(metavar="N", help="Record after this number of new files: an interruption loses no more.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Accept less than 24 hours, where nothing else writes or reads.")]
 
@@ -37,9 +31,7 @@ def flush(
     path: Path,
     *,
     due_only: Annotated[bool, typer.Option("--due-only", help="Finish only files whose rule has fired.")] = False,
-    query: Annotated[
-        str | None, typer.Option("--query", metavar="ID", help="Finish only files of this query.", show_default=False)
-    ] = None,
+    query: Annotated[str | None, typer.Option(metavar="ID", help="Finish only files of this query.")] = None,
     commit_every: CommitEvery = None,
     threads: Threads = None,
     dry_run: DryRun = False,
@@ -75,7 +67,7 @@ def compact(
     path: Path,
     *,
     where: Where = None,
-    target: Annotated[str, typer.Option("--target", metavar="SIZE", help="The size of new files, about.")] = "128MiB",
+    target: Annotated[str, typer.Option(metavar="SIZE", help="The size of new files, about.")] = "128MiB",
     commit_every: CommitEvery = None,
     threads: Threads = None,
     dry_run: DryRun = False,
@@ -119,9 +111,7 @@ def compact(
 def vacuum(
     path: Path,
     *,
-    retention: Annotated[
-        str, typer.Option("--retention", metavar="DURATION", help="Versions of this time stay readable.")
-    ] = "7d",
+    retention: Annotated[str, typer.Option(metavar="DURATION", help="Versions of this time stay readable.")] = "7d",
     force: Force = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -141,10 +131,8 @@ def vacuum(
 def expire(
     path: Path,
     *,
-    older_than: Annotated[
-        str, typer.Option("--older-than", metavar="DURATION", help="Versions younger than this stay.")
-    ] = "7d",
-    keep_last: Annotated[int, typer.Option("--keep-last", metavar="N", help="The newest N stay, however old.")] = 1,
+    older_than: Annotated[str, typer.Option(metavar="DURATION", help="Versions younger than this stay.")] = "7d",
+    keep_last: Annotated[int, typer.Option(metavar="N", help="The newest N stay, however old.")] = 1,
     force: Force = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -172,10 +160,8 @@ def expire(
 def export(
     path: Path,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="delta, iceberg or hive.")] = "delta",
-    table: Annotated[
-        str | None, typer.Option("--table", help="Of hive: the table in the statements, which come last.")
-    ] = None,
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="delta, iceberg or hive.")] = "delta",
+    table: Annotated[str | None, typer.Option(help="Of hive: the table in the statements, which come last.")] = None,
     dry_run: DryRun = False,
     json: Json = False,
     storage: Storage = None,

@@ -1,5 +1,6 @@
-"""`verify`, `doctor` and `source`: faults and their remedies. They write nothing."""
+"""`verify`, `doctor`, `report` and `source`: faults and their remedies. They write nothing there."""
 
+import os
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -7,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import ftfile
-from ftfile.cli.display.output import heading, print_fields, print_json
+from ftfile.cli.display.output import heading, print_fields, print_json, say, write_utf8
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import BYTES, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import FOUND
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Threads, note_path, settings_of
 from ftfile.core.clock import SystemClock
+from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import ago, bytes_text, count_text
 from ftfile.reporting.commands import PATH, command_in, command_of, in_commands
 
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.verify.findings import Finding
     from ftfile.source.files.status import SourceStatus
 
-_STATE_STYLES = {"ok": "green", "info": "dim", "warning": "yellow", "error": "bold red"}
-_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
+_STYLES = {"ok": "green", "info": "dim", "warning": "yellow", "error": "bold red"}
 
 
 def verify(
@@ -88,24 +89,15 @@ def command_for(value: object, *, path: str | None, full: bool = False) -> dict[
 
     if isinstance(value, Finding):
         return {"command": command_of(value, path or PATH, full=full)}
-    if isinstance(value, Check):
-        return {"command": command_in(value.remedy, path or PATH)}
-    if isinstance(value, OpenFile):
-        return {"command": command_in(value.waiting, path or PATH)}
-    if isinstance(value, UnpublishedFile):
-        return {"command": command_in(value.problem, path or PATH)}
-    return {}
+    texts = {Check: "remedy", OpenFile: "waiting", UnpublishedFile: "problem"}
+    name = texts.get(type(value))
+    return {} if name is None else {"command": command_in(getattr(value, name), path or PATH)}
 
 
 def doctor(
     path: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[PATH]",
-            help="A directory to be tried, too; it is only read.",
-            show_default=False,
-            callback=note_path,
-        ),
+        typer.Argument(metavar="[PATH]", help="A directory to be tried, too; it is only read.", callback=note_path),
     ] = None,
     *,
     json: Json = False,
@@ -124,7 +116,7 @@ def doctor(
         told = partial(in_commands, path=path or PATH)
         columns = [
             Column("check", lambda each: each.name),
-            Column("state", lambda each: each.state, style=_STATE_STYLES.__getitem__),
+            Column("state", lambda each: each.state, style=_STYLES.__getitem__),
             Column("found", lambda each: told(each.found), folds=True),
             Column("remedy", lambda each: told(each.remedy) or None, folds=True, keep=0),
         ]
@@ -132,18 +124,60 @@ def doctor(
         if is_terminal():
             for check in report.checks:
                 if check.remedy:
-                    heading(f"{check.name}: what to do", _STATE_STYLES[check.state])
+                    heading(f"{check.name}: what to do", _STYLES[check.state])
                     print(told(check.remedy))
     if not report.ok:
         raise typer.Exit(FOUND)
+
+
+def report(
+    path: Path,
+    *,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The page, in the place of one that is there; - is stdout."
+        ),
+    ] = "report.html",
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare the storage with the log, too, which takes longest.")
+    ] = True,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Write one page with plots, tables and warnings of a directory or a store; it opens offline in any browser.
+
+    It prints the warnings, too, unless the page goes to stdout.
+    """
+    if output == "-" and json:
+        raise ConfigError("--output=- and --json both print on stdout: take one of them")
+    with waiting("report"):
+        found = ftfile.report(path, verify=verify, key_provider=key_provider, storage=settings_of(storage))
+        if output != "-":
+            found.save(output)
+    if output == "-":
+        # Names of files on a disk need not be text.
+        write_utf8(found.html.encode(errors="backslashreplace"))
+        return
+    say(f"Wrote {output}: {bytes_text(os.path.getsize(output))}")
+    if json:
+        print_json({"path": found.path, "version": found.version, "warnings": found.warnings})
+        return
+    if not found.warnings:
+        print("Nothing needs attention")
+    for warning in found.warnings:
+        heading(f"{warning.severity}: {warning.title}", _STYLES[warning.severity])
+        print(warning.found)
+        if warning.remedy:
+            print(warning.remedy)
 
 
 def source(
     path: Path,
     *,
     checkpoint: Annotated[
-        str | None,
-        typer.Option("--checkpoint", metavar="PATH", help="The checkpointLocation of the stream.", show_default=False),
+        str | None, typer.Option(metavar="PATH", help="The checkpointLocation of the stream.")
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -152,7 +186,6 @@ def source(
             "-o",
             metavar="NAME=VALUE",
             help="An option of the stream, such as stateLocation=/data/state; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     json: Json = False,

@@ -25,17 +25,15 @@ from ftfile.reporting.commands import in_commands
 if TYPE_CHECKING:
     from ftfile.commit.read.history import Version as RecordedVersion
     from ftfile.commit.read.history import VersionMetrics
-    from ftfile.maintenance.details import FileDetails, VersionDetails
-    from ftfile.maintenance.offset_ranges import OffsetRange
+    from ftfile.maintenance.details import FileDetails, OffsetRange, VersionDetails
     from ftfile.maintenance.opened import OpenedDirectory
-    from ftfile.maintenance.status import DirectoryStatus, UnpublishedFile
+    from ftfile.maintenance.status import DirectoryStatus
 
 # On a terminal; a pipe gets all.
 SHOWN = 1_000
 
 Newest = Annotated[
-    int | None,
-    typer.Option("--limit", "-n", metavar="N", help="The newest N only; on a terminal 1,000.", show_default=False),
+    int | None, typer.Option("--limit", "-n", metavar="N", help="The newest N only; on a terminal 1,000.")
 ]
 
 _STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "open": "cyan"}
@@ -115,8 +113,7 @@ def history(
 def show(
     path: Path,
     what: Annotated[
-        str,
-        typer.Argument(metavar="FILE|VERSION", help="A file, as `ls` lists it, or the number of a version."),
+        str, typer.Argument(metavar="FILE|VERSION", help="A file, as `ls` lists it, or the number of a version.")
     ],
     *,
     version: Version = None,
@@ -147,19 +144,14 @@ def status(
     checkpoint: Annotated[
         list[str] | None,
         typer.Option(
-            "--checkpoint",
             metavar="PATH",
             help="Of a query whose checkpoint is not recorded here, or is elsewhere from here. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
-            "--source",
-            metavar="PATH",
-            help="An ftfile directory that a query follows, which no checkpoint names. May be repeated.",
-            show_default=False,
+            metavar="PATH", help="An ftfile directory that a query follows, which no checkpoint names. May be repeated."
         ),
     ] = None,
     json: Json = False,
@@ -216,7 +208,9 @@ def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) ->
             Column("version", lambda each: each.version, COUNT),
             Column(
                 "why",
-                lambda each: in_commands(each.problem, path) or f"the next commit {_does(each)} it",
+                lambda each: (
+                    in_commands(each.problem, path) or f"the next commit {'hides' if each.removed else 'publishes'} it"
+                ),
                 folds=True,
                 style=lambda why: "" if why.startswith("the next") else "red",
             ),
@@ -251,10 +245,6 @@ def _unneeded(found: "DirectoryStatus") -> str | None:
         return None
     staged = f"{count_text(found.unneeded_files, 'staged file')} of {bytes_text(found.unneeded_bytes or 0)}"
     return f"{staged}: running tasks, lost attempts, or used up"
-
-
-def _does(file: "UnpublishedFile") -> str:
-    return "hides" if file.removed else "publishes"
 
 
 def _print_version(found: "VersionDetails") -> None:

@@ -24,21 +24,14 @@ if TYPE_CHECKING:
 GiveUp = Annotated[
     list[str] | None,
     typer.Option(
-        "--give-up",
         metavar="FILE",
         help="A committed file that is lost for good, or a pattern such as 'month=7/*': readers go on without it. May "
         "be repeated.",
-        show_default=False,
     ),
 ]
 Quarantine = Annotated[
     list[str] | None,
-    typer.Option(
-        "--quarantine",
-        metavar="FILE",
-        help="A foreign file to be put aside, or a pattern such as '*.tmp'. May be repeated.",
-        show_default=False,
-    ),
+    typer.Option(metavar="FILE", help="A foreign file to be put aside, or a pattern such as '*.tmp'. May be repeated."),
 ]
 AcceptLostRecords = Annotated[
     bool,
@@ -103,16 +96,11 @@ def drop(
             metavar="CONDITION",
             help='Of partition columns, such as "month < 7" or "day < current_date() - interval 30 days"; '
             "or the word all.",
-            show_default=False,
         ),
     ],
     bucket_pattern: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="That of the option bucketPattern: a condition may then name bucketTime.",
-            show_default=False,
-        ),
+        typer.Option(metavar="PATTERN", help="That of the option bucketPattern: a condition may then name bucketTime."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -147,13 +135,8 @@ def drop(
 def restore(
     path: Path,
     *,
-    version: Annotated[
-        int | None, typer.Option("--version", metavar="N", help="The version to go back to.", show_default=False)
-    ] = None,
-    timestamp: Annotated[
-        str | None,
-        typer.Option("--timestamp", metavar="TIME", help="Or a time: the newest version then.", show_default=False),
-    ] = None,
+    version: Annotated[int | None, typer.Option(metavar="N", help="The version to go back to.")] = None,
+    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="Or a time: the newest version then.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,

@@ -27,42 +27,28 @@ From = Annotated[
     ),
 ]
 Format = Annotated[
-    str | None,
-    typer.Option("--format", metavar="FORMAT", help="Of the files; by default by their names.", show_default=False),
+    str | None, typer.Option("--format", metavar="FORMAT", help="Of the files; by default by their names.")
 ]
 Schema = Annotated[
     str | None,
     typer.Option(
-        "--schema",
-        metavar="COLUMNS",
-        help='Such as "id long, at timestamp", or the JSON of Spark; needed for json and csv.',
-        show_default=False,
+        metavar="COLUMNS", help='Such as "id long, at timestamp", or the JSON of Spark; needed for json and csv.'
     ),
 ]
 PartitionBy = Annotated[
     list[str] | None,
     typer.Option(
-        "--partition-by",
-        metavar="NAME=TYPE",
-        help="A column in the paths, outermost first, such as day=date. May be repeated.",
-        show_default=False,
+        metavar="NAME=TYPE", help="A column in the paths, outermost first, such as day=date. May be repeated."
     ),
 ]
 FormatOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="An option of the format, such as header=true. May be repeated.",
-        show_default=False,
+        "--option", "-o", metavar="NAME=VALUE", help="An option of the format, such as header=true. May be repeated."
     ),
 ]
 Checkpoint = Annotated[
-    str | None,
-    typer.Option(
-        "--checkpoint", metavar="PATH", help="Of the stopped query, which goes on with ftfile.", show_default=False
-    ),
+    str | None, typer.Option(metavar="PATH", help="Of the stopped query, which goes on with ftfile.")
 ]
 
 

@@ -22,21 +22,16 @@ def note_path(ctx: typer.Context, path: str | None) -> str | None:
 Path = Annotated[
     str,
     typer.Argument(
-        metavar=PATH,
-        help="The directory: a local path, or a URL such as s3://bucket/out.",
-        show_default=False,
-        callback=note_path,
+        metavar=PATH, help="The directory: a local path, or a URL such as s3://bucket/out.", callback=note_path
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON; its fields are those of the Python function.")]
 KeyProvider = Annotated[
     str | None,
     typer.Option(
-        "--key-provider",
         metavar="TEXT",
         help="Where the keys of an encrypted directory are, as in the option keyProvider.",
         rich_help_panel=_ACCESS,
-        show_default=False,
     ),
 ]
 Storage = Annotated[
@@ -47,26 +42,14 @@ Storage = Annotated[
         metavar="NAME=VALUE",
         help="A setting of the file system, as the option storage.NAME; may be repeated.",
         rich_help_panel=_ACCESS,
-        show_default=False,
     ),
 ]
-Version = Annotated[
-    int | None,
-    typer.Option("--version", metavar="N", help="Of this version; by default the newest one.", show_default=False),
-]
+Version = Annotated[int | None, typer.Option(metavar="N", help="Of this version; by default the newest one.")]
 Timestamp = Annotated[
     str | None,
-    typer.Option(
-        "--timestamp",
-        metavar="TIME",
-        help="Of the version that was the newest then, such as 2024-07-01T12:00:00Z.",
-        show_default=False,
-    ),
+    typer.Option(metavar="TIME", help="Of the version that was the newest then, such as 2024-07-01T12:00:00Z."),
 ]
-Columns = Annotated[
-    str | None,
-    typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.", show_default=False),
-]
+Columns = Annotated[str | None, typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.")]
 Where = Annotated[
     str | None,
     typer.Option(
@@ -74,23 +57,15 @@ Where = Annotated[
         "-w",
         metavar="CONDITION",
         help="Of the rows for which this is true, such as \"month >= 7 AND city IN ('a', 'b')\".",
-        show_default=False,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print what would be done, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Threads = Annotated[
-    int | None,
-    typer.Option("--threads", metavar="N", help="By default one for each core.", show_default=False),
-]
+Threads = Annotated[int | None, typer.Option(metavar="N", help="By default one for each core.")]
 
 
 def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str, str] | None:
-    """Return settings given as `name=value`, by their names, which may begin with `prefix`.
-
-    Raises:
-        ConfigError: one has no `=`.
-    """
+    """Return settings given as `name=value`, whose names may begin with `prefix`; ConfigError for one without `=`."""
     if not storage:
         return None
     found = {}
@@ -103,11 +78,7 @@ def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str
 
 
 def version_of(directory: "Directory", version: int | None, timestamp: str | None) -> int | None:
-    """Return the version that is asked for by its number, or by a time; None for the newest.
-
-    Raises:
-        ConfigError: both are given; or it is no time, or no version is as old.
-    """
+    """Return the version of a number, or of a time; None for the newest; ConfigError for both, or for no version."""
     if timestamp is None:
         return version
     if version is not None:
@@ -116,11 +87,7 @@ def version_of(directory: "Directory", version: int | None, timestamp: str | Non
 
 
 def columns_of(text: str | None) -> list[str] | None:
-    """Return the names in a text with commas between; None for all.
-
-    Raises:
-        ConfigError: there is no name in it.
-    """
+    """Return the names in a text with commas between, None for all; ConfigError if there is none in it."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
+from ftfile.cli.display.row_formats import Format, RowPrinter, limited
 from ftfile.cli.log_check import open_directory
 from ftfile.cli.parameters import (
     Columns,
@@ -44,7 +44,7 @@ def cat(
     """Print the rows of a version, in the order of their commits."""
     directory = open_directory(path, key_provider, settings_of(storage))
     found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
-    RowPrinter(found.schema, format_of(row_format, json=json)).print(found)
+    RowPrinter(found.schema, row_format, json=json).print(found)
 
 
 def head(
@@ -63,7 +63,7 @@ def head(
     """Print the first rows of a version; no more files are read than these need."""
     directory = open_directory(path, key_provider, settings_of(storage))
     found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
-    RowPrinter(found.schema, format_of(row_format, json=json)).print(limited(found, rows))
+    RowPrinter(found.schema, row_format, json=json).print(limited(found, rows))
 
 
 def tail(
@@ -93,7 +93,7 @@ def tail(
     chosen = version_of(directory, version, timestamp)
     newest = directory.version() if chosen is None else chosen
     found = directory.tail(rows, newest, columns=columns_of(columns), where=where)
-    printer = RowPrinter(found.schema, format_of(row_format, json=json))
+    printer = RowPrinter(found.schema, row_format, json=json)
     printer.print(found.to_batches())
     if not follow:
         return

@@ -13,7 +13,7 @@ import typer
 import ftfile
 from ftfile.cli.display.output import print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar
-from ftfile.cli.display.row_formats import Format, RowPrinter, format_of, limited
+from ftfile.cli.display.row_formats import Format, RowPrinter, limited
 from ftfile.cli.display.tables import COUNT, Column, print_table
 from ftfile.cli.exit_codes import FOUND
 from ftfile.cli.log_check import requiring_log
@@ -44,10 +44,7 @@ _VALUES = "values with commas between, quoted as in CSV, or a JSON array"
 
 def get(
     path: Path,
-    key: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}."),
-    ],
+    key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}.")],
     *,
     columns: Columns = None,
     version: Version = None,
@@ -66,7 +63,7 @@ def get(
         table = reader.lookup(pa.table(own, names=[field.name for field in fields]), columns_of(columns))
     found = table["_found"].to_pylist()
     rows = table.filter(table["_found"]).drop_columns(["_found"])
-    RowPrinter(rows.schema, format_of(row_format, json=json)).print(rows.to_batches())
+    RowPrinter(rows.schema, row_format, json=json).print(rows.to_batches())
     for text, is_found in zip(key, found, strict=True):
         if not is_found:
             say(f"ftfile: there is no key {text!r}")
@@ -77,16 +74,9 @@ def get(
 def scan(
     path: Path,
     *,
-    start: Annotated[
-        str | None,
-        typer.Option("--start", metavar="KEY", help="From this key on, or its first values.", show_default=False),
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--end", metavar="KEY", help="Before this key.", show_default=False)
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.", show_default=False)
-    ] = None,
+    start: Annotated[str | None, typer.Option(metavar="KEY", help="From this key on, or its first values.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="KEY", help="Before this key.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.")] = None,
     columns: Columns = None,
     version: Version = None,
     row_format: Format = None,
@@ -103,7 +93,7 @@ def scan(
         schema = reader.definition.schema
         shown = schema if names is None else pa.schema([schema.field(name) for name in names if name in schema.names])
         batches = reader.scan(first, last, names)
-        RowPrinter(shown, format_of(row_format, json=json)).print(limited(batches, rows))
+        RowPrinter(shown, row_format, json=json).print(limited(batches, rows))
 
 
 def stats(
@@ -219,11 +209,7 @@ def _opened(path: str, version: int | None, key_provider: str | None, storage: l
 
 
 def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
-    """Return the values of a key, or of its first columns.
-
-    Raises:
-        ConfigError: there are more or fewer values than key columns, or one is none of its column's type.
-    """
+    """Return the values of a key, or of its first columns; ConfigError for another number of them, or a wrong type."""
     fields = reader.definition.key_fields
     parts = [text] if len(fields) == 1 else _parts_of(text)
     if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):

@@ -21,12 +21,12 @@ from ftfile.arrays.value_text import UTC, value_texts
 from ftfile.commit.files import list_or_empty, write_file
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound
 from ftfile.exporting.limits import LIMITS
-from ftfile.exporting.model import COUNTED, Exported, Table
+from ftfile.exporting.versions import COUNTED, Exported, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.exporting.model import Change
+    from ftfile.exporting.versions import Change
     from ftfile.fs.api import FileSystem
 
 LOG = "_delta_log"
@@ -132,12 +132,6 @@ class DeltaLog(Table):
 
     def _write_checkpoint(self, commit: int, actions: list[Action]) -> None:
         rows = [{name: action.get(name) for name in _ACTIONS.names} for action in actions]
-        for row in rows:
-            if row["add"] is not None:
-                row["add"] = row["add"] | {"partitionValues": list(row["add"]["partitionValues"].items())}
-            if row["metaData"] is not None:
-                form = row["metaData"]["format"] | {"options": []}
-                row["metaData"] = row["metaData"] | {"configuration": [], "format": form}
         content = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, _ACTIONS), content)
         # No hint of it is written: readers find it by its name, and some fail at a hint that a crash tore.
@@ -160,19 +154,19 @@ class DeltaLog(Table):
 
 
 def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
-    exported, time_ms = change.exported, change.time_ms
+    maps: Callable[..., object] = list if is_checkpoint else dict  # Arrow takes pairs
     actions: list[Action] = []
     if change.is_redefined:
-        actions += _table_actions(change.columns, exported.partition_by, exported.table, change.table_time_ms)
+        actions += _table_actions(change, maps)
     for path in change.removes:
-        gone = {"path": _path(path), "deletionTimestamp": time_ms, "dataChange": change.is_change}
+        gone = {"path": _path(path), "deletionTimestamp": change.time_ms, "dataChange": change.is_change}
         actions.append({"remove": gone})
     for file in change.adds:
         add = {
             "path": _path(file.path),
-            "partitionValues": {name: _text(value) for name, value in file.values.items()},
+            "partitionValues": maps((name, _text(value)) for name, value in file.values.items()),
             "size": file.size_bytes,
-            "modificationTime": time_ms,
+            "modificationTime": change.time_ms,
             "dataChange": file.is_change and not is_checkpoint,
             "stats": json.dumps({"numRecords": file.rows}),
         }
@@ -180,27 +174,20 @@ def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
     return actions
 
 
-def _table_actions(schema: str, partition_by: list[str], table: str, time_ms: int) -> list[Action]:
-    """Return the actions that say what a table is.
-
-    Args:
-        schema: of its rows, as Spark's JSON, which is Delta's, too.
-        partition_by: names of columns.
-        table: its id.
-        time_ms: of its making.
-    """
+def _table_actions(change: Change, maps: Callable[..., object]) -> list[Action]:
+    """Return the actions that say what a table is; Spark's JSON of a schema is Delta's, too."""
     # A reader that does not know local times must not take them for instants.
-    features = ["timestampNtz"] if '"timestamp_ntz"' in schema else []
+    features = ["timestampNtz"] if '"timestamp_ntz"' in change.columns else []
     protocol: dict[str, Any] = {"minReaderVersion": 3 if features else 1, "minWriterVersion": 7}
     if features:
         protocol["readerFeatures"] = features
     metadata = {
-        "id": table,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": schema,
-        "partitionColumns": partition_by,
-        "configuration": {},
-        "createdTime": time_ms,
+        "id": change.exported.table,
+        "format": {"provider": "parquet", "options": maps()},
+        "schemaString": change.columns,
+        "partitionColumns": change.exported.partition_by,
+        "configuration": maps(),
+        "createdTime": change.table_time_ms,
     }
     return [{"protocol": protocol | {"writerFeatures": [*features, _WRITER_FEATURE]}}, {"metaData": metadata}]
 

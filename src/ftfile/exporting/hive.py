@@ -75,11 +75,7 @@ class HiveManifests:
         return 1
 
     def run(self, progress: OnProgress | None = None) -> tuple[int, tuple[str, ...]]:
-        """Return how many versions were exported, and the statements.
-
-        Raises:
-            AlreadyExists: somebody else exports.
-        """
+        """Return how many versions were exported, and the statements; AlreadyExists if somebody else exports."""
         last, before = self._due()
         if last < 0:
             return 0, ()
@@ -88,7 +84,8 @@ class HiveManifests:
         return int(exported), () if self._table is None else tuple(self._statements(self._table, state))
 
     def _due(self) -> tuple[int, _State | None]:
-        last, before = last_published(self._versions.head), self._newest()
+        numbers = self._numbers()
+        last, before = last_published(self._versions.head), self._read(max(numbers)) if numbers else None
         if before is not None:
             self._versions.require_own(before.version, before.nonce, MANIFESTS)
         return last, before
@@ -155,10 +152,6 @@ class HiveManifests:
                 if (partition, state.lists[partition]) not in still:
                     delete_file(self._fs, f"{state.path(partition)}/manifest")
             delete_file(self._fs, f"{MANIFESTS}/v{number}.json")
-
-    def _newest(self) -> _State | None:
-        numbers = self._numbers()
-        return self._read(max(numbers)) if numbers else None
 
     def _numbers(self) -> list[int]:
         names = (info.path.rpartition("/")[2] for info in list_or_empty(self._fs, MANIFESTS))

@@ -16,15 +16,14 @@ from ftfile.commit.files import delete_file, list_or_empty
 from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.exporting.limits import LIMITS
-from ftfile.exporting.manifests import DELETED, MANIFESTS, Content, read_avro, write_avro
-from ftfile.exporting.model import Exported, Table
+from ftfile.exporting.manifests import ANEW, DELETED, ICEBERG, METADATA, SnapshotManifests, live, read_avro, relative
 from ftfile.exporting.schemas import FieldIds
-from ftfile.exporting.snapshot import ANEW, ICEBERG, METADATA, SnapshotManifests, live, relative
+from ftfile.exporting.versions import Exported, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.exporting.model import Change
+    from ftfile.exporting.versions import Change
     from ftfile.fs.api import FileSystem
 
 # Each metadata file names all snapshots that are kept.
@@ -83,7 +82,8 @@ class IcebergTable(Table):
         return Exported(**own)
 
     def live_paths(self) -> set[str]:  # noqa: D102
-        entries = (entry for manifest in self._manifests for entry in self._read(manifest).records)
+        paths = [manifest["manifest_path"] for manifest in self._manifests]
+        entries = (entry for path in paths for entry in read_avro(self._fs, self._url, path).records)
         start = len(self._url)
         return {entry["data_file"]["file_path"][start:] for entry in entries if entry["status"] != DELETED}
 
@@ -100,12 +100,11 @@ class IcebergTable(Table):
         kept = commit.without([manifest for manifest in self._manifests if live(manifest)], change.removes)
         commit.add(change.adds, done)
         manifests = [*commit.manifests, *commit.merged(kept)]
-        listed, _ = write_avro(self._fs, METADATA, f"snap-{number}", Content(MANIFESTS, commit.texts(), manifests))
         snapshot = {
             "snapshot-id": snapshot_id,
             "sequence-number": number,
             "timestamp-ms": time_ms,
-            "manifest-list": f"{self._url}{listed}",
+            "manifest-list": commit.listed(manifests),
             "summary": _summary(change, manifests, commit),
             "schema-id": metadata["current-schema-id"],
         }
@@ -153,10 +152,7 @@ class IcebergTable(Table):
         return [int(match[1]) for _, match in found if match is not None]
 
     def _list(self, snapshot: Json) -> list[Json]:
-        return read_avro(self._fs, relative(self._url, snapshot["manifest-list"])).records
-
-    def _read(self, manifest: Json) -> Content:
-        return read_avro(self._fs, relative(self._url, manifest["manifest_path"]))
+        return read_avro(self._fs, self._url, snapshot["manifest-list"]).records
 
     def _with_definitions(self, change: Change) -> Json:
         """Return the metadata of the commit before, with the columns and partitions of a change."""

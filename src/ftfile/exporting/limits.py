@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError
@@ -23,19 +24,12 @@ _WIDER = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a format.
+    """The limits of a format."""
 
-    Attributes:
-        name: of the format.
-        types: names of the types, in Spark's JSON, that it has.
-        refused_in_names: characters that no name of a column has, and how an error says so.
-        reads_as: returns True if files with a column of one type can be read as another type.
-    """
-
-    name: str
-    types: re.Pattern[str]
-    refused_in_names: tuple[re.Pattern[str], str] | None
-    reads_as: Callable[[Any, Any], bool]
+    name: str  # of the format
+    types: re.Pattern[str]  # names of the types, in Spark's JSON, that it has
+    refused_in_names: tuple[re.Pattern[str], str] | None  # characters that no column's name has, and how errors say so
+    reads_as: Callable[[Any, Any], bool]  # returns True if files with a column of one type can be read as another type
 
     def refuse_columns(self, schema: str) -> None:
         """Raise a ConfigError for columns that the format cannot have, given in Spark's JSON."""
@@ -103,18 +97,14 @@ def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
     return all(_promotes(*pair) for pair in inner)
 
 
-def _equals(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
-    return bool(before == now)
-
-
 LIMITS = {
     # Delta takes other names in tables that map them, which takes a field id in each file.
     "delta": Limits(
         "Delta",
         re.compile(f"{_COMMON}|timestamp_ntz"),
         (re.compile(r"[ ,;{}()\n\t=]"), "no blank and none of ,;{}()="),
-        _equals,
+        eq,
     ),
     "iceberg": Limits("Iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _promotes),
-    "hive": Limits("Hive", re.compile(_COMMON), (re.compile("[,:;`\n\t]"), "none of ,:;` and no line breaks"), _equals),
+    "hive": Limits("Hive", re.compile(_COMMON), (re.compile("[,:;`\n\t]"), "none of ,:;` and no line breaks"), eq),
 }

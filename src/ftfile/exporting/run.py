@@ -37,24 +37,16 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """The result of an export.
+    """The result of an export."""
 
-    Attributes:
-        version: of the directory that readers see now; None where nothing has been committed.
-        versions: how many versions were exported by this call.
-        open_rows: number of committed rows in open files, which other programs cannot see before these are finished.
-        waiting: committed versions that are not exported, as files of the first of them are not published yet.
-        statements: with `to="hive"` and a `table`, those that let a metastore know of this version, in order; running
-            them again does no harm.
-        dry_run: True if nothing was written.
-    """
-
-    version: int | None = None
-    versions: int = 0
-    open_rows: int = 0
-    waiting: int = 0
+    version: int | None = None  # of the directory that readers see now; None where nothing has been committed
+    versions: int = 0  # how many were exported by this call
+    open_rows: int = 0  # committed rows in open files, which other programs cannot see before these are finished
+    waiting: int = 0  # committed versions that are not exported, as files of the first are not published yet
+    # With `to="hive"` and a `table`, those that let a metastore know of this version, in order; running them again does
+    # no harm.
     statements: tuple[str, ...] = ()
-    dry_run: bool = False
+    dry_run: bool = False  # nothing was written
 
 
 def export(  # noqa: PLR0913 - all by name

@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_TYPES = {
-    "byte": "int",
-    "short": "int",
-    "integer": "int",
-    "timestamp": "timestamptz",
-    "timestamp_ntz": "timestamp",
-}
+_TYPES = {"byte": "int", "short": "int", "integer": "int", "timestamp": "timestamptz", "timestamp_ntz": "timestamp"}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _AVRO = {
     "string": "string",

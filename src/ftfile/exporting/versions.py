@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.commit.format import layout
@@ -14,10 +16,9 @@ from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.encoding.partitions.paths import bucket_values
-from ftfile.exporting.model import COUNTED, Change, Exported, File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
 
@@ -28,9 +29,77 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.exporting.limits import Limits
-    from ftfile.exporting.model import Table
+
+# Files after which an export tells how far it is.
+COUNTED = 10_000
 
 _log = get_logger(__name__)
+
+
+class Exported(NamedTuple):
+    """The version of a directory that a commit of a table stands for."""
+
+    commit: int  # number of the table's own commit, from 0 on
+    version: int  # of the directory
+    nonce: str  # of its record
+    schema: str  # key of its columns in the log
+    partition_by: list[str]  # its partition columns
+    table: str  # the table's id, 32 hex digits
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A finished part."""
+
+    path: str  # relative to the directory
+    size_bytes: int
+    rows: int
+    values: Mapping[str, pa.Scalar]  # of the partition columns, typed
+    is_change: bool = True  # its rows are new to readers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The content of a commit of a table."""
+
+    exported: Exported
+    operation: str  # what was done to the directory
+    time_ms: int  # when the version was created, since 1970 UTC
+    table_time_ms: int  # when the oldest kept version was
+    columns: str  # of the rows, as Spark's JSON
+    is_redefined: bool = False  # the columns, or those of the partitions, may be other ones than in the commit before
+    is_change: bool = True  # rows came or went; False where they are only in other files
+    adds: list[File]
+    removes: list[str]  # paths of the files that go, relative to the directory
+
+
+class Table(ABC):
+    """A table of another format over the files of a directory, with a commit for each version."""
+
+    limits: ClassVar[Limits]
+    directory: ClassVar[str]  # of its metadata
+
+    @abstractmethod
+    def newest(self) -> Exported | None:
+        """Return the version that the newest commit stands for, if any; ConfigError if another program wrote it."""
+
+    @abstractmethod
+    def live_paths(self) -> set[str]:
+        """Return the paths of the files of the newest commit, relative to the directory."""
+
+    @abstractmethod
+    def append(self, change: Change, done: Callable[[int], object]) -> None:
+        """Create a commit, whole, in one step.
+
+        `done` is called with the number of files that were added since the last call.
+
+        Raises:
+            AlreadyExists: somebody else did.
+        """
+
+    @abstractmethod
+    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:
+        """Do what only saves work of readers after a commit; idempotent. `whole` returns all that is live then."""
 
 
 class Versions:
@@ -63,13 +132,11 @@ class Versions:
 
     def columns(self, schema: str) -> str:
         """Return the columns of a key as Spark's JSON."""
-        text: str = self._definitions[schema]
-        return text
+        return str(self._definitions[schema])
 
     def partition_by(self, encoding: str) -> list[str]:
         """Return the partition columns of files of an encoding."""
-        columns: list[str] = self._definitions[encoding]["partitionBy"]
-        return columns
+        return [*self._definitions[encoding]["partitionBy"]]
 
     def partition_columns(self, snapshot: Snapshot) -> list[str]:
         """Return the partition columns of a version, which all of its rows have."""
@@ -98,11 +165,7 @@ class Versions:
         return File(add.final_path, add.length, add.rows, self._values[key], is_change)
 
     def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[File]:
-        """Return all finished parts of a version; the tracker counts them.
-
-        Raises:
-            ConfigError: the format cannot say something of them.
-        """
+        """Return all finished parts of a version, and count them; ConfigError for what the format cannot say."""
         schema = snapshot.schema
         assert schema is not None
         self.refuse(snapshot.adds.values(), schema)
@@ -147,11 +210,7 @@ class Exporter:
         self._versions, self._table, self._context = versions, table, context
 
     def plan(self) -> int:
-        """Return how many versions `run` would export at most.
-
-        Raises:
-            ConfigError: it would refuse the newest of them, or the table.
-        """
+        """Return how many versions `run` would export at most; ConfigError if it would refuse them, or the table."""
         first, last, newest = self._due()
         if first > last:
             return 0

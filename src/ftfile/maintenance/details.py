@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format import layout
@@ -14,33 +15,41 @@ from ftfile.commit.read.history import operation_of, version_of
 from ftfile.commit.read.ranges import cover, list_ranges, read_range
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
-from ftfile.maintenance.offset_ranges import ranges_between
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.read.history import Version
-    from ftfile.maintenance.offset_ranges import OffsetRange
+
+
+# Spark's text in a checkpoint for a source that has given no offset yet.
+NO_OFFSET = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The rows that were read of a source, or of one of its partitions."""
+
+    source: int  # its number in the query, as in Spark's checkpoint: `sources/0`
+    partition: str | None  # such as `events/7` for a topic and partition of Kafka; None where an offset has none
+    start: Any  # where the batch before had ended, as Spark writes it; None where nothing had been read before
+    end: Any  # where the last of these batches ended; equal to `start` where they read nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Consecutive batches of a streaming query, and what Spark read in them.
-
-    Attributes:
-        offsets_before: where each source stood before the first batch, as Spark writes it; None for the start, and
-            where it is not known: without `checkpointLocation` on the writer, or where the record is not kept.
-        offsets: where each source stood after the last batch; None where it is not known.
-        offset_ranges: what they read of each source, and of each partition of Kafka; None where one end is not known.
-    """
+    """Consecutive batches of a streaming query, and what Spark read in them."""
 
     query_id: str
     first_batch: int
     last_batch: int
+    # Where each source stood before the first batch, as Spark writes it; None for the start, and where it is not known:
+    # without `checkpointLocation` on the writer, or where the record is not kept.
     offsets_before: list[Any] | None
-    offsets: list[Any] | None
+    offsets: list[Any] | None  # where each source stood after the last batch; None where it is not known
+    # What they read of each source, and of each partition of Kafka; None where one end is not known.
     offset_ranges: tuple[OffsetRange, ...] | None
 
 
@@ -67,61 +76,36 @@ class RemovedFile:
 
 @dataclass(frozen=True, slots=True)
 class VersionDetails:
-    """The result of `Directory.version_details`.
+    """The result of `Directory.version_details`."""
 
-    Attributes:
-        commit: as `Directory.history` has it.
-        run_id: of the run of the query that wrote it; None for other writes.
-        offsets_before: see `Batches`.
-        offset_ranges: likewise; None for other writes.
-        added: what it adds.
-        removed: finished files that it replaces or drops.
-        segments_removed: number of pieces of open files that it ends.
-    """
-
-    commit: Version
-    run_id: str | None
-    offsets_before: list[Any] | None
-    offset_ranges: tuple[OffsetRange, ...] | None
+    commit: Version  # as `Directory.history` has it
+    run_id: str | None  # of the run of the query that wrote it; None for other writes
+    offsets_before: list[Any] | None  # see `Batches`
+    offset_ranges: tuple[OffsetRange, ...] | None  # likewise; None for other writes
     added: tuple[AddedFile, ...]
-    removed: tuple[RemovedFile, ...]
-    segments_removed: int
+    removed: tuple[RemovedFile, ...]  # finished files that it replaces or drops
+    segments_removed: int  # number of pieces of open files that it ends
 
 
 @dataclass(frozen=True, slots=True)
 class FileDetails:
-    """The result of `Directory.file_details`.
-
-    Attributes:
-        version: the one that brought it.
-        time_ms: of that version, since 1970 UTC by the store's clock; None where its record is not kept.
-        operation: of that version: `stream`, `batch`, `migrate`, or a maintenance operation; None where its record is
-            not kept.
-        size_bytes: on storage.
-        plain_bytes: before compression of lines and encryption.
-        format: of the file, such as `parquet`.
-        filters: through which its bytes went, such as `gzip`, in this order.
-        state: as in `FinishedFile`, and `taken` or `damaged` where another file is at its name.
-        batches: those that its rows come from; None if a batch write brought them.
-        job_id: of the batch write that brought them, or of the maintenance operation where that is all there is.
-        pieces: number of pieces of open files that it was made of; 0 for none, and where its record is not kept.
-    """
+    """The result of `Directory.file_details`."""
 
     path: str
-    version: int
-    time_ms: int | None
-    operation: str | None
+    version: int  # the one that brought it
+    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None where its record is not kept
+    operation: str | None  # of that version: `stream`, `batch`, `migrate`, or of maintenance; None likewise
     rows: int
-    size_bytes: int
-    plain_bytes: int
+    size_bytes: int  # on storage
+    plain_bytes: int  # before compression of lines and encryption
     directory: str
     checksum: str
-    format: str
-    filters: tuple[str, ...]
-    state: str
-    batches: Batches | None
-    job_id: str | None
-    pieces: int
+    format: str  # of the file, such as `parquet`
+    filters: tuple[str, ...]  # through which its bytes went, such as `gzip`, in this order
+    state: str  # as in `FinishedFile`, and `taken` or `damaged` where another file is at its name
+    batches: Batches | None  # those that its rows come from; None if a batch write brought them
+    job_id: str | None  # of the batch write that brought them, or of maintenance where that is all there is
+    pieces: int  # number of pieces of open files that it was made of; 0 for none, and where its record is not kept
 
 
 def version_details(log: CommitLog, version: int) -> VersionDetails:
@@ -158,7 +142,7 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
     added = _version_of_add(log, add)
     record = log.read_record(added) if added >= head.log_start else None
     whole = next((each for each in record.adds if each.id == add.id), add) if record is not None else add
-    is_stream = add.origin.query_id in head.queries
+    is_stream, place = add.origin.query_id in head.queries, find_part(log.fs, add).place
     return FileDetails(
         path=path,
         version=added,
@@ -171,22 +155,15 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
         checksum=add.checksum,
         format=snapshot.definitions[add.encoding]["format"]["name"],
         filters=add.filters,
-        state=_STATES[find_part(log.fs, add).place],
+        state=_STATES.get(place, place.value),
         batches=_batches(log, add, added) if is_stream else None,
         job_id=None if is_stream else add.origin.query_id,
         pieces=len({piece.add_id for piece in whole.ranges}),
     )
 
 
-_STATES = {
-    Place.PUBLISHED: "published",
-    Place.STAGED: "pending",
-    Place.TAKEN: "taken",
-    Place.IMPOSSIBLE: "pending",
-    Place.RETIRED: "retired",
-    Place.NOWHERE: "missing",
-    Place.DAMAGED: "damaged",
-}
+# Of those places that are not called as users know them.
+_STATES = {Place.STAGED: "pending", Place.IMPOSSIBLE: "pending", Place.NOWHERE: "missing"}
 
 
 def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
@@ -247,3 +224,27 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
             if record is not None and any(each.id == add.id for each in record.adds):
                 return version
         raise CorruptData(layout.RANGES, f"the version of {add.final_path!r}", "none", "Read again later")
+
+
+def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetRange, ...]:
+    """Return the ranges between two lists of offsets, one for each source; the first is empty for a query's start.
+
+    An offset that is an object of objects has partitions: topics, and the partitions of each.
+    """
+    return tuple(
+        OffsetRange(number, partition, start, end)
+        for number, (first, last) in enumerate(zip_longest(before[: len(after)], after))
+        if last not in (None, NO_OFFSET)
+        for partition, start, end in _by_partition(None if first == NO_OFFSET else first, last)
+    )
+
+
+def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]]:  # noqa: ANN401 - any JSON
+    """Yield each partition of a source with its offsets before and after; None and both offsets where it has none."""
+    if not last or not isinstance(last, dict) or not all(isinstance(own, dict) for own in last.values()):
+        yield None, first, last
+        return
+    for topic, ends in last.items():
+        starts = first.get(topic) if isinstance(first, dict) else None
+        for partition, end in ends.items():
+            yield f"{topic}/{partition}", starts.get(partition) if isinstance(starts, dict) else None, end

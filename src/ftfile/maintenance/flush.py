@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from operator import gt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.attempt.kind_of_directory import refuse_store
 from ftfile.attempt.options import durability_of
-from ftfile.attempt.pieces.workers import Threads
-from ftfile.commit.format.model import Body
+from ftfile.attempt.pieces.workers import Threads, Work
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import AssemblyJob, Body
 from ftfile.commit.opening import maintaining, open_as_written
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError, StaleFiles, StillOpen
+from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
+from ftfile.core.retry import is_away
 from ftfile.fs.registry import normalise
-from ftfile.maintenance.assembling import Assembling, files_of, job_rounds
 from ftfile.maintenance.rounds import removing_unrecorded
+from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.publishing.on_publish import note_untold, tell_untold, untold_queries
 from ftfile.sink.publishing.settings import Publishing, default_publishing
-from ftfile.sink.rolling.groups import by_group
-from ftfile.sink.rolling.jobs import jobs_of
+from ftfile.sink.rolling.groups import by_group, live_bytes
+from ftfile.sink.rolling.jobs import jobs_of, limits_of
 from ftfile.sink.rolling.plan import RollingPlanner
 from ftfile.sink.rolling.settings import ALL_END, RollingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from ftfile.attempt.identity import TaskIdentity
     from ftfile.attempt.pieces.workers import Workers
-    from ftfile.commit.format.model import Add, AssemblyJob, MaintenanceAuthor, Record
+    from ftfile.commit.format.model import Add, MaintenanceAuthor, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
-    from ftfile.fs.api import Durability
-    from ftfile.maintenance.assembling import Assembled
+    from ftfile.fs.api import Durability, FileSystem
 
 # Parts after which a record is created: those are seen, and are not made again if the flush dies.
 PARTS_PER_RECORD = 64
@@ -301,3 +305,58 @@ def _publishing_of(head: LogState, query_id: str) -> Publishing:
     """Return how the query names and publishes its files, as of its last batch."""
     settings = _settings_of(head, query_id)
     return Publishing.from_json(settings) if settings else default_publishing()
+
+
+class Assembled(NamedTuple):
+    """The result of a job."""
+
+    rewrite: Rewrite | None  # None if nothing could be made files
+    errors: dict[str, Exception]  # by id, of segments that stay open
+
+
+@dataclass(frozen=True, slots=True)
+class Assembling(Work[AssemblyJob, Assembled]):
+    """Makes files of segments that were live at a version; a job that would make more than `files_max` ends there."""
+
+    definitions: Mapping[str, Any]  # of the encodings of the segments, by key
+    read_version: int
+    durability: Durability
+    files_max: int
+
+    def size_of(self, piece: AssemblyJob) -> int:
+        """Return the bytes of the segments."""
+        return sum(segment.length for segment in piece.inputs)
+
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyJob]) -> Iterator[Assembled]:
+        """Yield the result of each job; StorageError if the store is away."""
+        assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
+        for job in pieces:
+            try:
+                done, damaged = assembler.assemble_readable(job, partial(gt, self.files_max))
+            except FtfileError as error:
+                if is_away(error):
+                    raise
+                yield Assembled(None, {segment.id: error for segment in job.inputs})
+            else:
+                yield Assembled(done, damaged)
+
+
+def job_rounds(jobs: Sequence[AssemblyJob], files_max: int) -> Iterator[Sequence[AssemblyJob]]:
+    """Yield the jobs for each record, which has about `files_max` new files, or those of one job."""
+    start = files = 0
+    for number, job in enumerate(jobs):
+        expected = min(files_of(job), files_max)
+        if number > start and files + expected > files_max:
+            yield jobs[start:number]
+            start, files = number, 0
+        files += expected
+    if jobs:
+        yield jobs[start:]
+
+
+def files_of(job: AssemblyJob) -> int:
+    """Return the number of files that a job makes, as far as it is known before."""
+    limits = limits_of(job)
+    of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1
+    of_rows = math.ceil(sum(each.rows for each in job.inputs) / limits.max_rows) if limits.max_rows else 1
+    return max(of_bytes, of_rows, 1)

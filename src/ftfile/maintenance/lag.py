@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,35 +50,19 @@ _NOT_LOOKED_AT = f"it was not looked at, as the {CHECKPOINTS_MAX} of the queries
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """The backlog of one source of a query, if it can be known from here.
+    """The backlog of one source of a query, if it can be known from here; of files as `ftfile.source_status` has it."""
 
-    Attributes:
-        source: its number in the query, as in Spark's checkpoint: `sources/0`.
-        kind: `ftfile` for a directory or a store that is followed, `files` for files that ftfile reads, `kafka`, or
-            `other`.
-        offset: up to which the newest planned batch reads, as Spark has it.
-        path: of an ftfile directory, or of files, if it is known.
-        versions_behind: of an ftfile directory, committed ones that no batch was planned for; None if not known.
-        files_behind: of files, those with something to read; None if not known. This and the rest is as
-            `ftfile.source_status` has it.
-        bytes_behind: in them.
-        oldest_unread_ms: when the oldest of them was changed, since 1970 UTC; None for none.
-        parked: files that could not be read.
-        late: files that came too late to be read, ever.
-        unknown: why it is not known what is left, and where to look; empty if it is known.
-    """
-
-    source: int
-    kind: str
-    offset: Any
-    path: str | None = None
-    versions_behind: int | None = None
-    files_behind: int | None = None
-    bytes_behind: int | None = None
-    oldest_unread_ms: int | None = None
-    parked: int | None = None
-    late: int | None = None
-    unknown: str = ""
+    source: int  # its number in the query, as in Spark's checkpoint: `sources/0`
+    kind: str  # `ftfile` for a directory or a store that is followed, `files` that ftfile reads, `kafka`, or `other`
+    offset: Any  # up to which the newest planned batch reads, as Spark has it
+    path: str | None = None  # of an ftfile directory, or of files, if it is known
+    versions_behind: int | None = None  # of an ftfile directory, committed ones that no batch was planned for
+    files_behind: int | None = None  # of files, those with something to read; None if not known
+    bytes_behind: int | None = None  # in them
+    oldest_unread_ms: int | None = None  # when the oldest of them was changed, since 1970 UTC; None for none
+    parked: int | None = None  # files that could not be read
+    late: int | None = None  # files that came too late to be read, ever
+    unknown: str = ""  # why it is not known what is left, and where to look; empty if it is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +82,15 @@ class CheckpointStatus:
         return self.planned_batch is not None and self.planned_batch != self.committed_batch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Lag:
-    """Where to look for what queries have not read yet.
+    """The backlog of queries: their checkpoints are looked at, each in a thread of its own."""
 
-    Attributes:
-        url: of the directory that they write to.
-        checkpoints: their paths, of queries whose records do not have them, or as they are seen from here.
-        sources: paths of ftfile directories that queries may follow.
-        storage: settings of the file system of the directory, and of all others of its scheme.
-    """
-
-    url: str
-    checkpoints: Collection[str]
-    sources: Collection[str]
-    storage: Mapping[str, str]
+    url: str  # of the directory that they write to
+    checkpoints: Collection[str]  # paths, of queries whose records do not have them, or as they are seen from here
+    sources: Collection[str]  # paths of ftfile directories that queries may follow
+    storage: Mapping[str, str]  # settings of the file system of the directory, and of all others of its scheme
+    found: dict[str, CheckpointStatus] = field(default_factory=dict)  # by query id; each result as it comes
 
     def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
         """Return the status of each checkpoint by query id, also of those that do not answer in time.
@@ -122,25 +100,106 @@ class Lag:
             Unavailable: one of those that are given does not answer.
         """
         context = replace(log.fs.context, retry=RetryPolicy(attempts=1))
-        look = _Look(parse(self.url).scheme, self.sources, self.storage, context)
         end_s = context.clock.monotonic_s() + LOOK_S
 
         def left_s() -> float:
             return max(0.0, end_s - context.clock.monotonic_s())
 
-        opens = {path: partial(open_log, path, None, look.settings_for(path), context) for path in self.sources}
+        opens = {path: partial(open_log, path, None, self._settings_for(path), context) for path in self.sources}
         _answers(opens, left_s())
-        queries = _answers({path: partial(look.query_of, path, head) for path in self.checkpoints}, left_s())
-        given = {query_id: normalise(path) for path, query_id in queries.items()}
+        calls = {path: partial(self._query_of, path, head, context) for path in self.checkpoints}
+        given = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
         newest = sorted(head.queries.items(), key=lambda item: -item[1].version)
         places = {query_id: given.get(query_id) or place_of_checkpoint(head, query_id) for query_id, _ in newest}
         known = [(query_id, url) for query_id, url in places.items() if url is not None]
-        look.found = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in known}
         asked = known[:CHECKPOINTS_MAX]
-        look.found |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
-        for future in wait([start(partial(look.look_at, *place)) for place in asked], left_s()).done:
+        self.found = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in known}
+        self.found |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
+        for future in wait([start(partial(self._look_at, *place, context)) for place in asked], left_s()).done:
             future.result()
-        return _compared(dict(look.found), head, log.read_on()) if asked else {}
+        return _compared(dict(self.found), head, log.read_on()) if asked else {}
+
+    def _query_of(self, path: str, head: LogState, context: Context) -> str:
+        """Return the query of a checkpoint; ConfigError if it has not written here."""
+        query_id = read_query_id(path, context, self._settings_for(path))
+        if query_id is not None and query_id in head.queries:
+            return query_id
+        found = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
+        raise ConfigError(f"checkpoint={path!r}: it is {found}; those that wrote here are {', '.join(head.queries)}")
+
+    def _look_at(self, query_id: str, url: str, context: Context) -> None:
+        """Note the status of a query's checkpoint, and then the backlog of each source."""
+        try:
+            progress = read_progress(url, query_id, context, self._settings_for(url))
+        except (FtfileError, OSError) as error:
+            self.found[query_id] = CheckpointStatus(url, str(error))
+            return
+        offsets = progress.offsets
+        sources = [_recorded(number, offset) for number, offset in enumerate(offsets.offsets if offsets else ())]
+        planned_ms = None if offsets is None else offsets.time_ms
+        status = CheckpointStatus(url, "", progress.planned, planned_ms, progress.committed)
+        self.found[query_id] = replace(status, sources=tuple(sources))
+        for number, recorded in enumerate(sources):
+            try:
+                sources[number] = self._counted(recorded, url, context)
+            except (FtfileError, OSError) as error:
+                sources[number] = replace(recorded, unknown=str(error))
+            self.found[query_id] = replace(status, sources=tuple(sources))
+
+    def _counted(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
+        """Return a source with its backlog, where its offset tells of which kind it is."""
+        if source.kind == "files":
+            return self._files(source, checkpoint, context)
+        if source.kind == "ftfile":
+            return self._directory(source, context)
+        return source
+
+    def _directory(self, source: SourceLag, context: Context) -> SourceLag:
+        position = position_of(source.offset)
+        if isinstance(position, Beginning):
+            return replace(source, unknown="no batch has read it yet")
+        gone: HistoryGone | None = None
+        for path in self.sources:
+            log = open_log(path, None, self._settings_for(path), context)
+            head = log.read_on()
+            try:
+                check_position(log, head, position)
+            except AnotherLog:
+                continue
+            except HistoryGone as error:  # or of another one, which has forgotten what would tell
+                gone = error
+                continue
+            behind = max(0, head.version - position.version)
+            return replace(source, path=normalise(path), versions_behind=behind, unknown="")
+        if gone is not None:
+            raise gone
+        return replace(source, unknown=_NONE_OF_THEM if self.sources else _WHICH_DIRECTORY)
+
+    def _files(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
+        # NumPy takes longer to import than all else, and few directories are written from files.
+        from ftfile.source.files.status import status_of  # noqa: PLC0415
+        from ftfile.source.files.stream import STATE_IN_CHECKPOINT  # noqa: PLC0415
+
+        position = plan_of(source.offset)
+        assert position is not None, "it has a plan"
+        storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (self._settings_for(checkpoint) or {}).items()}
+        found = status_of(f"{checkpoint.rstrip('/')}/{STATE_IN_CHECKPOINT}", position.log_id, storage, context, {})
+        if found is None:
+            return replace(source, unknown=_STATE_ELSEWHERE)
+        return replace(
+            source,
+            path=found.path,
+            files_behind=found.files_behind,
+            bytes_behind=found.bytes_behind,
+            oldest_unread_ms=found.oldest_unread_ms,
+            parked=len(found.parked),
+            late=found.late,
+            unknown="",
+        )
+
+    def _settings_for(self, url: str) -> dict[str, str] | None:
+        """Return the settings of the file system for what has the scheme of the directory."""
+        return dict(self.storage) if parse(url).scheme == parse(self.url).scheme else None
 
 
 def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[str, _Found]:
@@ -164,98 +223,6 @@ def _compared(found: dict[str, CheckpointStatus], before: LogState, after: LogSt
             newest = "no batch" if each.planned_batch is None else f"batch {planned}"
             found[query_id] = replace(each, problem=_BEHIND.format(newest, least))
     return found
-
-
-class _Look:
-    """Looks at checkpoints, each in a thread of its own, and keeps each result as it comes."""
-
-    def __init__(self, scheme: str, sources: Collection[str], storage: Mapping[str, str], context: Context) -> None:
-        self._scheme, self._directories, self._storage, self._context = scheme, sources, dict(storage), context
-        self.found: dict[str, CheckpointStatus] = {}
-
-    def query_of(self, path: str, head: LogState) -> str:
-        """Return the query of a checkpoint; ConfigError if it has not written here."""
-        query_id = read_query_id(path, self._context, self.settings_for(path))
-        if query_id is not None and query_id in head.queries:
-            return query_id
-        found = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
-        raise ConfigError(f"checkpoint={path!r}: it is {found}; those that wrote here are {', '.join(head.queries)}")
-
-    def look_at(self, query_id: str, url: str) -> None:
-        """Note the status of a query's checkpoint, and then the backlog of each source."""
-        try:
-            progress = read_progress(url, query_id, self._context, self.settings_for(url))
-        except (FtfileError, OSError) as error:
-            self.found[query_id] = CheckpointStatus(url, str(error))
-            return
-        offsets = progress.offsets
-        sources = [_recorded(number, offset) for number, offset in enumerate(offsets.offsets if offsets else ())]
-        planned_ms = None if offsets is None else offsets.time_ms
-        status = CheckpointStatus(url, "", progress.planned, planned_ms, progress.committed)
-        self.found[query_id] = replace(status, sources=tuple(sources))
-        for number, recorded in enumerate(sources):
-            try:
-                sources[number] = self._counted(recorded, url)
-            except (FtfileError, OSError) as error:
-                sources[number] = replace(recorded, unknown=str(error))
-            self.found[query_id] = replace(status, sources=tuple(sources))
-
-    def _counted(self, source: SourceLag, checkpoint: str) -> SourceLag:
-        """Return a source with its backlog, where its offset tells of which kind it is."""
-        if source.kind == "files":
-            return self._files(source, checkpoint)
-        if source.kind == "ftfile":
-            return self._directory(source)
-        return source
-
-    def _directory(self, source: SourceLag) -> SourceLag:
-        position = position_of(source.offset)
-        if isinstance(position, Beginning):
-            return replace(source, unknown="no batch has read it yet")
-        gone: HistoryGone | None = None
-        for path in self._directories:
-            log = open_log(path, None, self.settings_for(path), self._context)
-            head = log.read_on()
-            try:
-                check_position(log, head, position)
-            except AnotherLog:
-                continue
-            except HistoryGone as error:  # or of another one, which has forgotten what would tell
-                gone = error
-                continue
-            behind = max(0, head.version - position.version)
-            return replace(source, path=normalise(path), versions_behind=behind, unknown="")
-        if gone is not None:
-            raise gone
-        return replace(source, unknown=_NONE_OF_THEM if self._directories else _WHICH_DIRECTORY)
-
-    def _files(self, source: SourceLag, checkpoint: str) -> SourceLag:
-        # NumPy takes longer to import than all else, and few directories are written from files.
-        from ftfile.source.files.status import status_of  # noqa: PLC0415
-        from ftfile.source.files.stream import STATE_IN_CHECKPOINT  # noqa: PLC0415
-
-        position = plan_of(source.offset)
-        assert position is not None, "it has a plan"
-        storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (self.settings_for(checkpoint) or {}).items()}
-        found = status_of(
-            f"{checkpoint.rstrip('/')}/{STATE_IN_CHECKPOINT}", position.log_id, storage, self._context, {}
-        )
-        if found is None:
-            return replace(source, unknown=_STATE_ELSEWHERE)
-        return replace(
-            source,
-            path=found.path,
-            files_behind=found.files_behind,
-            bytes_behind=found.bytes_behind,
-            oldest_unread_ms=found.oldest_unread_ms,
-            parked=len(found.parked),
-            late=found.late,
-            unknown="",
-        )
-
-    def settings_for(self, url: str) -> dict[str, str] | None:
-        """Return the settings of the file system for what has the scheme of the directory."""
-        return self._storage if parse(url).scheme == self._scheme else None
 
 
 def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON

@@ -40,29 +40,18 @@ class _UnreadableInput(Exception):
 
 
 class Merge(NamedTuple):
-    """Parts that become one.
+    """Parts that become one."""
 
-    Attributes:
-        inputs: in the order of their rows, of one bucket and encoding.
-        place: number of the first of them among all that are merged.
-        least_name: the first name among those of the parts of the bucket that stay; None without any.
-    """
-
-    inputs: tuple[Add, ...]
-    place: int
-    least_name: str | None
+    inputs: tuple[Add, ...]  # in the order of their rows, of one bucket and encoding
+    place: int  # number of the first of them among all that are merged
+    least_name: str | None  # the first name among those of the parts of the bucket that stay; None without any
 
 
 class Merged(NamedTuple):
-    """The result of a merge; of one with a part that cannot be read, those of the parts before and after it.
+    """The result of a merge; of one with a part that cannot be read, those of the parts before and after it."""
 
-    Attributes:
-        rewrites: each has one new part.
-        errors: of what stays as it is.
-    """
-
-    rewrites: tuple[Rewrite, ...]
-    errors: tuple[FtfileError, ...]
+    rewrites: tuple[Rewrite, ...]  # each has one new part
+    errors: tuple[FtfileError, ...]  # of what stays as it is
 
 
 def merges_of(adds: Iterable[Add], plan: Iterable[Sequence[Add]]) -> list[Merge]:

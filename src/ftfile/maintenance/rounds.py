@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def rounds_of(pieces: Sequence[Piece], commit_every: int | None) -> Iterator[Sequence[Piece]]:
-    """Yield the pieces for each record; all at once for None.
-
-    Raises:
-        ConfigError: `commit_every` is below 1.
-    """
+    """Yield the pieces for each record, all at once for None; ConfigError if `commit_every` is below 1."""
     if commit_every is not None and commit_every < 1:
         raise ConfigError(f"commit_every={commit_every}: it takes a number of new files of 1 or more")
     each = commit_every or max(len(pieces), 1)

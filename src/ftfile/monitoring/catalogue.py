@@ -105,10 +105,7 @@ _TABLE = (
     Metric("ftfile_query_batch_seconds", "histogram", _QUERY, "Time of a batch, as Spark tells it."),
     Metric("ftfile_query_last_batch", "gauge", _QUERY, "The newest committed batch of a query."),
     Metric(
-        "ftfile_query_last_commit_timestamp_seconds",
-        "gauge",
-        _QUERY,
-        "When that was committed, by the store's clock.",
+        "ftfile_query_last_commit_timestamp_seconds", "gauge", _QUERY, "When that was committed, by the store's clock."
     ),
     Metric(
         "ftfile_source_backlog",

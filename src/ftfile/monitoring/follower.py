@@ -20,7 +20,7 @@ from ftfile.sink.rolling.groups import key_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
     from ftfile.monitoring.tally import Labels, Tally
@@ -175,9 +175,10 @@ class Follower:
         """Set the gauges."""
         here, tally = (self.url,), self._tally
         segments = list(head.segments.values())
+        files = segments if store_of(head) is not None else {(each.origin.query_id, key_of(each)) for each in segments}
         for name, value in {
             "ftfile_version": head.version,
-            "ftfile_open_files": len(segments) if store_of(head) is not None else _open_files(segments),
+            "ftfile_open_files": len(files),
             "ftfile_open_rows": sum(segment.rows for segment in segments),
             "ftfile_open_bytes": sum(segment.length for segment in segments),
             "ftfile_due_files": len(head.assembly_jobs),
@@ -227,10 +228,6 @@ class Follower:
             sum(version.metrics.replays for version in found),
             sum(version.bad_records for version in found),
         )
-
-
-def _open_files(segments: list[Add]) -> int:
-    return len({(segment.origin.query_id, key_of(segment)) for segment in segments})
 
 
 def _created_s(log: CommitLog, version: int) -> float | None:

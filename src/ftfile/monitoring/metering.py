@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 def meter(tally: Tally, provider: MeterProvider) -> Callable[[], None]:
-    """Give the values of a tally to a provider's meter; return the function that ends it.
-
-    Raises:
-        ConfigError: it is no provider of meters.
-    """
+    """Give the values of a tally to a provider of meters, else ConfigError; return the function that ends it."""
     if not hasattr(provider, "get_meter"):
         raise ConfigError(
             f"meter_provider={provider!r}: it takes one of OpenTelemetry, such as "

@@ -17,7 +17,6 @@ from ftfile.monitoring.tally import Tally
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     from ftfile.core.context import Context
     from ftfile.monitoring.prometheus import PrometheusServer
@@ -51,7 +50,7 @@ class Monitor:
         self._followers: dict[str, Follower] = {}
         self._lock = threading.Lock()
         self._server: PrometheusServer | None = None
-        self._stop_metering: Callable[[], None] = _nothing
+        self._stop_metering: Callable[[], object] = lambda: None
         if meter_provider is not None:
             from ftfile.monitoring.metering import meter  # noqa: PLC0415 - an extra
 
@@ -64,11 +63,7 @@ class Monitor:
 
     @checked
     def watch(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        key_provider: str | None = None,
-        storage: Mapping[str, str] | None = None,
+        self, path: str | os.PathLike[str], *, key_provider: str | None = None, storage: Mapping[str, str] | None = None
     ) -> None:
         """Follow another directory; of one that is followed already, do nothing. See `ftfile.monitor`."""
         self.follow(Place(str(path), key_provider, storage), "watch")
@@ -128,9 +123,7 @@ class Monitor:
     def __enter__(self) -> Monitor:  # noqa: PYI034 - typing.Self comes with Python 3.11
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -168,10 +161,6 @@ def monitor(  # noqa: PLR0913 - all by name
     found = Monitor(interval, prometheus_port, address, meter_provider)
     found.watch(path, key_provider=key_provider, storage=storage)
     return found
-
-
-def _nothing() -> None:
-    pass
 
 
 def _checked_interval_s(interval: str | timedelta) -> float:

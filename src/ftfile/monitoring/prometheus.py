@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import ConfigError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
 
     from ftfile.monitoring.catalogue import Metric
-    from ftfile.monitoring.tally import Distribution, Tally
+    from ftfile.monitoring.tally import Tally
 
 
 class PrometheusServer:
@@ -71,10 +72,6 @@ def _plain(metric: Metric, tally: Tally) -> Family:
 def _histogram(metric: Metric, tally: Tally) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
     for labels, found in sorted(tally.distributions(metric.name).items(), key=lambda item: item[0]):
-        family.add_metric(labels, _cumulated(found), found.sum_s)
+        buckets = zip([*map(str, BUCKETS_S), "+Inf"], accumulate(found.counts), strict=True)
+        family.add_metric(labels, [*buckets], found.sum_s)
     return family
-
-
-def _cumulated(found: Distribution) -> list[tuple[str, float]]:
-    counts = [sum(found.counts[: at + 1]) for at in range(len(found.counts))]
-    return list(zip([*map(str, BUCKETS_S), "+Inf"], counts, strict=True))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.core.human_text import ago, bytes_text, count_text, duration_text
+from ftfile.core.human_text import ago, bytes_text, count_text, duration_text, names_text
+from ftfile.maintenance.verify.findings import KINDS
 from ftfile.reporting.commands import in_commands
 from ftfile.reporting.scales import SECONDS
 
@@ -17,25 +18,10 @@ if TYPE_CHECKING:
 
     from ftfile.maintenance.doctor import Check
     from ftfile.maintenance.status import DirectoryStatus, QueryStatus
-    from ftfile.maintenance.verify.findings import Finding
-    from ftfile.reporting.commits import Commits
-    from ftfile.reporting.live_files import LiveFiles
+    from ftfile.maintenance.verify.findings import Finding, Severity
+    from ftfile.reporting.commits import Commits, LiveFiles
 
-__all__ = (
-    "FINDINGS",
-    "ReportWarning",
-    "of_checks",
-    "of_commits",
-    "of_files",
-    "of_findings",
-    "of_silence",
-    "of_stage",
-    "of_status",
-    "worst_first",
-)
-
-Severity: TypeAlias = Literal["error", "warning", "info"]
-_ORDER: tuple[Severity, ...] = ("error", "warning", "info")
+__all__ = ("ReportWarning", "of_checks", "of_commits", "of_files", "of_findings", "of_silence", "of_stage", "of_status")
 
 SMALL_BYTES = 16 << 20  # a mean size below costs readers more time to open files than to read them
 SMALL_FILES = 100  # fewer are no burden
@@ -45,37 +31,6 @@ SLOW_S = 1.0
 SILENT = 10  # times the usual pause of a query that nearly all its pauses keep to
 SILENT_S = 900
 EXAMPLES = 3  # of paths in one warning
-
-# By the code of a finding of `verify`: what it means to a reader who does not know the log.
-FINDINGS = {
-    "missing-format": "The file that tells the format of the log is missing",
-    "missing-directory": "A directory that ftfile needs is missing",
-    "missing-base": "The summary of the log that all readers begin with is missing",
-    "missing-record": "Records of commits are missing",
-    "damaged-record": "The record of a commit is damaged",
-    "foreign-record": "The record of a commit was replaced by another one",
-    "lost-records": "The newest records of commits are lost",
-    "bad-record": "The record of a commit was changed by hand",
-    "overlapping-segments": "Two pieces of open files claim the same bytes",
-    "horizon-ahead": "A vacuum has noted a time in the future",
-    "bad-base": "A summary of the log is wrong",
-    "bad-range": "A list of files that readers use is wrong",
-    "bad-hint": "A note of how far files are published is wrong",
-    "not-published": "Committed files are not at their names yet: plain readers miss their rows",
-    "not-hidden": "Removed files are still at their names: plain readers see rows that are gone",
-    "taken-name": "A foreign file is at the name of a committed one, which cannot be published",
-    "impossible-name": "A committed file has a name that this store does not take",
-    "repeated-name": "Two committed files have one name",
-    "hidden-part": "A committed file was hidden: plain readers miss its rows",
-    "returned-part": "A removed file is back at its name: plain readers see rows that are gone",
-    "removed-part-staged": "A removed file would be published again",
-    "missing-part": "A committed file is gone",
-    "missing-segment": "Committed rows of an open file are gone",
-    "damaged-part": "A committed file is not what was written",
-    "damaged-segment": "Committed rows of an open file are not what was written",
-    "foreign-files": "There are files of other programs: plain readers take them for data",
-    "unknown-files": "There are files that no commit knows: plain readers take them for data",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +50,6 @@ class ReportWarning:
     remedy: str
 
 
-def worst_first(warnings: Sequence[ReportWarning]) -> tuple[ReportWarning, ...]:
-    """Return the errors, then the warnings, then the others."""
-    return tuple(sorted(warnings, key=lambda warning: _ORDER.index(warning.severity)))
-
-
 def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarning]:
     """Yield a warning for each kind of finding of `verify`."""
     kinds: dict[tuple[str, str], list[Finding]] = {}
@@ -107,10 +57,10 @@ def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarnin
         kinds.setdefault((finding.code, finding.severity), []).append(finding)
     for (code, _), same in kinds.items():
         first = same[0]
-        paths = _some([f"{each.path!r}" for each in same if each.path])
+        paths = names_text([each.path for each in same if each.path])
         expected = f"expected {first.expected}, found {first.found}"
         found = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
-        yield ReportWarning(first.severity, FINDINGS[code], found, in_commands(first.remedy, path))
+        yield ReportWarning(first.severity, KINDS[code].title, found, in_commands(first.remedy, path))
 
 
 def of_checks(checks: Sequence[Check], path: str) -> Iterator[ReportWarning]:
@@ -131,7 +81,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
         yield ReportWarning(
             "error",
             f"{count_text(len(failing), 'open file')} could not be finished",
-            f"{_some([repr(each.partition or '.') for each in failing])}: tried {count_text(attempts, 'time')}",
+            f"{names_text([each.partition or '.' for each in failing])}: tried {count_text(attempts, 'time')}",
             f"`ftfile flush {quote(path)}` tries again, and says why it fails; "
             f"`ftfile verify {quote(path)} --full` finds damaged rows",
         )
@@ -141,7 +91,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
             "warning",
             f"{count_text(len(due), 'open file')} {'is' if len(due) == 1 else 'are'} due and not finished",
             f"plain readers miss {count_text(sum(each.rows for each in due), 'row')}, the oldest committed {oldest}: "
-            f"{_some([repr(each.partition or '.') for each in due])}",
+            f"{names_text([each.partition or '.' for each in due])}",
             f"The next batch of the query finishes them. If none comes: `ftfile flush {quote(path)} --due-only`",
         )
     stuck = [each for each in status.unpublished if each.problem]
@@ -157,7 +107,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
         yield ReportWarning(
             "warning",
             f"{count_text(len(waiting), 'change')} of newer versions not made yet: files are not at their names",
-            _some([repr(each.path) for each in waiting]),
+            names_text([each.path for each in waiting]),
             f"The next commit does it; if none comes: `ftfile repair {quote(path)}`",
         )
 
@@ -257,8 +207,3 @@ def of_stage(files: int, size_bytes: int, path: str) -> Iterator[ReportWarning]:
             f"{bytes_text(size_bytes)}: of tasks that run now, of lost attempts, or used up",
             f"Nothing to do while a query runs; `ftfile vacuum {quote(path)}` deletes the old ones",
         )
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = len(texts) - EXAMPLES
-    return ", ".join(texts[:EXAMPLES]) + (f" and {count_text(more, 'other')}" if more > 0 else "")

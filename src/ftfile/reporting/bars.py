@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ftfile.core.human_text import bytes_text, count_text
-from ftfile.reporting.commits import STAGES
 from ftfile.reporting.scales import COUNT, SECONDS
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from ftfile.reporting.commits import Commits
-    from ftfile.reporting.live_files import LiveFiles
+    from ftfile.reporting.commits import Commits, LiveFiles
 
 PARTITIONS_SHOWN = 20
 _SIZES_SHOWN = 14
@@ -137,8 +135,7 @@ def stage_bars(commits: Commits) -> Bars:
     """Return where the time of commits goes; the bars are as long as the 95 % quantiles."""
     found = []
     for name, (label, about) in _STAGES.items():
-        seconds = commits.stage(name) if name in STAGES else commits.columns[name]
-        seconds = seconds[~np.isnan(seconds)]
+        seconds = commits.columns[name][~np.isnan(commits.columns[name])]
         if len(seconds):
             found.append((label, about, [float(each) for each in np.quantile(seconds, (0.5, 0.95, 1))]))
     most = max((quantiles[1] for *_, quantiles in found), default=0) or 1

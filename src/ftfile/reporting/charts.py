@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ftfile.core.human_text import count_text, time_text
-from ftfile.reporting.bins import binned, starts_of
 from ftfile.reporting.scales import BYTES, COUNT, SECONDS, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ftfile.reporting.bins import Binned
     from ftfile.reporting.commits import Commits
     from ftfile.reporting.scales import Kind, Scale
 
+# Groups of versions: as many as a wide screen can show beside each other, with three figures in a row.
+BINS_MAX = 400
 # Of a drawing, in its own unit; a group of versions is 1 wide.
 HEIGHT = 1000
 _X_TICKS = 5
@@ -37,30 +37,19 @@ _EVENTS = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure of one number of each version.
+    """A figure of one number of each version."""
 
-    Attributes:
-        key: unique in the page.
-        summary: the figure in words.
-        heads: of the table, after those of the versions.
-        rows: of the table, a text for each head, one row for each group.
-        ticks: marked values, as texts with their places from 0 to 1.
-        band: path from the least to the greatest value of each group; empty where a group is one version.
-        line: path of the means.
-        area: path of the area below the values; empty where there is a band.
-    """
-
-    key: str
+    key: str  # unique in the page
     title: str
     about: str
-    summary: str
-    heads: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    ticks: list[tuple[float, str]]
+    summary: str  # the figure in words
+    heads: tuple[str, ...]  # of the table, after those of the versions
+    rows: list[tuple[str, ...]]  # of the table, a text for each head, one row for each group
+    ticks: list[tuple[float, str]]  # marked values, as texts with their places from 0 to 1
     is_logarithmic: bool
-    band: str
-    line: str
-    area: str
+    band: str  # path from the least to the greatest value of each group; empty where a group is one version
+    line: str  # path of the means
+    area: str  # path of the area below the values; empty where there is a band
 
 
 @dataclass(frozen=True)
@@ -75,26 +64,46 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """All figures over the versions, with one axis.
+    """All figures over the versions, with one axis."""
 
-    Attributes:
-        bins: number of groups.
-        versions: number of versions.
-        group: number of versions in a group, at most.
-        labels: of the groups: their versions, and their times.
-        ticks: marks of the axis, from 0 to 1: a place, a version and its time.
-        lanes: of events.
-        lane_rows: of their table, one row for each group.
-    """
-
-    bins: int
-    versions: int
-    group: int
-    labels: list[tuple[str, str]]
-    ticks: list[tuple[float, str, str]]
+    bins: int  # number of groups
+    versions: int  # number of them
+    group: int  # number of versions in a group, at most
+    labels: list[tuple[str, str]]  # of the groups: their versions, and their times
+    ticks: list[tuple[float, str, str]]  # marks of the axis, from 0 to 1: a place, a version and its time
     charts: list[Chart]
-    lanes: list[Lane]
-    lane_rows: list[tuple[str, ...]]
+    lanes: list[Lane]  # of events
+    lane_rows: list[tuple[str, ...]]  # of their table, one row for each group
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Values of groups of neighbours; NaN for a group without any value."""
+
+    least: np.ndarray
+    mean: np.ndarray
+    most: np.ndarray
+    total: np.ndarray
+    known: np.ndarray  # number of values
+
+
+def starts_of(count: int, bins_max: int = BINS_MAX) -> np.ndarray:
+    """Return where each group begins; all have the same number of values, or one more or less."""
+    bins = min(count, bins_max)
+    return np.arange(bins) * count // max(bins, 1)
+
+
+def binned(values: np.ndarray, starts: np.ndarray) -> Binned:
+    """Return the least, the mean and the greatest value of each group, as floats; a NaN is no value."""
+    values = values.astype(float)
+    if not len(values):
+        return Binned(values, values, values, values, values)
+    known = np.add.reduceat(~np.isnan(values), starts, dtype=float)
+    total = np.add.reduceat(np.nan_to_num(values), starts)
+    mean = np.divide(total, known, out=np.full(len(starts), np.nan), where=known > 0)
+    least, most = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
+    # Rounding must not put a mean beside the band.
+    return Binned(least, np.clip(mean, least, most), most, total, known)
 
 
 def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:

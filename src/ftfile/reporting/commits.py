@@ -1,8 +1,9 @@
-"""The versions that a log keeps, as columns: numbers of each commit, small enough for millions."""
+"""The versions that a log keeps, as columns small enough for millions; and the live files of the newest in numbers."""
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,13 @@ import numpy as np
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
 from ftfile.commit.read.history import last_commit_of, version_of
-from ftfile.core.errors import CorruptData
-from ftfile.fs.calls.parallel import THREADS_MAX, parallel
+from ftfile.commit.read.snapshot import live_columns
+from ftfile.maintenance.verify.log_scan import LogScan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.read.snapshot import Snapshot
 
 # Consecutive pieces of a commit, in seconds; assembly and sync are parts of `write`.
 STAGES = ("write", "prepare", "create", "publish")
@@ -29,7 +29,7 @@ COLUMNS = np.dtype(
     [
         *((name, "i8") for name in ("version", "time_ms", "rows", "size_bytes", "files", "files_removed")),
         *((name, "i8") for name in ("bad_records", "task_retries", "recoveries", "replays", "orphans")),
-        *((name, "f8") for name in ("write", "assembly", "sync", "prepare")),
+        *((name, "f8") for name in ("write", "assembly", "sync", "prepare", "create", "publish")),
         # Of an earlier version, which this one tells about.
         *(("told_version", "i8"), ("told_create", "f8"), ("told_publish", "f8")),
     ]
@@ -40,34 +40,21 @@ COLUMNS = np.dtype(
 class Commits:
     """The kept versions whose records can be read, oldest first.
 
-    Attributes:
-        columns: a row for each, with the fields of `Version` and `VersionMetrics` that are numbers; times of tasks and
-            the driver are in seconds.
-        create: seconds, NaN where no later version of the same process tells.
-        publish: likewise.
-        operations: number of versions by operation.
-        reasons: number of files that were open over batches, by the reason why they ended.
-        unreadable: number of kept versions whose records are damaged or missing.
+    `columns` has a row for each, with the fields of `Version` and `VersionMetrics` that are numbers; times of tasks and
+    the driver are in seconds. `create` and `publish` are NaN where no later version of the same process tells.
     """
 
     columns: np.ndarray
-    create: np.ndarray
-    publish: np.ndarray
-    operations: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    unreadable: int = 0
+    operations: Counter[str] = field(default_factory=Counter)  # number of versions of each
+    reasons: Counter[str] = field(default_factory=Counter)  # number of files that were open, by why they ended
+    unreadable: int = 0  # number of kept versions whose records are damaged or missing
 
     def __len__(self) -> int:
         return len(self.columns)
 
-    def stage(self, name: str) -> np.ndarray:
-        """Return the seconds of one of `STAGES`, NaN where they are not known."""
-        found: np.ndarray = getattr(self, name) if name in {"create", "publish"} else self.columns[name]
-        return found
-
     def seconds(self) -> np.ndarray:
         """Return the known seconds of each commit, from the first row to the last name."""
-        total: np.ndarray = sum(np.nan_to_num(self.stage(name)) for name in STAGES)
+        total: np.ndarray = sum(np.nan_to_num(self.columns[name]) for name in STAGES)
         return total
 
     def pauses(self) -> np.ndarray:
@@ -103,7 +90,7 @@ class CommitColumns:
                 *(found.version, found.time_ms, found.rows, found.size_bytes, found.files, found.files_removed),
                 *(found.bad_records, measured.task_retries, measured.recoveries, measured.replays, measured.orphans),
                 *(measured.write_seconds, measured.assembly_seconds, measured.sync_seconds),
-                measured.prepare_seconds,
+                *(measured.prepare_seconds, np.nan, np.nan),
                 *(told or (-1, np.nan, np.nan)),
             )
         )
@@ -123,21 +110,22 @@ class CommitColumns:
         columns["time_ms"] = [
             times.get(version, time_ms) for version, time_ms in columns[["version", "time_ms"]].tolist()
         ]
-        create, publish = (np.full(len(columns), np.nan) for _ in range(2))
         tells = columns[columns["told_version"] >= 0]
         at = np.searchsorted(columns["version"], tells["told_version"])
         # One that is not kept, or cannot be read, is passed over.
         is_there = columns["version"][np.minimum(at, len(columns) - 1)] == tells["told_version"]
-        create[at[is_there]], publish[at[is_there]] = tells["told_create"][is_there], tells["told_publish"][is_there]
+        for name in ("create", "publish"):
+            columns[name][at[is_there]] = tells[f"told_{name}"][is_there]
         unreadable = max(0, newest + 1 - oldest - len(columns))
-        return Commits(columns, create, publish, self._operations, self._reasons, unreadable)
+        return Commits(columns, self._operations, self._reasons, unreadable)
 
 
 def read_commits(log: CommitLog) -> Commits:
     """Return the versions that are kept; reads each record once, several at a time where that is faster."""
     columns, head = CommitColumns(), log.read_on()
-    for record in _records(log, head.log_start, head.version):
-        columns.add(record)
+    for _, record in LogScan(log).records(head.log_start, head.version):
+        if record is not None:  # `verify` says what is wrong with it
+            columns.add(record)
     return columns.commits(log, head.version)
 
 
@@ -147,15 +135,37 @@ def _times(log: CommitLog) -> dict[int, int]:
     return {name.version: time_ms for name, time_ms in named if name is not None and name.nonce is None}
 
 
-def _records(log: CommitLog, first: int, last: int) -> Iterator[Record]:
-    """Yield the records that can be read."""
+@dataclass
+class PartitionSums:
+    """The numbers of a partition: a sub-directory, or a bucket of a store."""
 
-    def read(version: int) -> Record | None:
-        try:
-            return log.read_record(version)
-        except CorruptData:
-            return None  # `verify` says what is wrong with it
+    files: int = 0
+    rows: int = 0
+    size_bytes: int = 0
 
-    for start in range(first, last + 1, THREADS_MAX):
-        found = parallel(log.fs, read, range(start, min(start + THREADS_MAX, last + 1)))
-        yield from (record for record in found if record is not None)
+
+@dataclass
+class LiveFiles:
+    """Finished files, or the runs of a store."""
+
+    sizes: np.ndarray  # bytes on storage of each
+    rows: int = 0  # in all of them
+    partitions: dict[str, PartitionSums] = field(default_factory=dict)  # by sub-directory; by bucket of a store
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of all."""
+        return int(self.sizes.sum())
+
+
+def live_files_of(snapshot: Snapshot, *, is_store: bool) -> LiveFiles:
+    """Return the numbers of the finished files of a snapshot, or of the runs of a store."""
+    wanted = "segment" if is_store else "part"
+    sizes, partitions = array("q"), defaultdict[str, PartitionSums](PartitionSums)
+    for columns in live_columns(snapshot, ("kind", "lengthBytes", "rows", "bucket")):
+        for kind, size_bytes, rows, bucket in zip(*columns, strict=True):
+            if kind == wanted:
+                sizes.append(size_bytes)
+                sums = partitions[layout.bucket_directory(bucket)]
+                sums.files, sums.rows, sums.size_bytes = sums.files + 1, sums.rows + rows, sums.size_bytes + size_bytes
+    return LiveFiles(np.array(sizes), sum(each.rows for each in partitions.values()), partitions)

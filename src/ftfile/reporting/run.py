@@ -16,10 +16,10 @@ from ftfile.fs.location import parse
 from ftfile.fs.registry import is_local, normalise
 from ftfile.maintenance.doctor import doctor
 from ftfile.maintenance.status import directory_status
+from ftfile.maintenance.verify.findings import SEVERITIES
 from ftfile.maintenance.verify.run import verify as compare
 from ftfile.reporting import advice
-from ftfile.reporting.commits import CommitColumns, read_commits
-from ftfile.reporting.live_files import live_files_of
+from ftfile.reporting.commits import CommitColumns, live_files_of, read_commits
 from ftfile.reporting.page import Contents, render
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def report(
         checks=doctor(path, key_provider=key_provider, storage=storage, context=context).checks,
         jobs=head.assembly_jobs,
     )
-    contents = replace(contents, warnings=advice.worst_first([*_warnings(contents, found)]))
+    warnings = sorted(_warnings(contents, found), key=lambda each: SEVERITIES.index(each.severity))
+    contents = replace(contents, warnings=tuple(warnings))
     return Report(url, contents.status.version, contents.warnings, render(contents))
 
 

@@ -26,17 +26,11 @@ _MINUTES = (60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 21_600, 43_200, 8
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of number.
+    """A kind of number."""
 
-    Attributes:
-        text: returns a value as people read it.
-        base: of the powers that are marked where differences are large.
-        least: the value from which on a logarithmic axis tells values apart.
-    """
-
-    text: Callable[[float], str]
-    base: int
-    least: float
+    text: Callable[[float], str]  # returns a value as people read it
+    base: int  # of the powers that are marked where differences are large
+    least: float  # the value from which on a logarithmic axis tells values apart
 
 
 def _count_text(value: float) -> str:
@@ -62,18 +56,12 @@ SECONDS = Kind(_seconds_text, 10, _MS)
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis that begins at 0.
-
-    Attributes:
-        top: the greatest value on it.
-        ticks: the values that are marked.
-        is_logarithmic: True if equal distances are equal factors.
-    """
+    """An axis that begins at 0."""
 
     kind: Kind
-    top: float
-    ticks: tuple[float, ...]
-    is_logarithmic: bool
+    top: float  # the greatest value on it
+    ticks: tuple[float, ...]  # the values that are marked
+    is_logarithmic: bool  # equal distances are equal factors
 
     def places(self, values: np.ndarray) -> np.ndarray:
         """Return the places of values, from 0 at the bottom to 1 at the top."""

@@ -16,7 +16,6 @@ import pytest
 
 import ftfile
 from ftfile.cli import reading
-from ftfile.cli.display.row_formats import RowFormat
 from ftfile.commit.format import layout
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.cli.conftest import rows
@@ -191,9 +190,9 @@ def test_csv_that_standard_readers_read(tmp_path: Path) -> None:
 def test_nothing_is_printed_before_rows_are_there(out: str) -> None:
     for file in ftfile.open(out).files():
         Path(out, file.path).unlink()
-    for row_format in RowFormat:
+    for row_format in ("table", "json", "csv"):
         for command in ("cat", "head", "tail"):
-            assert run(command, out, "--format", row_format.value, code=4).stdout == ""
+            assert run(command, out, "--format", row_format, code=4).stdout == ""
 
 
 def test_an_encrypted_directory(tmp_path: Path, ring: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import ftfile
 import ftfile.exporting.iceberg
-import ftfile.exporting.snapshot
+import ftfile.exporting.manifests
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.exporting.run import ExportReport
 from ftfile.testing.context import current, open_filesystem
@@ -198,7 +198,7 @@ class TestVersions:
 
 class TestMetadata:
     def test_many_small_manifests_are_merged(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ftfile.exporting.snapshot, "SMALL_MANIFESTS", 3)
+        monkeypatch.setattr(ftfile.exporting.manifests, "SMALL_MANIFESTS", 3)
         query = MicroBatch(out, COLUMNS)
         for batch in range(9):
             query.run(batch, [rows(2 * batch)])
@@ -213,7 +213,7 @@ class TestMetadata:
             assert [row["id"] for row in table_rows(out, version)] == ids_of(out, version)
 
     def test_a_manifest_has_a_bounded_number_of_files(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ftfile.exporting.snapshot, "MANIFEST_FILES", 4)
+        monkeypatch.setattr(ftfile.exporting.manifests, "MANIFEST_FILES", 4)
         MicroBatch(out, COLUMNS, {"partitionBy": "word"}).run(0, [rows(0, 10)])
         export(out)
         manifests = iceberg_manifests(open_filesystem(out), newest(out))
@@ -223,7 +223,7 @@ class TestMetadata:
     def test_old_snapshots_and_metadata_go(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ftfile.exporting.iceberg, "SNAPSHOTS_KEPT", 3)
         monkeypatch.setattr(ftfile.exporting.iceberg, "METADATA_KEPT", 2)
-        monkeypatch.setattr(ftfile.exporting.snapshot, "SMALL_MANIFESTS", 3)
+        monkeypatch.setattr(ftfile.exporting.manifests, "SMALL_MANIFESTS", 3)
         query = MicroBatch(out, COLUMNS)
         for batch in range(8):
             query.run(batch, [rows(2 * batch)])

@@ -337,7 +337,7 @@ def test_spark_an_interrupted_migration_asks_again(out: Path, monkeypatch: pytes
         raise ConnectionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("ftfile.maintenance.migrate.run.move_files", die)
+        patch.setattr("ftfile.maintenance.migrate.run.set_aside", die)
         with pytest.raises(ConnectionError):
             ftfile.migrate(str(out), dry_run=False)
     before = tree(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import ftfile
-from ftfile.maintenance.offset_ranges import OffsetRange, ranges_between
+from ftfile.maintenance.details import OffsetRange, ranges_between
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import numpy as np
 from ftfile.maintenance.doctor import Check
 from ftfile.maintenance.status import DirectoryStatus, OpenFile, QueryStatus
 from ftfile.reporting.advice import ReportWarning
-from ftfile.reporting.commits import COLUMNS, Commits
-from ftfile.reporting.live_files import LiveFiles, PartitionSums
+from ftfile.reporting.commits import COLUMNS, Commits, LiveFiles, PartitionSums
 from ftfile.reporting.page import Contents
 
 __all__ = ("commits_of", "contents_of")
@@ -34,10 +33,11 @@ def commits_of(versions: int, seed: int = 1) -> Commits:
     columns["write"][versions // 3 : versions // 3 + versions // 50] *= 3
     for name, every in {"recoveries": 9_000, "replays": 9_000, "task_retries": 1_300}.items():
         columns[name] = draw.random(versions) < 1 / every
-    create, publish = draw.lognormal(-5, 0.3, versions), draw.lognormal(-3, 0.5, versions)
+    columns["create"] = draw.lognormal(-5, 0.3, versions)
+    columns["publish"] = draw.lognormal(-3, 0.5, versions)
     operations = +Counter(stream=versions - versions // 100, compact=versions // 100)
     reasons = +Counter(size=versions, age=versions // 7, large=versions // 90)
-    return Commits(columns, create, publish, operations, reasons)
+    return Commits(columns, operations, reasons)
 
 
 def contents_of(versions: int, *, is_store: bool = False) -> Contents:

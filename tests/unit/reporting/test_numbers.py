@@ -16,10 +16,8 @@ from ftfile.core.context import SYSTEM
 from ftfile.maintenance.ranges import merge_ranges
 from ftfile.maintenance.verify.run import verify
 from ftfile.reporting.bars import size_bars
-from ftfile.reporting.bins import BINS_MAX, binned, starts_of
-from ftfile.reporting.charts import timeline_of
-from ftfile.reporting.commits import CommitColumns, read_commits
-from ftfile.reporting.live_files import LiveFiles, live_files_of
+from ftfile.reporting.charts import BINS_MAX, binned, starts_of, timeline_of
+from ftfile.reporting.commits import CommitColumns, LiveFiles, live_files_of, read_commits
 from ftfile.reporting.scales import BYTES, COUNT, SECONDS, scale_of
 from tests.unit.reporting.samples import commits_of
 
@@ -115,8 +113,8 @@ def test_commits_are_those_of_the_history(read: Callable[[CommitLog], Commits], 
         assert commits.columns[name].tolist() == [getattr(each, name) for each in history]
     for name in ("prepare", "write", "create", "publish"):
         wanted = [getattr(each.metrics, f"{name}_seconds") for each in history]
-        assert [None if found != found else found for found in commits.stage(name).tolist()] == wanted  # noqa: PLR0124
-    assert commits.stage("create")[:-1].tolist() == [each.metrics.create_seconds for each in history][:-1]
+        assert [None if found != found else found for found in commits.columns[name].tolist()] == wanted  # noqa: PLR0124
+    assert commits.columns["create"][:-1].tolist() == [each.metrics.create_seconds for each in history][:-1]
     assert commits.operations == {"stream": 3}
     assert commits.reasons == {"rows": sum(each.metrics.files_by_reason.get("rows", 0) for each in history)}
     assert np.isnan(commits.pauses()[0])
@@ -141,4 +139,4 @@ def test_versions_that_cannot_be_read_are_counted(read: Callable[[CommitLog], Co
     commits = read(open_log(damaged, None, None, SYSTEM))
     assert (commits.columns["version"].tolist(), commits.unreadable) == ([0, 2], 1)
     # Each version tells of the one before.
-    assert np.isnan(commits.create).all()
+    assert np.isnan(commits.columns["create"]).all()

@@ -17,9 +17,8 @@ import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.maintenance.doctor import Check
 from ftfile.maintenance.status import OpenFile, UnpublishedFile
-from ftfile.maintenance.verify.findings import KINDS
 from ftfile.reporting import advice
-from ftfile.reporting.live_files import LiveFiles
+from ftfile.reporting.commits import LiveFiles
 from ftfile.reporting.page import OPEN_SHOWN, render
 from ftfile.testing.micro_batch import StoreBatch
 from tests.unit.cli.running import documents, run
@@ -138,10 +137,6 @@ def test_a_stuck_publication_is_told_without_a_comparison(rolled: MicroBatch) ->
     assert "--due-only" in found[1].remedy
     assert "a foreign file" in found[2].found
     assert len([*advice.of_status(status, "/out", MADE_MS, is_verified=True)]) == 2
-
-
-def test_every_finding_has_plain_words() -> None:
-    assert advice.FINDINGS.keys() == KINDS.keys()
 
 
 def test_many_small_files_and_removed_ones_are_told(rolled: MicroBatch) -> None:

@@ -289,7 +289,7 @@ class TestRefusals:
 
 def test_a_store_that_is_away_ends_a_flush(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out, rolling="policy")
-    monkeypatch.setattr("ftfile.maintenance.assembling.is_away", lambda _: True)
+    monkeypatch.setattr("ftfile.maintenance.flush.is_away", lambda _: True)
 
     def assemble(*_: object) -> object:
         raise FtfileError("away")

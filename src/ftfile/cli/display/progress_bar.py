@@ -3,13 +3,10 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ftfile.cli.display.tables import console
 from ftfile.core.human_text import bytes_text, duration_text
-
-if TYPE_CHECKING:
-    from rich.status import Status
 
 OnProgress: TypeAlias = "Callable[[Any], object] | None"
 
@@ -36,11 +33,6 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
         yield show
 
 
-@contextlib.contextmanager
-def waiting(what: str) -> Iterator["Status | None"]:
+def waiting(what: str) -> contextlib.AbstractContextManager[object]:
     """Show that something goes on which cannot tell how far it is."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with console(stderr=True).status(f"{what} …") as status:
-        yield status
+    return console(stderr=True).status(f"{what} …") if sys.stderr.isatty() else contextlib.nullcontext()

@@ -1,14 +1,13 @@
 """Rows as a table, as JSON lines or as CSV, batch by batch."""
 
 import base64
-import enum
 import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -21,33 +20,18 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
-class RowFormat(str, enum.Enum):
-    """How rows are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
+RowFormat: TypeAlias = Literal["table", "json", "csv"]
 Format = Annotated[
-    RowFormat | None,
-    typer.Option("--format", help="By default a table on a terminal, and csv in a pipe.", show_default=False),
+    RowFormat | None, typer.Option("--format", help="By default a table on a terminal, and csv in a pipe.")
 ]
 
 
-def format_of(wanted: RowFormat | None, *, json: bool) -> RowFormat:
-    """Return the format that is asked for, or the one by default."""
-    if json:
-        return RowFormat.JSON
-    return wanted or (RowFormat.TABLE if is_terminal() else RowFormat.CSV)
-
-
 class RowPrinter:
-    """Prints batches of one schema, with one heading."""
+    """Prints batches of one schema, with one heading, in the format that is asked for, or the one by default."""
 
-    def __init__(self, schema: "pa.Schema", row_format: RowFormat) -> None:
+    def __init__(self, schema: "pa.Schema", wanted: RowFormat | None, *, json: bool) -> None:
         self._schema = schema
-        self._format = row_format
+        self._format: RowFormat = "json" if json else wanted or ("table" if is_terminal() else "csv")
         self._begun = False
 
     def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
@@ -55,7 +39,7 @@ class RowPrinter:
         batches = (batch for batch in batches if batch.num_rows)
         first = next(batches, None)
         batches = chain([] if first is None else [first], batches)
-        if self._format is RowFormat.TABLE:
+        if self._format == "table":
             self._print_table(batches)
         else:
             self._print_lines(batches)
@@ -66,12 +50,12 @@ class RowPrinter:
         from ftfile.encoding.registry import format_from_options
 
         schema = self._schema
-        if self._format is RowFormat.CSV:
+        if self._format == "csv":
             schema = _flat(schema)
         # Other programs than Spark read quotes that are doubled, as RFC 4180 has them.
         csv = {"header": True, "escape": '"'}
-        options = csv if self._format is RowFormat.CSV else {"ignoreNullFields": False}
-        lines: Any = format_from_options(self._format.value, options)
+        options = csv if self._format == "csv" else {"ignoreNullFields": False}
+        lines: Any = format_from_options(self._format, options)
         encode = lines.rows(schema)
         if not self._begun:
             write_utf8(lines.head(schema))

@@ -42,21 +42,16 @@ TIME = Kind(time_text, exact_time)
 class Column:
     """A column of a table.
 
-    Attributes:
-        name: its heading.
-        value: returns its value in an item; None for nothing.
-        keep: those with the least number are left out first where a terminal is narrow; `ALWAYS` stay. Up to 3, they
-            are also left out where others would have to be folded.
-        folds: its values go on in the next line where they are too long.
-        style: of rich, for a value.
+    Those that `keep` the least are left out first where a terminal is narrow; `ALWAYS` stay. Up to 3, they are also
+    left out where others would have to be folded.
     """
 
-    name: str
-    value: Callable[[Any], Any]
+    name: str  # its heading
+    value: Callable[[Any], Any]  # returns its value in an item; None for nothing
     kind: Kind = TEXT
     keep: int = ALWAYS
-    folds: bool = False
-    style: Callable[[Any], str] | None = None
+    folds: bool = False  # its values go on in the next line where they are too long
+    style: Callable[[Any], str] | None = None  # of rich, for a value
 
 
 def is_terminal() -> bool:

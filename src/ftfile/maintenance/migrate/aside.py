@@ -10,7 +10,6 @@ from ftfile.commit.files import delete_file, list_or_empty, walk
 from ftfile.commit.format import layout
 from ftfile.commit.places import checksum_of
 from ftfile.core.errors import AlreadyExists, CorruptData, NameCollision, NotFound
-from ftfile.maintenance.repair.mending import set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,14 +17,8 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
 
 # Begins the reason of each file in the quarantine that an undo puts back.
-_REASON = "migrated without it: "
+REASON = "migrated without it: "
 _ENDING = ".migrated"
-
-
-def move_files(fs: FileSystem, paths: Iterable[tuple[str, str]]) -> None:
-    """Move files, each with why it does not count, to the quarantine; repeatable."""
-    for path, why in paths:
-        set_aside(fs, path, _REASON + why)
 
 
 def move_log(fs: FileSystem, log: str) -> None:
@@ -45,11 +38,7 @@ def move_log(fs: FileSystem, log: str) -> None:
 
 
 def put_back(fs: FileSystem) -> tuple[str, ...]:
-    """Move all of this back, and return the paths; repeatable.
-
-    Raises:
-        NameCollision: another file is at the place of one.
-    """
+    """Move all of this back, and return the paths; repeatable. NameCollision if another file is at the place of one."""
     back: list[str] = []
     moved = {path: path.removeprefix(f"{layout.MIGRATED}/").removesuffix(_ENDING) for path in walk(fs, layout.MIGRATED)}
     _make_directories(fs, set(map(layout.parent, moved.values())))
@@ -79,7 +68,7 @@ def _notes(fs: FileSystem) -> dict[str, str]:
         if info.path.endswith(".origin"):
             try:
                 note = json.loads(fs.read(info.path))
-                if note["reason"].startswith(_REASON):
+                if note["reason"].startswith(REASON):
                     found[info.path] = note["path"]
             except (ValueError, KeyError, TypeError) as error:
                 raise CorruptData(info.path, "a note of a file's place", repr(error)) from error

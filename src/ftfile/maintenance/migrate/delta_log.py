@@ -31,12 +31,8 @@ _KNOWN_FEATURES = frozenset({"deletionVectors", "columnMapping", "timestampNtz",
 _COLUMNS = ("add", "metaData", "protocol")
 
 
-def newest_version(fs: FileSystem) -> int | None:
-    """Return the newest version in the log; None if it has none."""
-    return max(_commits(fs), default=None)
-
-
-def _commits(fs: FileSystem) -> dict[int, str]:
+def commits_of(fs: FileSystem) -> dict[int, str]:
+    """Return the files of the log by version."""
     names = ((_COMMIT.fullmatch(info.path.rpartition("/")[2]), info.path) for info in list_or_empty(fs, DELTA_LOG))
     return {int(match[1]): path for match, path in names if match is not None}
 
@@ -47,7 +43,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     Raises:
         ConfigError: the log is damaged, a file is not here as it was, or readers must know more than which files count.
     """
-    commits = _commits(fs)
+    commits = commits_of(fs)
     if not commits:
         raise ConfigError(
             f"{DELTA_LOG!r} has no commits: restore it from a copy, or move it away if these files are no Delta table"

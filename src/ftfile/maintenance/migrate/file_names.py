@@ -54,11 +54,7 @@ def plain_files(files: Mapping[str, FileInfo]) -> Inventory:
 
 
 def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
-    """Return the finished files of BucketingSink, StreamingFileSink or FileSink.
-
-    Raises:
-        ConfigError: a file is longer or shorter than its `.valid-length` says.
-    """
+    """Return finished files of Flink's sinks; ConfigError if one is not as long as its `.valid-length` says."""
     found = Inventory("flink", [])
     too_long: list[tuple[FileInfo, int]] = []
     for path, info in files.items():

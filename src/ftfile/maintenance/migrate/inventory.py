@@ -55,11 +55,7 @@ def is_hidden(path: str) -> bool:
 
 
 def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
-    """Return all files, by path and in its order, but those of logs; a directory is listed once.
-
-    Raises:
-        ConfigError: there is no such directory, or another table or a checkpoint is below it.
-    """
+    """Return all files but those of logs, by path; ConfigError for no directory, or a table or checkpoint below it."""
     try:
         entries = list_own(fs, "")
     except NotADirectory as error:

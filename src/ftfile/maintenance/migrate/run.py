@@ -21,10 +21,11 @@ from ftfile.core.human_text import names_text
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import normalise, open_filesystem
-from ftfile.maintenance.migrate.aside import move_files, move_log, remove_empty
+from ftfile.maintenance.migrate.aside import REASON, move_log, remove_empty
 from ftfile.maintenance.migrate.inventory import SPARK_LOG, LeftOut
 from ftfile.maintenance.migrate.sources import require_stopped, still_there, take_inventory
 from ftfile.maintenance.migrate.table import Given, Table, table_of
+from ftfile.maintenance.repair.mending import set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -120,7 +121,9 @@ def _migrate(
     fs: FileSystem, path: str, given: Given, confirm: Callable[[MigrateReport], bool] | None, *, dry_run: bool
 ) -> MigrateReport:
     log = CommitLog(fs)
-    head = _head(log)
+    with contextlib.suppress(NotFound):
+        log.check_layout()
+    head = log.read_on()
     if head.version >= 0:
         return _finish(log, head, path, given, confirm, dry_run=dry_run)
     found = take_inventory(fs, path, given.from_, leave_unfinished=given.leave_unfinished)
@@ -133,7 +136,7 @@ def _migrate(
     version = _commit(log, author, found, table)
     _move(fs, path, found.log, found.last_entry, found.left_out)
     _log.info("migrated %s: %d files of %d rows are version %d", path, len(table.adds), report.rows, version)
-    return _report(found, table, author, version)
+    return replace(report, version=version, dry_run=False)
 
 
 def _require_unchanged(fs: FileSystem, path: str, found: Inventory, *, leave_unfinished: bool) -> None:
@@ -161,16 +164,12 @@ def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, ot
     """Move aside what plain readers would read, and the other program's log, which is moved last of all."""
     if log is not None:
         require_stopped(fs, log, last_entry, path)
-    move_files(fs, [(each.path, each.why) for each in others if each.moved])
+    for each in others:
+        if each.moved:
+            set_aside(fs, each.path, REASON + each.why)
     if log is not None:
         require_stopped(fs, log, last_entry, path)
         move_log(fs, log)
-
-
-def _head(log: CommitLog) -> LogState:
-    with contextlib.suppress(NotFound):
-        log.check_layout()
-    return log.read_on()
 
 
 def _author(found: Inventory, checkpoint: str | os.PathLike[str] | None, context: Context) -> Author:
@@ -283,9 +282,10 @@ def _recorded(
     )
 
 
-def _report(found: Inventory, table: Table, author: Author, version: int | None = None) -> MigrateReport:
+def _report(found: Inventory, table: Table, author: Author) -> MigrateReport:
+    """Return the report of a dry run."""
     return MigrateReport(
-        version=version,
+        version=None,
         source=found.source,
         file_format=table.file_format,
         schema=table.definitions[table.schema_key],
@@ -297,5 +297,5 @@ def _report(found: Inventory, table: Table, author: Author, version: int | None 
         moved_log=found.log,
         query_id=author.query_id if isinstance(author, StreamAuthor) else None,
         last_batch=author.batch_id if isinstance(author, StreamAuthor) else None,
-        dry_run=version is None,
+        dry_run=True,
     )

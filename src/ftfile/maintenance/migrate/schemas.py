@@ -14,14 +14,14 @@ from pyarrow import orc
 from ftfile.arrays.nested import leaf_types, map_leaf_types
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json, sql_types
 from ftfile.arrays.widening import is_wider
-from ftfile.core.errors import ConfigError, CorruptData, SchemaError
+from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.encoding.avro.container import read_header
 from ftfile.encoding.avro.schema import arrow_type
-from ftfile.maintenance.migrate.old_times import SPARK_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
 SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
 
 _UTC = pa.timestamp("us", tz="UTC")
@@ -52,11 +52,7 @@ _WIDENED = {
 
 
 def given_schema(schema: object) -> str:
-    """Return the JSON of a schema: of Spark, of Arrow, its JSON, types by name, or a text as in `id long, day date`.
-
-    Raises:
-        SchemaError: it is none of these, or has a type that cannot be stored.
-    """
+    """Return the JSON of a schema, given in any of the ways of `migrate`; SchemaError if it cannot be stored."""
     if isinstance(schema, Mapping):
         schema = ", ".join(f"`{name}` {kind}" for name, kind in schema.items())
     if isinstance(schema, pa.Schema):
@@ -209,11 +205,3 @@ def joined(in_files: str, in_paths: str | None) -> str:
     if in_paths is None:
         return in_files
     return spark_schema_json(pa.schema([*arrow_schema(in_files), *arrow_schema(in_paths)]))
-
-
-def require_given(name: str) -> ConfigError:
-    """Return the error for files that do not say what their columns are."""
-    return ConfigError(
-        f"files of format {name} do not say what their columns are: give --schema, in Python schema=, such as "
-        "'id long, at timestamp'"
-    )

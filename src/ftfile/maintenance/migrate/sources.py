@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ftfile.attempt.kind_of_directory import entries_of_new
 from ftfile.core.errors import CommitError, ConfigError
 from ftfile.core.human_text import count_text, names_text
-from ftfile.maintenance.migrate.delta_log import delta_files, newest_version
+from ftfile.maintenance.migrate.delta_log import commits_of, delta_files
 from ftfile.maintenance.migrate.file_names import apex_files, detect, flink_files, kafka_files, plain_files
 from ftfile.maintenance.migrate.inventory import LOGS, SPARK_LOG, LeftOut, is_hidden, list_foreign
-from ftfile.maintenance.migrate.spark_log import newest_batch, spark_files
+from ftfile.maintenance.migrate.spark_log import entries_of, spark_files
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -22,11 +22,7 @@ SOURCES = ("auto", "files", "spark", "flink", "kafka-connect", "apex", "delta")
 
 
 def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bool) -> Inventory:
-    """Return the files that count by the program that wrote them.
-
-    Raises:
-        ConfigError: see `migrate`.
-    """
+    """Return the files that count by the program that wrote them; for ConfigError see `migrate`."""
     if from_ not in SOURCES:
         raise ConfigError(f"{from_!r} is no program: --from, in Python from_=, takes {', '.join(SOURCES)}")
     logs = [name for name in LOGS if fs.exists(name)]
@@ -82,7 +78,7 @@ def _settle_unfinished(found: Inventory, *, leave: bool) -> None:
 
 def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str) -> None:
     """Raise a CommitError if the other program has gone on since its log was read."""
-    newest = newest_batch(fs) if name == SPARK_LOG else newest_version(fs)
+    newest = max(entries_of(fs) if name == SPARK_LOG else commits_of(fs), default=None)
     # Of a log that is moved in part, the newest entries are gone.
     if newest is not None and last_entry is not None and newest > last_entry:
         raise CommitError(
@@ -93,11 +89,7 @@ def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str)
 
 
 def still_there(fs: FileSystem, source: str, live: Container[str | None], *, leave_unfinished: bool) -> list[LeftOut]:
-    """Return files that plain readers see and that do not count, after a migration that was interrupted.
-
-    Raises:
-        ConfigError: one is not finished, and those are not to be left out.
-    """
+    """Return files that plain readers see, and none counts, after an interruption; ConfigError for unfinished ones."""
     files = list_foreign(fs)
     if source in LOGS.values():
         others = [info for path, info in files.items() if path not in live and not is_hidden(path)]

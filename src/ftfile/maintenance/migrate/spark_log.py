@@ -22,7 +22,7 @@ _NAME = re.compile(r"(?P<batch>\d+)(?P<compact>\.compact)?")
 _AUTHORITY = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 
-def _entries(fs: FileSystem) -> dict[int, tuple[str, bool]]:
+def entries_of(fs: FileSystem) -> dict[int, tuple[str, bool]]:
     """Return the files of the log by batch, each with True if it stands for all before it, too."""
     found: dict[int, tuple[str, bool]] = {}
     for info in list_or_empty(fs, SPARK_LOG):
@@ -34,18 +34,13 @@ def _entries(fs: FileSystem) -> dict[int, tuple[str, bool]]:
     return found
 
 
-def newest_batch(fs: FileSystem) -> int | None:
-    """Return the newest batch in the log; None if it has none."""
-    return max(_entries(fs), default=None)
-
-
 def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return the files that the log names; all others were written by attempts that failed, or their entries expired.
 
     Raises:
         ConfigError: the log is damaged, or a file that it names is not here as it was.
     """
-    entries = _entries(fs)
+    entries = entries_of(fs)
     if not entries:
         raise ConfigError(
             f"{SPARK_LOG!r} names no files: there is nothing to migrate. Delete that directory to write here"
@@ -98,11 +93,7 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
 
 
 def _relative(urls: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """Return the paths of files below the directory, which may have been moved since Spark wrote their URLs.
-
-    Raises:
-        ConfigError: one is not here.
-    """
+    """Return the paths of files here, wherever they were when Spark wrote their URLs; ConfigError if one is gone."""
     plain = {url: unquote(_AUTHORITY.sub("", url)) for url in urls}
     base = next((base for path in plain.values() if (base := _base_of(path, known)) is not None), "")
     paths = {url: path.removeprefix(base) for url, path in plain.items()}

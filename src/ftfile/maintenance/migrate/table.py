@@ -18,14 +18,7 @@ from ftfile.core.progress import Tracker
 from ftfile.encoding.partitions.paths import columns_of_directory, parse_bucket_path, partition_schema
 from ftfile.filters.chain import Chain
 from ftfile.maintenance.migrate.reading import FileFacts, Reading
-from ftfile.maintenance.migrate.schemas import (
-    SELF_DESCRIBING,
-    given_schema,
-    joined,
-    merged_schema,
-    require_given,
-    without_columns,
-)
+from ftfile.maintenance.migrate.schemas import SELF_DESCRIBING, given_schema, joined, merged_schema, without_columns
 from ftfile.sink.config import SinkConfig
 from ftfile.source.files.decoding.lines import filters_of_name
 
@@ -39,19 +32,9 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileInfo, FileSystem
     from ftfile.maintenance.migrate.inventory import Inventory
 
-_FORMATS = {
-    "parquet": "parquet",
-    "orc": "orc",
-    "avro": "avro",
-    "arrow": "arrow",
-    "json": "json",
-    "jsonl": "json",
-    "ndjson": "json",
-    "csv": "csv",
-    "txt": "text",
-    "text": "text",
-    "log": "text",
-}
+# By the ending of a name.
+_FORMATS = {name: name for name in ("parquet", "orc", "avro", "arrow", "json", "csv", "text")}
+_FORMATS |= {"jsonl": "json", "ndjson": "json", "txt": "text", "log": "text"}
 # The last group is as long as what makes a name of ftfile's unique.
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12})")
 _TEXT = "value string"
@@ -115,22 +98,12 @@ def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: 
         of_these = {**encoding, "schema": own[schema], "filters": Chain.for_reading(filters).definition()}
         keys[schema, filters] = definition_key(of_these)
         definitions[keys[schema, filters]] = of_these
-    adds = _adds(fs, found.files, facts, keys, author)
-    return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
-
-
-def _adds(
-    fs: FileSystem,
-    files: Sequence[FileInfo],
-    facts: Sequence[FileFacts],
-    keys: Mapping[tuple[str, tuple[str, ...]], str],
-    author: Author,
-) -> tuple[Add, ...]:
-    ids, origin = fs.context.ids, _origin(author)
-    return tuple(
-        _add(info, each, keys[each.schema, each.filters], origin, ids.unique())
-        for info, each in zip(files, facts, strict=True)
+    origin = _origin(author)
+    adds = tuple(
+        _add(info, each, keys[each.schema, each.filters], origin, fs.context.ids.unique())
+        for info, each in zip(found.files, facts, strict=True)
     )
+    return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
 
 
 def _format_of(files: Sequence[FileInfo]) -> str:
@@ -161,16 +134,12 @@ def _plain_ending(path: str) -> str:
 
 
 def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
-    """Return the columns that all paths have, outermost first.
-
-    Raises:
-        ConfigError: paths have different columns.
-    """
+    """Return the columns that all paths have, outermost first; ConfigError if paths have different ones."""
     found: dict[tuple[str, ...], str] = {}
     for info in files:
         found.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
     if len(found) > 1:
-        told = ", ".join(f"{path!r} {_columns_text(columns)}" for columns, path in list(found.items())[:2])
+        told = ", ".join(f"{path!r} has {', '.join(columns) or 'none'}" for columns, path in list(found.items())[:2])
         raise ConfigError(
             f"paths have different columns: {told}. Move the files of one kind to a directory of their own, and "
             "migrate each by itself. Nothing was changed"
@@ -179,11 +148,7 @@ def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
 
 
 def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[str, str] | None) -> str | None:
-    """Return the schema of the columns in the paths, None for none.
-
-    Raises:
-        ConfigError: the type of one is not known, or paths have others than were given.
-    """
+    """Return the schema of the columns in the paths, None for none; ConfigError if types are missing, or too many."""
     if found.partition_by is not None and found.schema is not None:
         known = arrow_schema(found.schema)
         return spark_schema_json(partition_schema(known, columns)) if columns else None
@@ -193,10 +158,6 @@ def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[st
     if list(types) != list(columns) and {*types} != {*columns}:
         raise _partition_by_error(columns, found.files[0].path, types)
     return given_schema({column: types[column] for column in columns}) if columns else None
-
-
-def _columns_text(columns: Sequence[str]) -> str:
-    return f"has {', '.join(columns)}" if columns else "has none"
 
 
 def _partition_by_error(columns: Sequence[str], path: str, given: Mapping[str, str]) -> ConfigError:
@@ -235,7 +196,10 @@ def _given_columns(name: str, found: Inventory, schema: object, columns: Iterabl
         schema = _TEXT
     if schema is None:
         if name not in SELF_DESCRIBING:
-            raise require_given(name)
+            raise ConfigError(
+                f"files of format {name} do not say what their columns are: give --schema, in Python schema=, such as "
+                "'id long, at timestamp'"
+            )
         return None
     return without_columns(given_schema(schema), columns)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from ftfile.core.errors import AlreadyExists, ConfigError, NotFound
 from ftfile.core.human_text import names_text
 from ftfile.core.logs import get_logger
 from ftfile.fs.registry import normalise, open_filesystem
-from ftfile.maintenance.migrate.aside import foreign_in_quarantine, put_back
+from ftfile.maintenance.migrate.aside import foreign_in_quarantine, put_back, remove_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +62,8 @@ def undo_migration(
     """
     fs = open_filesystem(normalise(os.fspath(path)), context, dict(storage or {}))
     with refusing_file(CommitLog(fs), os.fspath(path)):
-        is_begun = _is_begun(fs)
+        info = stat_or_none(fs, _LAST)
+        is_begun = info is not None and info.size_bytes == len(UNDONE_RECORD) and fs.read(_LAST) == UNDONE_RECORD
         if not is_begun:
             _require_nothing_since(fs, os.fspath(path))
     if dry_run:
@@ -79,12 +79,6 @@ def undo_migration(
     _delete_log(fs)
     _log.info("undid the migration of %s: %d files are back", path, len(back))
     return UndoReport(back)
-
-
-def _is_begun(fs: FileSystem) -> bool:
-    """Return True if the log has ended already."""
-    info = stat_or_none(fs, _LAST)
-    return info is not None and info.size_bytes == len(UNDONE_RECORD) and fs.read(_LAST) == UNDONE_RECORD
 
 
 def _require_nothing_since(fs: FileSystem, path: str) -> None:
@@ -114,22 +108,15 @@ def _delete_log(fs: FileSystem) -> None:
         if found != _LAST:
             delete_file(fs, found)
     if not fs.capabilities.implied_directories:
-        _remove_directories(fs, layout.META, keep=layout.LOG)
+        for info in list_or_empty(fs, layout.META):
+            if info.is_directory and info.path != layout.LOG:
+                remove_empty(fs, info.path)
         fs.sync_directory(layout.LOG)
         fs.sync_directory(layout.META)
     delete_file(fs, _LAST)
     if not fs.capabilities.implied_directories:
-        _remove_directories(fs, layout.META)
+        remove_empty(fs, layout.META)
         fs.sync_directory("")
-
-
-def _remove_directories(fs: FileSystem, directory: str, keep: str | None = None) -> None:
-    for info in list_or_empty(fs, directory):
-        if info.is_directory and info.path != keep:
-            _remove_directories(fs, info.path)
-    if keep is None:
-        with contextlib.suppress(NotFound):
-            fs.remove_directory(directory)
 
 
 _TOO_LATE = (

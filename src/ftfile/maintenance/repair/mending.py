@@ -27,6 +27,7 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.planning.runs import is_run
 from ftfile.kv.upkeep.purge import keep_purges
 from ftfile.maintenance.verify.findings import ACTIONS
+from ftfile.maintenance.verify.log_scan import LogScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -160,17 +161,11 @@ def _cut_log(fs: FileSystem, version: int) -> None:
         if name.version < version:
             break
         if name.nonce is None:
-            for visible in _made_visible(fs, name.version):
-                set_aside(fs, visible, f"version {name.version} brought it, and is put aside: {reason}")
+            record = LogScan(CommitLog(fs)).readable(name.version)
+            for add in record.adds if record is not None else ():
+                if add.final_path is not None:
+                    set_aside(fs, add.final_path, f"version {name.version} brought it, and is put aside: {reason}")
         set_aside(fs, path, reason)
-
-
-def _made_visible(fs: FileSystem, version: int) -> list[str]:
-    try:
-        record = CommitLog(fs).read_record(version)
-    except CorruptData:
-        return []
-    return [add.final_path for add in record.adds if add.final_path is not None] if record is not None else []
 
 
 def _renamed(add: Add, ids: IdSource) -> Add:

@@ -14,14 +14,21 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Repair: TypeAlias = Literal["yes", "on request", "no"]
-_SEVERITIES = ("error", "warning", "info")
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")  # worst first
 
 _REPAIR = "ftfile.repair(path, dry_run=False) mends it"
 _NEXT = f"The next commit does it, and so does a repair: {_REPAIR}"
 _RESTORE = "Restore it from a copy of the directory"
 _ACCEPT = "ftfile.repair(path, accept_lost_records=True, dry_run=False)"
 _CUT = f"{_RESTORE}; if there is none, {_ACCEPT} puts the later records aside, and the files that they made visible"
-_BY_HAND = f"The log was changed by hand. {_RESTORE}"
+_FOREIGN = (
+    "A later record follows another one: that was lost, and another commit took its number. Restore it from a copy, in "
+    f"the place of the one there; if there is none, {_ACCEPT} goes on without it"
+)
+_LOST = (
+    f"Restore the newest records from a copy, with all of {layout.META}; if there is none, {_ACCEPT} takes the newest "
+    "one there is for the newest"
+)
 _STRANGERS = (
     "Plain readers take them for data. ftfile leaves what is not its own; "
     "ftfile.repair(path, quarantine=[…], dry_run=False) puts aside what you name, also by patterns such as '*.tmp'"
@@ -35,55 +42,60 @@ _OLDER = "The keys in this run of a store are then read as the runs before it ha
 
 
 class Kind(NamedTuple):
-    """A row of the table of findings: how bad it is, whether it is repaired, and what to do about it."""
+    """A row of the table of findings."""
 
     severity: Severity
     repair: Repair
     remedy: str
+    title: str  # what it means to a reader who does not know the log
 
 
-KINDS = {
-    # The log.
-    "missing-format": Kind("error", "yes", _NEXT),
-    "missing-directory": Kind("warning", "yes", _REPAIR),
-    "missing-base": Kind("error", "no", _RESTORE),
-    "missing-record": Kind("error", "on request", _CUT),
-    "damaged-record": Kind("error", "on request", _CUT),
-    "foreign-record": Kind(
-        "error",
-        "on request",
-        "A later record follows another one: that was lost, and another commit took its number. Restore it from a "
-        f"copy, in the place of the one there; if there is none, {_ACCEPT} goes on without it",
-    ),
-    "lost-records": Kind(
-        "error",
-        "on request",
-        f"Restore the newest records from a copy, with all of {layout.META}; if there is none, {_ACCEPT} takes the "
-        "newest one there is for the newest",
-    ),
-    "bad-record": Kind("error", "no", _BY_HAND),
-    "overlapping-segments": Kind("error", "no", _BY_HAND),
-    "horizon-ahead": Kind("error", "yes", _REPAIR),
-    # What is derived of it.
-    "bad-base": Kind("warning", "yes", _REPAIR),
-    "bad-range": Kind("warning", "yes", _REPAIR),
-    "bad-hint": Kind("warning", "yes", _REPAIR),
-    # Files.
-    "not-published": Kind("warning", "yes", _NEXT),
-    "not-hidden": Kind("warning", "yes", _NEXT),
-    "taken-name": Kind("error", "yes", f"Move the foreign file away, or: {_REPAIR}: it puts that aside"),
-    "impossible-name": Kind("error", "yes", _REPAIR),
-    "repeated-name": Kind("error", "yes", _REPAIR),
-    "hidden-part": Kind("error", "yes", _REPAIR),
-    "returned-part": Kind("error", "yes", _REPAIR),
-    "removed-part-staged": Kind("warning", "yes", _REPAIR),
-    "missing-part": Kind("error", "on request", _GIVE_UP),
-    "missing-segment": Kind("error", "on request", _GIVE_UP),
-    "damaged-part": Kind("error", "on request", _GIVE_UP),
-    "damaged-segment": Kind("error", "on request", _GIVE_UP),
-    "foreign-files": Kind("info", "on request", _STRANGERS),
-    "unknown-files": Kind("info", "on request", _STRANGERS),
+_TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
+    ("error", "yes", _NEXT): {"missing-format": "The file that tells the format of the log is missing"},
+    ("warning", "yes", _NEXT): {
+        "not-published": "Committed files are not at their names yet: plain readers miss their rows",
+        "not-hidden": "Removed files are still at their names: plain readers see rows that are gone",
+    },
+    ("error", "yes", _REPAIR): {
+        "horizon-ahead": "A vacuum has noted a time in the future",
+        "impossible-name": "A committed file has a name that this store does not take",
+        "repeated-name": "Two committed files have one name",
+        "hidden-part": "A committed file was hidden: plain readers miss its rows",
+        "returned-part": "A removed file is back at its name: plain readers see rows that are gone",
+    },
+    ("warning", "yes", _REPAIR): {
+        "missing-directory": "A directory that ftfile needs is missing",
+        "bad-base": "A summary of the log is wrong",
+        "bad-range": "A list of files that readers use is wrong",
+        "bad-hint": "A note of how far files are published is wrong",
+        "removed-part-staged": "A removed file would be published again",
+    },
+    ("error", "yes", f"Move the foreign file away, or: {_REPAIR}: it puts that aside"): {
+        "taken-name": "A foreign file is at the name of a committed one, which cannot be published"
+    },
+    ("error", "on request", _CUT): {
+        "missing-record": "Records of commits are missing",
+        "damaged-record": "The record of a commit is damaged",
+    },
+    ("error", "on request", _FOREIGN): {"foreign-record": "The record of a commit was replaced by another one"},
+    ("error", "on request", _LOST): {"lost-records": "The newest records of commits are lost"},
+    ("error", "on request", _GIVE_UP): {
+        "missing-part": "A committed file is gone",
+        "missing-segment": "Committed rows of an open file are gone",
+        "damaged-part": "A committed file is not what was written",
+        "damaged-segment": "Committed rows of an open file are not what was written",
+    },
+    ("error", "no", _RESTORE): {"missing-base": "The summary of the log that all readers begin with is missing"},
+    ("error", "no", f"The log was changed by hand. {_RESTORE}"): {
+        "bad-record": "The record of a commit was changed by hand",
+        "overlapping-segments": "Two pieces of open files claim the same bytes",
+    },
+    ("info", "on request", _STRANGERS): {
+        "foreign-files": "There are files of other programs: plain readers take them for data",
+        "unknown-files": "There are files that no commit knows: plain readers take them for data",
+    },
 }
+KINDS = {code: Kind(*row, title) for row, titles in _TABLE.items() for code, title in titles.items()}
 
 # Findings of several files, of which a repair puts aside those that are named.
 STRANGERS = frozenset({"foreign-files", "unknown-files"})
@@ -122,7 +134,7 @@ class Action:
 
     def __str__(self) -> str:
         rows = self.add.rows if self.add is not None else 0
-        path = self.path or (_path_of(self.add) if self.add is not None else "")
+        path = self.path or (self.add.final_path or self.add.path if self.add is not None else "")
         text = ACTIONS[self.kind].format(path=path, source=self.source, version=self.version, rows=rows)
         return f"{text}. {self.consequence}" if self.consequence else text
 
@@ -143,11 +155,6 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.severity} {self.code} {self.path!r}: expected {self.expected}, found {self.found}. {self.remedy}"
 
-    @property
-    def order(self) -> int:
-        """Return 0 for errors, 1 for warnings, 2 for the rest."""
-        return _SEVERITIES.index(self.severity)
-
     def without_repair(self, remedy: str = _RESTORE) -> Finding:
         """Return the finding where nothing can be done but what `remedy` says."""
         return replace(self, severity="error", remedy=remedy, repair="no", actions=())
@@ -161,7 +168,7 @@ def find(code: str, path: str, expected: str, found: str, *actions: Action, reme
 
 def lost(add: Add, code: str, expected: str, found: str, damaged: str = "") -> Finding:
     """Return the finding of an add whose rows cannot be read; `damaged` is there instead, and of no other add."""
-    path, origin = _path_of(add), add.origin
+    path, origin = add.final_path or add.path, add.origin
     several = origin.first_batch != origin.last_batch
     batches = f"batches {origin.first_batch} to {origin.last_batch}" if several else f"batch {origin.first_batch}"
     remedy = _GIVE_UP.format(path=path, rows=f"{add.rows} rows of {batches} of {origin.query_id}")
@@ -177,10 +184,6 @@ def _consequence_of(add: Add) -> str:
         return ""
     deletes = add.rolling_stats["ops"] & 1 << DELETE
     return f"{_OLDER}, and those that it deleted are found again: delete them once more" if deletes else _OLDER
-
-
-def _path_of(add: Add) -> str:
-    return add.final_path or add.path
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from ftfile.commit.log.state import LogState
 from ftfile.commit.read.ranges import list_ranges, read_range
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 from ftfile.maintenance.verify.findings import Action, Finding, find
 from ftfile.maintenance.verify.log_scan import advance
 
@@ -106,7 +105,7 @@ class History:
             self._begin()
         self._waiting = list(self._comparable_ranges())
         missing: list[int] = []
-        for version, record in self._records():
+        for version, record in self._scan.records(self._start, self._scan.state.version):
             if record is None:
                 missing.append(version)
                 self._skip(version)
@@ -119,14 +118,6 @@ class History:
         if self._live is not None:
             self.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
             self._live = None  # the live adds come again, with the snapshot
-
-    def _records(self) -> Iterator[tuple[int, Record | None]]:
-        """Yield every version that should be kept, and its record; many are asked for side by side."""
-        end = self._scan.state.version + 1
-        for first in range(self._start, end, THREADS_MAX):
-            versions = range(first, min(first + THREADS_MAX, end))
-            records = parallel(self._scan.log.fs, self._scan.readable, versions)
-            yield from zip(versions, records, strict=True)
 
     def _begin(self) -> None:
         """Begin with the oldest kept version, where older ones are gone."""

@@ -16,11 +16,12 @@ from ftfile.commit.log.times import created_ms
 from ftfile.commit.read.ranges import list_ranges
 from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import CorruptData, NotFound
+from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.maintenance.verify.findings import Action, Finding, find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ftfile.commit.format.model import Record
     from ftfile.fs.api import FileInfo, FileSystem
@@ -59,6 +60,12 @@ class LogScan:
             return self.log.read_record(version)
         except CorruptData:
             return None
+
+    def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
+        """Yield versions and what is `readable` of each; many records are asked for side by side."""
+        for start in range(first, last + 1, THREADS_MAX):
+            versions = range(start, min(start + THREADS_MAX, last + 1))
+            yield from zip(versions, parallel(self.log.fs, self.readable, versions), strict=True)
 
 
 class _Hiding(WrapperFileSystem):

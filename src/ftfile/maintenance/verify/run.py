@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.attempt.pieces.workers import Threads
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.pieces.workers import Threads, Work
 from ftfile.commit.files import list_or_empty
 from ftfile.commit.format import layout
+from ftfile.commit.format.model import Add
 from ftfile.commit.log.log import CommitLog
+from ftfile.commit.places import has_content, open_add
 from ftfile.commit.read.snapshot import snapshot_at
-from ftfile.core.errors import CorruptData
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.progress import Tracker
-from ftfile.maintenance.verify.content import Comparing
+from ftfile.kv.files.opening import OpenFiles
+from ftfile.kv.planning.runs import is_run
+from ftfile.kv.reading.verify import check_bytes
 from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
-from ftfile.maintenance.verify.findings import Action, Finding, VerifyReport, find, lost
+from ftfile.maintenance.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
 from ftfile.maintenance.verify.history import WHOLE, read_history
 from ftfile.maintenance.verify.log_scan import scan_log
+from ftfile.parts.reader import read_add
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
+    from ftfile.attempt.identity import TaskIdentity
     from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Record
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
-    from ftfile.maintenance.verify.content import Fault
     from ftfile.maintenance.verify.log_scan import LogScan
 
 # A vacuum may run at any look.
@@ -112,7 +118,7 @@ def _report(scan: LogScan, findings: list[Finding], records: int, files: Files |
         ),
         full=full,
         complete=files is not None,
-        findings=tuple(sorted(findings, key=lambda finding: finding.order)),
+        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
     )
 
 
@@ -152,3 +158,48 @@ def _compare_content(
         add = adds[number]
         expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
         yield lost(add, f"damaged-{add.kind}", expected, found, path if add.kind == "part" else "")
+
+
+class Fault(NamedTuple):
+    """The content of an add that is not what was recorded."""
+
+    path: str  # where it lies
+    found: str  # there
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing(Work[Add, Fault | None]):
+    """Reads adds, and finds those that are not what was recorded."""
+
+    definitions: Mapping[str, Any]  # of the encodings of the adds, by key
+    schema: str | None  # the newest one
+
+    def size_of(self, piece: Add) -> int:
+        """Return the length of an add."""
+        return piece.length
+
+    def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[Add]) -> Iterator[Fault | None]:
+        """Yield what is wrong with each add; ConfigError if a key of an encrypted directory is not known."""
+        for add in pieces:
+            yield self._fault(fs, add)
+
+    def _fault(self, fs: FileSystem, add: Add) -> Fault | None:
+        encoding = self.definitions.get(add.encoding)
+        try:
+            path = open_add(add, fs.stat).path
+            if add.kind == "part" and not has_content(fs, path, add):
+                return Fault(path, "other bytes") if fs.exists(path) else None
+            if is_run(add):
+                check_bytes(add, OpenFiles(fs))
+            elif self.schema is not None and isinstance(encoding, dict):
+                for _ in read_add(fs, add, encoding, arrow_schema(self.schema)):
+                    pass
+        except ConfigError:
+            raise
+        except CorruptData as error:
+            return Fault(error.path, error.found)
+        except NotFound:
+            return None  # it moves at this moment
+        except FtfileError as error:
+            return Fault(add.path, str(error))
+        return None

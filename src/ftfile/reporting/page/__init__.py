@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from ftfile.maintenance.doctor import Check
     from ftfile.maintenance.status import DirectoryStatus, OpenFile
     from ftfile.reporting.advice import ReportWarning
-    from ftfile.reporting.commits import Commits
-    from ftfile.reporting.live_files import LiveFiles
+    from ftfile.reporting.commits import Commits, LiveFiles
 
 __all__ = ("OPEN_SHOWN", "Contents", "render")
 
@@ -48,11 +47,7 @@ class Contents:
 
 
 def render(contents: Contents) -> str:
-    """Return the page. All text in it is escaped; it may run its own script, and load nothing.
-
-    Raises:
-        ConfigError: jinja2 is not installed.
-    """
+    """Return the page: all its text is escaped, it runs only its own script; ConfigError without jinja2."""
     try:
         import jinja2  # noqa: PLC0415 - of an extra
     except ImportError as error:
