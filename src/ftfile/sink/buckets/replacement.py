@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from ftfile.arrays.tokens import TAKEN
+from ftfile.arrays.tokens import TAKEN, TEXT_TAKEN
 from ftfile.commit.format.layout import bucket_directory
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.partitions.paths import partition_schema
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ftfile.core.options import ParsedOptions
 
 BY_ROWS = "partitions of the rows"  # of `Body.replaces`, which is else the text of a condition
-_TAKEN = "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def _naming_the_option() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        text = str(error).replace(TAKEN, _TAKEN)
+        text = str(error).replace(TAKEN, TEXT_TAKEN)
         after = text.removeprefix("where") if text.startswith("where") else f": {text}"
         raise ConfigError(f"replaceWhere{after}") from error
 
