@@ -109,5 +109,5 @@ class Table(ABC):
         """
 
     @abstractmethod
-    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:
-        """Do what only saves work of readers after a commit; idempotent. `whole` returns all that is live then."""
+    def follow_up(self, change: Change, whole: Callable[[], Change]) -> None:
+        """Do what only helps readers after a commit; idempotent. `whole` returns all that is live then."""
