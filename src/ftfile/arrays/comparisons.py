@@ -41,6 +41,8 @@ TAKEN = (
     "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may have functions and fields of structs, "
     "as in pyarrow.compute.field('a', 'b') > 7"
 )
+# Of an option, or of an argument of a command.
+TEXT_TAKEN = "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\""
 _TOKEN = re.compile(
     r"""\s*(?:(?P<comment>--|/\*)|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
     r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""

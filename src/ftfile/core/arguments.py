@@ -57,6 +57,8 @@ _KINDS = {
     "int": _Kind("an int", _is_int),
     "str": _Kind("a text", lambda value: isinstance(value, str)),
     _PATH: _Kind("a path or URL, as a text or an os.PathLike", lambda value: isinstance(value, str | os.PathLike)),
+    # Of any kind: there are classic ones, those of Spark Connect, and those of vendors.
+    "SparkSession": _Kind("a SparkSession", lambda value: hasattr(value, "range")),
     "OnProgress": _Kind("a function of a Progress", callable),
     "str | datetime": _Kind("a datetime, or a text as in ISO 8601", lambda value: isinstance(value, str | date)),
     "str | timedelta": _Kind("a timedelta, or a text such as '7d'", lambda value: isinstance(value, str | timedelta)),

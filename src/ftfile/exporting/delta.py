@@ -125,10 +125,11 @@ class DeltaLog(Table):
         path = f"{LOG}/{_name(change.exported.commit)}"
         write_file(self._fs, self._fs.create_exclusive, path, "\n".join([*lines, ""]).encode())
 
-    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
-        # Readers would read all commits otherwise.
-        if exported.commit and exported.commit % CHECKPOINT_EVERY == 0:
-            self._write_checkpoint(exported.commit, _actions(whole(), is_checkpoint=True))
+    def follow_up(self, change: Change, whole: Callable[[], Change]) -> None:  # noqa: D102
+        commit, has_partitions = change.exported.commit, bool(change.exported.partition_by)
+        # Readers would read all commits otherwise; some, values of partitions that are gone, as of the new type.
+        if commit and (commit % CHECKPOINT_EVERY == 0 or (change.is_redefined and has_partitions)):
+            self._write_checkpoint(commit, _actions(whole(), is_checkpoint=True))
 
     def _write_checkpoint(self, commit: int, actions: list[Action]) -> None:
         rows = [{name: action.get(name) for name in _ACTIONS.names} for action in actions]

@@ -17,7 +17,7 @@ from ftfile.core.errors import ConfigError, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.exporting.limits import LIMITS
 from ftfile.exporting.manifests import ANEW, DELETED, ICEBERG, METADATA, SnapshotManifests, live, read_avro, relative
-from ftfile.exporting.schemas import FieldIds
+from ftfile.exporting.schemas import FieldIds, promotes
 from ftfile.exporting.versions import Exported, Table
 
 if TYPE_CHECKING:
@@ -93,11 +93,19 @@ class IcebergTable(Table):
             self._fs.make_directories(METADATA)
             for directory in (ICEBERG, ""):
                 self._fs.sync_directory(directory)
-        metadata = self._with_definitions(change)
+        retyped = self._retyped(change)
+        if retyped and not self.live_paths() <= {*change.removes}:
+            raise ConfigError(
+                f"column {retyped[0]!r} has another type than in partitions that are exported, and Iceberg has no such "
+                f"change. {ANEW}"
+            )
+        metadata = self._with_definitions(change, retyped)
         number, time_ms = exported.commit + 1, max(change.time_ms, metadata["last-updated-ms"])
         snapshot_id = _snapshot_id(exported.version)
         commit = SnapshotManifests(self._fs, self._url, metadata, snapshot_id, number)
-        kept = commit.without([manifest for manifest in self._manifests if live(manifest)], change.removes)
+        before = [manifest for manifest in self._manifests if live(manifest)]
+        # Readers take all values in manifests for those of the new type, also of partitions that are gone.
+        kept = [] if retyped else commit.without(before, change.removes)
         commit.add(change.adds, done)
         manifests = [*commit.manifests, *commit.merged(kept)]
         snapshot = {
@@ -105,7 +113,7 @@ class IcebergTable(Table):
             "sequence-number": number,
             "timestamp-ms": time_ms,
             "manifest-list": commit.listed(manifests),
-            "summary": _summary(change, manifests, commit),
+            "summary": _summary(change, before, manifests),
             "schema-id": metadata["current-schema-id"],
         }
         if metadata["snapshots"]:
@@ -127,8 +135,9 @@ class IcebergTable(Table):
         self._fs.create_exclusive(f"{METADATA}/{_name(number)}", content)
         self._metadata, self._manifests = metadata, manifests
 
-    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
+    def follow_up(self, change: Change, whole: Callable[[], Change]) -> None:  # noqa: D102
         del whole
+        exported = change.exported
         number = exported.commit + 1
         try:
             # An export that was late must not lead readers back.
@@ -154,7 +163,7 @@ class IcebergTable(Table):
     def _list(self, snapshot: Json) -> list[Json]:
         return read_avro(self._fs, self._url, snapshot["manifest-list"]).records
 
-    def _with_definitions(self, change: Change) -> Json:
+    def _with_definitions(self, change: Change, retyped: list[str]) -> Json:
         """Return the metadata of the commit before, with the columns and partitions of a change."""
         found = self._metadata
         if found is None:
@@ -163,6 +172,7 @@ class IcebergTable(Table):
         if not change.is_redefined:
             return metadata
         ids = FieldIds(metadata["schemas"])
+        ids.renew(retyped)
         fields = ids.schema(change.columns)
         schemas, specs = list(metadata["schemas"]), list(metadata["partition-specs"])
         schema_id = next((each["schema-id"] for each in schemas if each["fields"] == fields), None)
@@ -184,6 +194,17 @@ class IcebergTable(Table):
             "last-partition-id": max(used, default=_FIRST_PARTITION_ID - 1),
             "properties": metadata["properties"] | {_MAPPING: ids.name_mapping()},
         }
+
+    def _retyped(self, change: Change) -> list[str]:
+        """Return the columns of partitions that get another type, as which readers would not take older values."""
+        if self._metadata is None or not change.is_redefined:
+            return []
+        schemas = self._metadata["schemas"]
+        before = {field["id"]: field["type"] for schema in schemas for field in schema["fields"]}
+        sources = {field["source-id"] for spec in self._metadata["partition-specs"] for field in spec["fields"]}
+        fields = FieldIds(schemas).schema(change.columns)
+        known = [field for field in fields if field["id"] in sources]
+        return [field["name"] for field in known if not promotes(before[field["id"]], field["type"])]
 
     def _delete_expired(self) -> None:
         assert self._metadata is not None
@@ -229,25 +250,29 @@ def _partition_fields(specs: list[Json], columns: list[tuple[int, str]]) -> list
     ]
 
 
-def _summary(change: Change, manifests: list[Json], commit: SnapshotManifests) -> dict[str, str]:
+def _summary(change: Change, before: list[Json], manifests: list[Json]) -> dict[str, str]:
     """Return the summary of a snapshot: the operation by Iceberg's name, and numbers."""
     operation = "append"
     if not (change.is_change or any(file.is_change for file in change.adds)):
         operation = "replace"
     elif change.removes:
         operation = "overwrite" if change.adds else "delete"
-    deleted = sum(manifest["deleted_rows_count"] for manifest in commit.manifests)
+    added, total = sum(file.rows for file in change.adds), _rows(manifests)
     numbers = {
         "added-data-files": len(change.adds),
         "deleted-data-files": len(change.removes),
-        "added-records": sum(file.rows for file in change.adds),
-        "deleted-records": deleted,
+        "added-records": added,
+        "deleted-records": _rows(before) + added - total,
         "total-data-files": sum(map(live, manifests)),
-        "total-records": sum(each["added_rows_count"] + each["existing_rows_count"] for each in manifests),
+        "total-records": total,
         "ftfile.version": change.exported.version,
     }
     named = {"operation": operation, "ftfile.operation": change.operation}
     return named | {name: str(number) for name, number in numbers.items()}
+
+
+def _rows(manifests: list[Json]) -> int:
+    return sum(each["added_rows_count"] + each["existing_rows_count"] for each in manifests)
 
 
 def _snapshot_id(version: int) -> int:

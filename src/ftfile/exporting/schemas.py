@@ -42,6 +42,11 @@ class FieldIds:
         """Return the id of a column."""
         return self._ids[name,]
 
+    def renew(self, names: Iterable[str]) -> None:
+        """Give columns other ids, as if they had not been there before."""
+        for name in names:
+            self._ids[name,] = self.last + 1
+
     def schema(self, spark: str) -> list[dict[str, Any]]:
         """Return the fields of Iceberg's schema for Spark's, as JSON; new names get the next ids."""
         return self._fields(json.loads(spark)["fields"], ())
@@ -98,6 +103,13 @@ class FieldIds:
         for where, number, found in inner:
             self._ids[where] = number
             self._learn(found, where)
+
+
+def promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return True if readers take values of one type of Iceberg, in manifests, for those of another."""
+    old, new = (_DECIMAL.fullmatch(str(kind)) for kind in (before, now))
+    is_larger = bool(old and new and old[2] == new[2] and int(old[1]) <= int(new[1]))
+    return before == now or is_larger or (before, now) in (("int", "long"), ("float", "double"))
 
 
 def avro_type(kind: str, number: int) -> Any:  # noqa: ANN401 - JSON

@@ -98,8 +98,8 @@ class Table(ABC):
         """
 
     @abstractmethod
-    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:
-        """Do what only saves work of readers after a commit; idempotent. `whole` returns all that is live then."""
+    def follow_up(self, change: Change, whole: Callable[[], Change]) -> None:
+        """Do what only helps readers after a commit; idempotent. `whole` returns all that is live then."""
 
 
 class Versions:
@@ -300,7 +300,7 @@ class Exporter:
             files.expect(len(change.adds), 0)
         self._table.append(change, (lambda _: None) if files is None else files.add)
         exported = change.exported
-        self._table.follow_up(exported, lambda: self._whole(exported.version, exported.commit, exported.table))
+        self._table.follow_up(change, lambda: self._whole(exported.version, exported.commit, exported.table))
 
     def _whole(self, version: int, commit: int, table: str, tracker: Tracker | None = None) -> Change:
         """Return a commit of all that is live in a version."""

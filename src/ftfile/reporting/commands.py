@@ -5,12 +5,15 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from ftfile.arrays.comparisons import TAKEN, TEXT_TAKEN
+
 if TYPE_CHECKING:
     from ftfile.maintenance.verify.findings import Finding
 
 # In the place of a path that is not known.
 PATH = "PATH"
 _WORDS = {
+    TAKEN: TEXT_TAKEN,
     "Set force=True": "Add --force",
     "such as version=7, or a timestamp": "such as --version 7, or a --timestamp",
     "readStream.option('checkpointLocation', '/data/checkpoint')": "--checkpoint /data/checkpoint",

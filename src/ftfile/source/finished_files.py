@@ -74,7 +74,7 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
     require_count("limit", limit)
     snapshot = take_snapshot(log, version)
     newest = (add for add in snapshot.newest_first() if add.kind == "part")
-    parts = [*islice(newest, limit)][::-1]
+    parts = [*islice(newest, None if limit is None else min(limit, len(snapshot.adds)))][::-1]
     partitions = _partitions(snapshot, parts)
     queries, found = log.read_on().queries, []
     is_few = len(parts) * LISTED_AT_ONCE < len(snapshot.adds)

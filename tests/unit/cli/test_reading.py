@@ -47,6 +47,8 @@ def test_columns_conditions_and_versions(out: str) -> None:
     assert len(documents("cat", out, "--version", 0)) == 4
     assert "did you mean 'word'" in run("cat", out, "--columns", "wrod", code=2).stderr
     assert "nope" in run("cat", out, "--where", "nope = 1", code=2).stderr
+    told = run("cat", out, "--where", "{'id': 7}", code=2).stderr
+    assert told.endswith("is not understood; it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"\n")
 
 
 @pytest.mark.parametrize("names", ["", ",", " , "])

@@ -75,6 +75,11 @@ def test_sparks_own_keys_are_known() -> None:
         ("startingVersion", "1", "not for writing; rows that came since a version are read by readStream"),
         ("blokSize", "1", "did you mean blockSize?"),
         ("sep", "ab", r"it takes a single character, or `\t`"),
+        ("delta.columnMapping.mode", "name", "it is of another program's tables, and ftfile has nothing like it"),
+        ("delta.autoOptimize.autoCompact", "true", "small files are merged by ftfile.compact(path)"),
+        ("spark.sql.shuffle.partitions", "4", "settings of Spark are those of the session"),
+        ("fs.s3a.endpoint", "x", "settings of a store are options storage.<name>"),
+        ("overwrite", "true", "a call: write.mode(…)"),
     ],
 )
 def test_mistakes_say_what_to_write_instead(key: str, value: str, text: str) -> None:
@@ -117,11 +122,27 @@ def test_several_paths_are_answered() -> None:
         ("endingVersion", "rows that came since a version are read by readStream with startingVersion"),
         ("startingVersion", "not for reading; rows that came since a version are read by readStream"),
         ("maxFilesPerTrigger", "not for reading; set it where the stream is read, on readStream"),
+        ("partition_by", "no option 'partition_by', and option 'partitionBy' is for writing, not for reading"),
+        ("filterPushDwn", "did you mean filterPushdown?"),
+        ("delta", "there is no option 'delta'; the options are "),
     ],
 )
 def test_what_a_reader_of_a_version_takes_from_the_log(key: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
         parse_options({key: "1"}, "read")
+
+
+@pytest.mark.parametrize("use", ["follow", "ftkv-follow"])
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("versionAsOf", "; where a stream begins is startingVersion"),
+        ("timestampAsOf", "; where a stream begins is startingTimestamp"),
+    ],
+)
+def test_a_stream_begins_where_other_options_say(use: Use, key: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        parse_options({key: "1"}, use)
 
 
 def test_options_of_another_format_are_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -372,6 +373,24 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="column 'id' is double, and older files have it as integer"):
             export(out)
         assert table_rows(out) == [{"id": 1}]
+
+    def test_partitions_of_another_type(self, out: str) -> None:
+        """One that Iceberg has, one that it has not, and that a table which is made anew never had."""
+        for batch, kind in enumerate(("short", "integer", "long")):
+            query = MicroBatch(out, {"id": "long", "k": kind}, {"partitionBy": "k", "onSchemaChange": "any"})
+            query.run(batch, [[{"id": batch, "k": batch}]])
+            export(out)
+        ftfile.drop(out, {"k": 0}, context=current())  # its manifest has the type before
+        export(out)
+        assert table_rows(out) == own_rows(out)
+        query = MicroBatch(out, {"id": "long", "k": "decimal(19,0)"}, {"partitionBy": "k", "onSchemaChange": "any"})
+        query.run(3, [[{"id": 3, "k": Decimal(3)}]])
+        with pytest.raises(ConfigError, match=r"'k' has another type than in partitions .* Delete '_iceberg'"):
+            export(out)
+        assert len(table_rows(out)) == 2
+        shutil.rmtree(Path(out, "_iceberg"))
+        export(out)
+        assert table_rows(out) == own_rows(out)
 
     def test_names_with_blanks_and_decimals_of_more_digits(self, out: str) -> None:
         MicroBatch(out, {"id": "long", "a b": "decimal(5,2)"}).run(0, [[{"id": 1, "a b": Decimal("1.25")}]])

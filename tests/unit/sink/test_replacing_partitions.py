@@ -195,10 +195,12 @@ class TestOptions:
         [
             (DYNAMIC | SUMMER, "replaceWhere with partitionOverwriteMode=dynamic: .* leave one out"),
             (DYNAMIC | {"partitionBy": "id", "fileNameColumn": "id"}, "fileNameColumn"),
-            ({"replaceWhere": "id = 7"}, "'id' is none of the partition columns, which are month"),
-            ({"replaceWhere": "month = 'x'"}, "month='x' is no value of the column's type int32"),
-            ({"replaceWhere": "month"}, "a comparison by a sign, IN, BETWEEN or IS NULL is expected"),
-            ({"replaceWhere": ""}, "says nothing"),
+            ({"replaceWhere": "id = 7"}, "^replaceWhere: 'id' is none of the partition columns, which are month"),
+            ({"replaceWhere": "month = 'x'"}, "^replaceWhere: month='x' is no value of the column's type int32"),
+            ({"replaceWhere": "month"}, "^replaceWhere='month': a comparison by a sign, IN, BETWEEN or IS NULL is"),
+            ({"replaceWhere": ""}, "^replaceWhere='' says nothing: it takes a text, such as "),
+            ({"replaceWhere": "month = now() - interval 1 x"}, "^replaceWhere='month = now.*a unit, such as DAYS"),
+            ({"replaceWhere": "month = date_format(now(), 'y')"}, "^replaceWhere: option date_format='y'"),
             ({"partitionOverwriteMode": "some"}, "partitionOverwriteMode"),
         ],
     )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.spark.native.conditions import possible_adds
+from ftfile.core.errors import ConfigError
+from ftfile.spark.native.conditions import filtered, possible_adds
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -119,3 +120,10 @@ def test_texts_that_spark_pads_or_collates_are_for_spark(tmp_path: Path, kind: s
     city.update(type=kind, metadata=metadata)
     changed = dataclasses.replace(snapshot, definitions=snapshot.definitions | {snapshot.schema: json.dumps(schema)})
     assert [len(possible_adds(each, "city = 'a'")) for each in (snapshot, changed)] == [1, 2]
+
+
+@pytest.mark.parametrize("where", [7, [("month", "=", 7)], {1: 7}], ids=str)
+def test_what_is_no_condition(where: Any) -> None:
+    frame: Any = None
+    with pytest.raises(ConfigError, match="it takes a condition as text, such as"):
+        filtered(frame, where)

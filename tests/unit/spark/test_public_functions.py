@@ -14,10 +14,11 @@ from ftfile.core.arguments import kind_of
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.kv.reading.reader import Reader
 from ftfile.maintenance.opened import OpenedDirectory
+from tests.unit.spark.fake_session import Session
 
 CHECKED_ELSEWHERE = frozenset(
     {"confirm", "context", "df", "end", "from_", "how", "meter_provider", "options", "prefix", "progress", "schema"}
-    | {"spark", "start", "to", "where"}
+    | {"start", "to", "where"}
 )
 CHECKED_IN_METHODS = frozenset({"codec", "keys", "maintenance", "offset"})
 PACKAGES = (ftfile, ftfile.kv, ftfile.spark)
@@ -65,5 +66,7 @@ def test_arguments_of_functions_of_spark_are_checked() -> None:
     spark: Any = ftfile.spark
     with pytest.raises(TypeError, match="path=1: it takes a path"):
         spark.lookup(None, 1, "k")
+    with pytest.raises(TypeError, match="spark=None: it takes a SparkSession"):
+        spark.load(None, "/x")
     with pytest.raises(TypeError, match="full='yes': it takes True or False"):
-        spark.compact(None, "/x", full="yes")
+        spark.compact(Session(), "/x", full="yes")

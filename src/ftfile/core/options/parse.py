@@ -28,6 +28,9 @@ _USES: dict[str, str] = {
 
 
 _READS = ("read", "ftkv-read")
+_FOLLOWS = ("follow", "ftkv-follow")
+# Of options that choose the version that is read, those that choose where a stream begins.
+_BEGINNINGS = {"versionAsOf": "startingVersion", "timestampAsOf": "startingTimestamp"}
 _OF_A_VERSION = "a version is read as the log describes it: leave it out"
 
 # How alike names are that are proposed for one another: others mislead, as blockSize for parquet.block.size.
@@ -129,6 +132,8 @@ def _misplaced(option: Option, uses: tuple[Use, ...]) -> str:
     elif is_foreign:
         here = f"files (`ftfile`): {here}"
     hint = _elsewhere(uses).get(option.name.lower())
+    if uses[0] in _FOLLOWS and option.name in _BEGINNINGS:
+        hint = f"where a stream begins is {_BEGINNINGS[option.name]}"
     if hint is None and uses[0] in _READS and not option.used_by.isdisjoint(WRITE | STORE_WRITE | FILES):
         hint = _OF_A_VERSION
     return f"option {option.name!r} is for {meant}, not for {here}" + (f"; {hint}" if hint else "")
@@ -147,12 +152,17 @@ def _unknown(key: str, uses: tuple[Use, ...]) -> str:
     elsewhere = _elsewhere(uses)
     if lower in NOT_OFFERED and lower not in elsewhere:
         return NOT_OFFERED[lower]
-    if lower in elsewhere:
-        return f"there is no option {key!r}: {elsewhere[lower]}"
+    answer = elsewhere.get(lower) or elsewhere.get(f"{lower[: lower.find('.') + 1]}*")
+    if answer is not None:
+        return f"there is no option {key!r}: {answer}"
     import difflib  # noqa: PLC0415 - for mistakes alone
 
-    names = {option.name.lower(): option.name for option in OPTIONS if not option.used_by.isdisjoint(uses)}
+    names = {option.name.lower(): option for option in OPTIONS if not option.used_by.isdisjoint(_family(uses))}
     near = [names[match] for match in difflib.get_close_matches(lower, names, n=3, cutoff=_NEAR)]
-    if near:
-        return f"there is no option {key!r}: did you mean {' or '.join(near)}?"
-    return f"there is no option {key!r}; the options are {', '.join(sorted(names.values(), key=str.lower))}"
+    usable = [option.name for option in near if not option.used_by.isdisjoint(uses)]
+    if near and near[0].name not in usable:
+        return f"there is no option {key!r}, and {_misplaced(near[0], uses)}"
+    if usable:
+        return f"there is no option {key!r}: did you mean {' or '.join(usable)}?"
+    known = [option.name for option in names.values() if not option.used_by.isdisjoint(uses)]
+    return f"there is no option {key!r}; the options are {', '.join(sorted(known, key=str.lower))}"

@@ -237,7 +237,18 @@ _BEGINNING = "where a stream begins is startingVersion or startingTimestamp"
 _CHANGES = "versions that replace or remove rows are passed over with skipChangeCommits=true"
 FOLLOWING_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("startingoffset", "stream-from-timestamp"), _BEGINNING),
-    **dict.fromkeys(("ignorechanges", "ignoredeletes"), _CHANGES),
+    **dict.fromkeys(("ignorechanges", "ignoredeletes", "ignorefiledeletion"), _CHANGES),
+    **dict.fromkeys(
+        (
+            "schematrackinglocation",
+            "schemalocation",
+            "allowsourcecolumndrop",
+            "allowsourcecolumnrename",
+            "allowsourcecolumntypechange",
+        ),
+        "a stream reads the columns of the newest version when it starts, or those of .schema(…); once others come, it "
+        "ends, and goes on with these when it is loaded and started again",
+    ),
     **dict.fromkeys(("streaming-skip-overwrite-snapshots", "streaming-skip-delete-snapshots"), _CHANGES),
     "streaming-max-files-per-micro-batch": "the limit of files is maxFilesPerTrigger",
     **dict.fromkeys(

@@ -145,13 +145,16 @@ _KEYS = "the key columns are keyColumns; keys of encryption are never given in o
 
 # What others, and the file sink, call these things.
 COMMON_ELSEWHERE: dict[str, str] = {
-    "mergeschema": "new columns and wider types are taken with onSchemaChange=widen, where rows are written; a reader "
-    "has the newest columns",
+    **dict.fromkeys(
+        ("mergeschema", "merge-schema", "schemaevolution"),
+        "new columns and wider types are taken with onSchemaChange=widen, where rows are written; a reader has the "
+        "newest columns",
+    ),
     "overwriteschema": "mode('overwrite') takes any schema; leave it out",
     "outputmode": "it is no option, but a call: writeStream.outputMode(…)",
     "trigger": "it is no option, but a call: writeStream.trigger(…)",
     **dict.fromkeys(
-        ("mode", "savemode", "writemode"),
+        ("mode", "savemode", "writemode", "append", "overwrite"),
         "append and overwrite are no option, but a call: write.mode(…); a reader has no modes, and fails at damage",
     ),
     **dict.fromkeys(("where", "filter", "select", "columns", "limit"), "it is no option, but a call of a DataFrame"),
@@ -159,6 +162,13 @@ COMMON_ELSEWHERE: dict[str, str] = {
         ("numpartitions", "repartition", "coalesce"),
         "the tasks that write are those of the DataFrame: DataFrame.repartition(…)",
     ),
+    # Whatever begins so.
+    **dict.fromkeys(
+        ("delta.*", "hoodie.*", "cloudfiles.*", "write.*", "read.*"),
+        "it is of another program's tables, and ftfile has nothing like it by this name: leave it out",
+    ),
+    "spark.*": "settings of Spark are those of the session: spark.conf.set(…)",
+    "fs.*": "settings of a store are options storage.<name>; those of Hadoop are for Spark's own readers",
 }
 
 STORE_ELSEWHERE: dict[str, str] = {

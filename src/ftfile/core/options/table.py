@@ -243,7 +243,7 @@ NOT_OFFERED: dict[str, str] = {
 }
 
 ELSEWHERE: dict[str, str] = {
-    "format": "the file format is fileFormat",
+    **dict.fromkeys(("format", "filetype", "write-format", "write.format.default"), "the file format is fileFormat"),
     "filepath": "the directory is path",
     **dict.fromkeys(
         ("maxlength", "batchsize", "maxfilesize", "filesize", "sink.rolling-policy.file-size", "targetfilesize"),
@@ -279,8 +279,20 @@ ELSEWHERE: dict[str, str] = {
     ),
     "datachange": "each write is a change of data; ftfile.compact(path) rewrites files without one, and streams that "
     "follow the directory do not read their rows again",
-    "clusterby": "directories of a column's values are partitionBy; rows stay in their order within a file, so sort "
-    "them before the write by DataFrame.sortWithinPartitions",
+    **dict.fromkeys(
+        ("clusterby", "zorder", "zorderby"),
+        "directories of a column's values are partitionBy; rows stay in their order within a file, so sort them before "
+        "the write by DataFrame.sortWithinPartitions",
+    ),
+    **dict.fromkeys(("replaceon", "replaceusing"), "it is replaceWhere, or partitionOverwriteMode=dynamic"),
+    "basepath": "load the whole directory, and choose partitions by DataFrame.where",
+    "excluderegex": "all files of a version are read; choose rows by DataFrame.where",
+    **dict.fromkeys(
+        ("splitsize", "read.split.target-size", "spark.sql.files.maxpartitionbytes"),
+        "the share of a task is maxPartitionBytes",
+    ),
+    "pushdownpredicate": "filters leave files out with filterPushdown=true, and by ftfile.spark.load",
+    "wholetext": "a file as one row is fileFormat=binary, of a stream of foreign files",
     "paths": "a reader takes one directory; load each by itself, and unite them by DataFrame.unionByName",
     "bucketby": "directories of a column's values are partitionBy, files of its values fileNameColumn",
     "sortby": "rows stay in their order within a file: sort them before the write by DataFrame.sortWithinPartitions",
@@ -297,7 +309,7 @@ ELSEWHERE: dict[str, str] = {
     ),
     "pretty": "each row is a line",
     "spark.sql.sources.partitionoverwritemode": "the option is partitionOverwriteMode; that of the session counts, too",
-    **dict.fromkeys(("snapshot-id", "version-as-of"), "the version to be read is versionAsOf"),
+    **dict.fromkeys(("snapshot-id", "version-as-of", "branch", "tag"), "the version to be read is versionAsOf"),
     **dict.fromkeys(("as-of-timestamp", "as.of.instant"), "the time whose version is read is timestampAsOf"),
     **dict.fromkeys(
         (
@@ -307,6 +319,8 @@ ELSEWHERE: dict[str, str] = {
             "startingtimestamp",
             "endingversion",
             "endingtimestamp",
+            "start-snapshot-id",
+            "end-snapshot-id",
         ),
         "rows that came since a version are read by readStream with startingVersion, and in Python by "
         "ftfile.open(path).follow()",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from ftfile.arrays.comparisons import TAKEN, TEXT_TAKEN
 from ftfile.commit.format.layout import bucket_directory
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.partitions.paths import partition_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     import pyarrow as pa
@@ -38,7 +40,8 @@ class Replacement:
         """Return it with times by the clock of a write that was planned then, in milliseconds since 1970 UTC."""
         from ftfile.arrays.moments import settled  # noqa: PLC0415 - few writes have a condition
 
-        return replace(self, where=settled(self.where, planned_ms, self.time_zone))
+        with _naming_the_option():
+            return replace(self, where=settled(self.where, planned_ms, self.time_zone))
 
     def replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
         """Return the live adds that go; `definitions` has their encodings.
@@ -88,8 +91,21 @@ def replacement_from_options(
     from ftfile.arrays.predicates import predicate  # noqa: PLC0415 - few writes have a condition
 
     replacement = Replacement(partition_schema(schema, columns), parsed["timeZone"], where)
-    predicate(replacement.settled(0).where, replacement.schema, columns="partition columns")
+    settled = replacement.settled(0)
+    with _naming_the_option():
+        predicate(settled.where, settled.schema, columns="partition columns")
     return mode, replacement
+
+
+@contextlib.contextmanager
+def _naming_the_option() -> Iterator[None]:
+    """Have errors of a condition name the option that has it, and what an option takes."""
+    try:
+        yield
+    except ConfigError as error:
+        text = str(error).replace(TAKEN, TEXT_TAKEN)
+        after = text.removeprefix("where") if text.startswith("where") else f": {text}"
+        raise ConfigError(f"replaceWhere{after}") from error
 
 
 def _directory(add: Add) -> str:

@@ -56,7 +56,7 @@ def filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> Data
         return frame
     if isinstance(where, str):
         return frame.where(where)
-    if not isinstance(where, Mapping):
+    if not _is_by_column(where):
         raise ConfigError(
             f"where={where!r}: it takes a condition as text, such as \"month >= 7 and city = 'a'\", or a mapping from "
             "columns to values, such as {'month': [7, 8]}"
@@ -64,6 +64,10 @@ def filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> Data
     for name, values in where.items():
         frame = frame.where(_condition(name, values))
     return frame
+
+
+def _is_by_column(where: object) -> bool:
+    return isinstance(where, Mapping) and all(isinstance(name, str) for name in where)
 
 
 def _condition(name: str, values: object) -> Column:
