@@ -109,14 +109,14 @@ def drop(
     """
     run = partial(ftfile.drop, place.path, bucket_pattern=bucket_pattern, **place.access)
     with waiting("looking for rows"), place.requiring_log():
-        report = run(where, dry_run=True)
+        report = run(where=where, dry_run=True)
     what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"
     if not dry_run:
         if report.files:
             say(f"This removes {what}{'' if report.where in (None, where) else f', where {report.where}'}")
             agree("Remove them?", yes=yes)
         with progress_bar("drop") as progress:
-            report = run(report.where or where, progress=progress)
+            report = run(where=report.where or where, progress=progress)
         what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')}"
     if json:
         print_json(report)
