@@ -12,6 +12,7 @@ from ftfile.cli.checking import doctor, report, source, verify
 from ftfile.cli.display.output import WarningPrinter
 from ftfile.cli.examples import examples_of
 from ftfile.cli.exit_codes import Commands
+from ftfile.cli.place import with_place
 from ftfile.core.version import __version__
 
 _PRINT_FINDINGS = {"doctor", "repair", "report", "status", "verify"}
@@ -66,10 +67,10 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
         _name = _function.__name__
-        app.command(_name, rich_help_panel=_panel, epilog=examples_of(_name))(_function)
+        app.command(_name, rich_help_panel=_panel, epilog=examples_of(_name))(with_place(_function))
 
 _kv = typer.Typer(no_args_is_help=True, context_settings=_SETTINGS, epilog=examples_of("kv"))
 _OF_STORES: tuple[Callable[..., None], ...] = (stores.get, stores.scan, stores.stats, stores.verify, stores.compact)
 for _function in _OF_STORES:
-    _kv.command(_function.__name__, epilog=examples_of(f"kv {_function.__name__}"))(_function)
+    _kv.command(_function.__name__, epilog=examples_of(f"kv {_function.__name__}"))(with_place(_function))
 app.add_typer(_kv, name="kv", help="Look into keyed stores, and care for them.", rich_help_panel="Keyed stores")

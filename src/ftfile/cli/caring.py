@@ -10,8 +10,8 @@ import ftfile
 from ftfile.cli.display.output import agree, heading, print_fields, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import BYTES, COUNT, Column, print_table
-from ftfile.cli.log_check import require_log, require_query
-from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Threads, Where, Yes, settings_of
+from ftfile.cli.parameters import DryRun, Json, Path, Storage, Threads, Where, Yes, settings_of
+from ftfile.cli.place import Place
 from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import bytes_text, count_text, time_text
 from ftfile.core.units import parse_size_bytes
@@ -28,7 +28,7 @@ Force = Annotated[bool, typer.Option("--force", help="Accept less than 24 hours,
 
 
 def flush(
-    path: Path,
+    place: Place,
     *,
     due_only: Annotated[bool, typer.Option("--due-only", help="Finish only files whose rule has fired.")] = False,
     query: Annotated[str | None, typer.Option(metavar="ID", help="Finish only files of this query.")] = None,
@@ -36,17 +36,17 @@ def flush(
     threads: Threads = None,
     dry_run: DryRun = False,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Finish the files that are open over batches, so that every reader sees their rows. No row is lost or changed."""
-    settings = settings_of(storage)
-    run = partial(ftfile.flush, path, due_only=due_only, query_id=query, key_provider=key_provider, storage=settings)
+    run = partial(ftfile.flush, place.path, due_only=due_only, query_id=query, **place.access)
     report = run(dry_run=True)
     if not report.files:
-        require_log(path, key_provider, settings)
+        place.require_log()
         if query is not None:
-            require_query(path, query, key_provider, settings)
+            known = [each.query_id for each in place.open().status(lag=False).queries]
+            if query not in known:
+                there = ", ".join(known) or "none"
+                raise ConfigError(f"--query {query!r}: no such query wrote here; those that did: {there}")
     if not dry_run:
         if report.files:
             say(f"Finishing about {count_text(report.files, 'file')} of {count_text(report.rows, 'row')}")
@@ -64,7 +64,7 @@ def flush(
 
 
 def compact(
-    path: Path,
+    place: Place,
     *,
     where: Where = None,
     target: Annotated[str, typer.Option(metavar="SIZE", help="The size of new files, about.")] = "128MiB",
@@ -72,8 +72,6 @@ def compact(
     threads: Threads = None,
     dry_run: DryRun = False,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Merge small files of the same directory into larger ones. No row is lost or changed.
 
@@ -83,11 +81,10 @@ def compact(
         target_bytes = parse_size_bytes(target)
     except ValueError:
         raise ConfigError(f"--target {target!r}: it takes a size such as 128MiB") from None
-    settings = settings_of(storage)
-    run = partial(ftfile.compact, path, where, target_bytes=target_bytes, key_provider=key_provider, storage=settings)
+    run = partial(ftfile.compact, place.path, where, target_bytes=target_bytes, **place.access)
     report = run(dry_run=True)
     if not report.parts_replaced:
-        require_log(path, key_provider, settings)
+        place.require_log()
     merge = f"{count_text(report.parts_replaced, 'file')} of {bytes_text(report.bytes_replaced)}"
     if not dry_run:
         if report.parts_replaced:
@@ -109,27 +106,24 @@ def compact(
 
 
 def vacuum(
-    path: Path,
+    place: Place,
     *,
     retention: Annotated[str, typer.Option(metavar="DURATION", help="Versions of this time stay readable.")] = "7d",
     force: Force = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Delete files of failed attempts, files replaced long ago, and records no longer needed. Also of a keyed store.
 
     The rows of the newest version stay; versions older than the retention can no longer be read, so it asks before.
     """
-    settings = settings_of(storage)
-    run = partial(ftfile.vacuum, path, retention=retention, force=force, key_provider=key_provider, storage=settings)
+    run = partial(ftfile.vacuum, place.path, retention=retention, force=force, **place.access)
     _delete(run, dry_run=dry_run, yes=yes, json=json)
 
 
 def expire(
-    path: Path,
+    place: Place,
     *,
     older_than: Annotated[str, typer.Option(metavar="DURATION", help="Versions younger than this stay.")] = "7d",
     keep_last: Annotated[int, typer.Option(metavar="N", help="The newest N stay, however old.")] = 1,
@@ -137,8 +131,6 @@ def expire(
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """End versions by age and by number, and delete what only they need. Also of a keyed store.
 
@@ -147,12 +139,11 @@ def expire(
     """
     run = partial(
         ftfile.expire,
-        path,
+        place.path,
         older_than=older_than,
         keep_last=keep_last,
         force=force,
-        key_provider=key_provider,
-        storage=settings_of(storage),
+        **place.access,
     )
     _delete(run, dry_run=dry_run, yes=yes, json=json)
 
@@ -174,7 +165,7 @@ def export(
     with progress_bar("export") as progress:
         report = ftfile.export(path, to, table=table, dry_run=dry_run, progress=progress, storage=settings)
     if not report.versions:
-        require_log(path, None, settings)
+        Place(path, storage=storage).require_log()
     if json:
         print_json(report)
         return

@@ -13,6 +13,7 @@ from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import BYTES, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import FOUND
 from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Threads, note_path, settings_of
+from ftfile.cli.place import Place
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import ago, bytes_text, count_text
@@ -26,25 +27,23 @@ _STYLES = {"ok": "green", "info": "dim", "warning": "yellow", "error": "bold red
 
 
 def verify(
-    path: Path,
+    place: Place,
     *,
     full: Annotated[
         bool, typer.Option("--full", help="Read every file, too: compare its checksum, and count its rows.")
     ] = False,
     threads: Threads = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Compare the storage with the log, both ways, and print each difference with its remedy.
 
     Without --full it compares records, names and lengths. It ends with 1 where something is an error or a warning.
     """
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = ftfile.open(place.path, **place.access)
     with progress_bar("verify") as progress:
         report = directory.verify(full=full, threads=threads, progress=progress)
     if json:
-        print_json(report, partial(command_for, path=path, full=report.full))
+        print_json(report, partial(command_for, path=place.path, full=report.full))
     else:
         content = "content read" if report.full else "content not read: --full"
         unrecorded = (
@@ -62,7 +61,7 @@ def verify(
                 ("in quarantine", report.quarantined_files or None),
             ]
         )
-        print_findings(report.findings, path, full=report.full)
+        print_findings(report.findings, place.path, full=report.full)
     if not report.ok:
         raise typer.Exit(FOUND)
 
@@ -131,7 +130,7 @@ def doctor(
 
 
 def report(
-    path: Path,
+    place: Place,
     *,
     output: Annotated[
         str,
@@ -143,8 +142,6 @@ def report(
         bool, typer.Option("--verify/--no-verify", help="Compare the storage with the log, too, which takes longest.")
     ] = True,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Write one page with plots, tables and warnings of a directory or a store; it opens offline in any browser.
 
@@ -153,7 +150,7 @@ def report(
     if output == "-" and json:
         raise ConfigError("--output=- and --json both print on stdout: take one of them")
     with waiting("report"):
-        found = ftfile.report(path, verify=verify, key_provider=key_provider, storage=settings_of(storage))
+        found = ftfile.report(place.path, verify=verify, **place.access)
         if output != "-":
             found.save(output)
     if output == "-":

@@ -15,8 +15,8 @@ from ftfile.cli.display.output import heading, print_fields, print_json, print_j
 from ftfile.cli.display.queries import print_open, print_queries
 from ftfile.cli.display.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
 from ftfile.cli.exit_codes import DAMAGED
-from ftfile.cli.log_check import open_directory
-from ftfile.cli.parameters import Json, KeyProvider, Path, Storage, Timestamp, Version, settings_of, version_of
+from ftfile.cli.parameters import Json, Timestamp, Version, version_of
+from ftfile.cli.place import Place
 from ftfile.core.clock import SystemClock
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.human_text import ago, bytes_text, count_text, time_text
@@ -40,20 +40,18 @@ _STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "o
 
 
 def ls(
-    path: Path,
+    place: Place,
     *,
     version: Version = None,
     timestamp: Timestamp = None,
     limit: Newest = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """List the finished files: where each is, what is in it, and who wrote it.
 
     The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
     """
-    directory = open_directory(path, key_provider, settings_of(storage))
+    directory = place.open()
     files = directory.files(version_of(directory, version, timestamp), _looked_at(limit, json=json))
     if json:
         print_json_lines(files)
@@ -71,20 +69,19 @@ def ls(
     _tell_of_others(files, limit, "files")
 
 
-def history(
-    path: Path, *, limit: Newest = None, json: Json = False, key_provider: KeyProvider = None, storage: Storage = None
-) -> None:
+def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
     """List the versions, oldest first: when, by whom, and what changed.
 
     It lists those of a keyed store as well.
     """
-    settings, looked_at = settings_of(storage), _looked_at(limit, json=json)
+    looked_at = _looked_at(limit, json=json)
     try:
-        versions = open_directory(path, key_provider, settings).history(looked_at)
-    except ConfigError:
-        if not _is_store(path, key_provider, settings):
-            raise
-        versions = ftfile.kv.open(path, key_provider=key_provider, storage=settings).history(looked_at)
+        versions = place.open().history(looked_at)
+    except ConfigError as error:
+        try:
+            versions = ftfile.kv.open(place.path, **place.access).history(looked_at)
+        except ConfigError:
+            raise error from None
     if json:
         print_json_lines(versions)
         return
@@ -111,18 +108,16 @@ def history(
 
 
 def show(
-    path: Path,
+    place: Place,
     what: Annotated[
         str, typer.Argument(metavar="FILE|VERSION", help="A file, as `ls` lists it, or the number of a version.")
     ],
     *,
     version: Version = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Show all about one file or one version: batches, what they read of sources, filters, files added and removed."""
-    directory = open_directory(path, key_provider, settings_of(storage))
+    directory = place.open()
     if re.fullmatch(r"\d+", what):
         found = directory.version_details(int(what))
         print_json(found) if json else _print_version(found)
@@ -132,7 +127,7 @@ def show(
 
 
 def status(
-    path: Path,
+    place: Place,
     *,
     staged: Annotated[
         bool, typer.Option("--staged", help="Count orphans, too: staged files that nothing needs. Takes longer.")
@@ -155,30 +150,19 @@ def status(
         ),
     ] = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Show what is going on: queries, their lag, open files and why they are open, files not published and why.
 
     It ends with 4 where the whole log is lost.
     """
-    directory = ftfile.open(path, key_provider, storage=settings_of(storage))
+    directory = ftfile.open(place.path, **place.access)
     found = directory.status(staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or ())
     if json:
-        print_json(found, partial(command_for, path=path))
+        print_json(found, partial(command_for, path=place.path))
     else:
-        _print_status(directory.path, found, path, _oldest(directory, found))
+        _print_status(directory.path, found, place.path, _oldest(directory, found))
     if found.version < 0 and any(finding.severity == "error" for finding in found.findings):
         raise typer.Exit(DAMAGED)
-
-
-def _is_store(path: str, key_provider: str | None, settings: dict[str, str] | None) -> bool:
-    """Return True if a path is a store of keys and values."""
-    try:
-        ftfile.kv.open(path, key_provider=key_provider, storage=settings)
-    except ConfigError:
-        return False
-    return True
 
 
 def _oldest(directory: "OpenedDirectory", found: "DirectoryStatus") -> str:

@@ -11,8 +11,8 @@ from ftfile.cli.display.output import agree, heading, print_json, say
 from ftfile.cli.display.progress_bar import progress_bar, waiting
 from ftfile.cli.display.tables import Column, print_table
 from ftfile.cli.exit_codes import CONFLICT, FOUND
-from ftfile.cli.log_check import requiring_log
-from ftfile.cli.parameters import DryRun, Json, KeyProvider, Path, Storage, Yes, settings_of
+from ftfile.cli.parameters import DryRun, Json, Yes
+from ftfile.cli.place import Place
 from ftfile.core.human_text import bytes_text, count_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ AcceptLostRecords = Annotated[
 
 
 def repair(
-    path: Path,
+    place: Place,
     *,
     full: Annotated[bool, typer.Option("--full", help="Read every file, too.")] = False,
     give_up: GiveUp = None,
@@ -49,8 +49,6 @@ def repair(
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Mend what `verify` finds. By itself it does what loses no row, and it deletes nothing. Also of a keyed store.
 
@@ -58,13 +56,12 @@ def repair(
     """
     run = partial(
         ftfile.repair,
-        path,
+        place.path,
         full=full,
         give_up=tuple(give_up or ()),
         quarantine=tuple(quarantine or ()),
         accept_lost_records=accept_lost_records,
-        key_provider=key_provider,
-        storage=settings_of(storage),
+        **place.access,
     )
     with progress_bar("verify") as progress:
         report = run(dry_run=True, progress=progress)
@@ -77,16 +74,16 @@ def repair(
         with progress_bar("repair") as progress:
             report = run(dry_run=False, progress=progress)
     if json:
-        print_json(report, partial(command_for, path=path, full=full))
+        print_json(report, partial(command_for, path=place.path, full=full))
     else:
         _print_steps(report)
-        print_findings(report.left, path, full=full)
+        print_findings(report.left, place.path, full=full)
     if not report.ok:
         raise typer.Exit(FOUND)
 
 
 def drop(
-    path: Path,
+    place: Place,
     *,
     where: Annotated[
         str,
@@ -105,24 +102,21 @@ def drop(
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Remove all rows of the partitions that match, in one version. It asks before.
 
     Older versions can be read until a vacuum.
     """
-    settings = settings_of(storage)
-    run = partial(ftfile.drop, path, bucket_pattern=bucket_pattern, key_provider=key_provider, storage=settings)
-    with waiting("looking for rows"), requiring_log(path, key_provider, settings):
-        report = run(where, dry_run=True)
+    run = partial(ftfile.drop, place.path, bucket_pattern=bucket_pattern, **place.access)
+    with waiting("looking for rows"), place.requiring_log():
+        report = run(where=where, dry_run=True)
     what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"
     if not dry_run:
         if report.files:
             say(f"This removes {what}{'' if report.where in (None, where) else f', where {report.where}'}")
             agree("Remove them?", yes=yes)
         with progress_bar("drop") as progress:
-            report = run(report.where or where, progress=progress)
+            report = run(where=report.where or where, progress=progress)
         what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')}"
     if json:
         print_json(report)
@@ -133,23 +127,20 @@ def drop(
 
 
 def restore(
-    path: Path,
+    place: Place,
     *,
     version: Annotated[int | None, typer.Option(metavar="N", help="The version to go back to.")] = None,
     timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="Or a time: the newest version then.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Make the rows of an older version those of the newest one, in one record. It asks before.
 
     It is undone by another restore. Queries go on with their next batch.
     """
-    settings = settings_of(storage)
-    run = partial(ftfile.restore, path, version, timestamp=timestamp, key_provider=key_provider, storage=settings)
-    with waiting("comparing versions"), requiring_log(path, key_provider, settings):
+    run = partial(ftfile.restore, place.path, version, timestamp=timestamp, **place.access)
+    with waiting("comparing versions"), place.requiring_log():
         report = run(dry_run=True)
     what = f"{_of(report.restored)} come back, {_of(report.removed)} are removed"
     if report.missing and not dry_run:

@@ -5,20 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftfile.cli.display.row_formats import Format, RowPrinter, limited
-from ftfile.cli.log_check import open_directory
-from ftfile.cli.parameters import (
-    Columns,
-    Json,
-    KeyProvider,
-    Path,
-    Storage,
-    Timestamp,
-    Version,
-    Where,
-    columns_of,
-    settings_of,
-    version_of,
-)
+from ftfile.cli.parameters import Columns, Json, Timestamp, Version, Where, columns_of, version_of
+from ftfile.cli.place import Place
 from ftfile.core.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -30,7 +18,7 @@ Rows = Annotated[int, typer.Option("--rows", "-n", metavar="N", min=0, help="Thi
 
 
 def cat(
-    path: Path,
+    place: Place,
     *,
     columns: Columns = None,
     where: Where = None,
@@ -38,17 +26,15 @@ def cat(
     timestamp: Timestamp = None,
     row_format: Format = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Print the rows of a version, in the order of their commits."""
-    directory = open_directory(path, key_provider, settings_of(storage))
+    directory = place.open()
     found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(found.schema, row_format, json=json).print(found)
 
 
 def head(
-    path: Path,
+    place: Place,
     *,
     rows: Rows = 10,
     columns: Columns = None,
@@ -57,17 +43,15 @@ def head(
     timestamp: Timestamp = None,
     row_format: Format = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Print the first rows of a version; no more files are read than these need."""
-    directory = open_directory(path, key_provider, settings_of(storage))
+    directory = place.open()
     found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
     RowPrinter(found.schema, row_format, json=json).print(limited(found, rows))
 
 
 def tail(
-    path: Path,
+    place: Place,
     *,
     rows: Rows = 10,
     follow: Annotated[
@@ -80,11 +64,9 @@ def tail(
     timestamp: Timestamp = None,
     row_format: Format = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Print the last rows, in the order of their commits; with --follow, also those that come, each once."""
-    directory = open_directory(path, key_provider, settings_of(storage))
+    directory = place.open()
     clock = SystemClock()
     if where is not None:
         from ftfile.arrays.moments import settled

@@ -16,19 +16,8 @@ from ftfile.cli.display.progress_bar import progress_bar
 from ftfile.cli.display.row_formats import Format, RowPrinter, limited
 from ftfile.cli.display.tables import COUNT, Column, print_table
 from ftfile.cli.exit_codes import FOUND
-from ftfile.cli.log_check import requiring_log
-from ftfile.cli.parameters import (
-    Columns,
-    DryRun,
-    Json,
-    KeyProvider,
-    Path,
-    Storage,
-    Threads,
-    Version,
-    columns_of,
-    settings_of,
-)
+from ftfile.cli.parameters import Columns, DryRun, Json, Threads, Version, columns_of
+from ftfile.cli.place import Place
 from ftfile.core.errors import ConfigError
 from ftfile.core.human_text import bytes_text, count_text
 
@@ -43,20 +32,18 @@ _VALUES = "values with commas between, quoted as in CSV, or a JSON array"
 
 
 def get(
-    path: Path,
+    place: Place,
     key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}.")],
     *,
     columns: Columns = None,
     version: Version = None,
     row_format: Format = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Print the rows of keys. It ends with 1 where a key has none."""
     import pyarrow as pa
 
-    with _opened(path, version, key_provider, storage) as reader:
+    with _opened(place, version) as reader:
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
         own = [pa.array([each[place] for each in keys], field.type) for place, field in enumerate(fields)]
@@ -72,7 +59,7 @@ def get(
 
 
 def scan(
-    path: Path,
+    place: Place,
     *,
     start: Annotated[str | None, typer.Option(metavar="KEY", help="From this key on, or its first values.")] = None,
     end: Annotated[str | None, typer.Option(metavar="KEY", help="Before this key.")] = None,
@@ -81,13 +68,11 @@ def scan(
     version: Version = None,
     row_format: Format = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Print rows sorted by key, from one key on and before another."""
     import pyarrow as pa
 
-    with _opened(path, version, key_provider, storage) as reader:
+    with _opened(place, version) as reader:
         first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
         names = columns_of(columns)
         schema = reader.definition.schema
@@ -97,17 +82,15 @@ def scan(
 
 
 def stats(
-    path: Path,
+    place: Place,
     *,
     version: Version = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due merges."""
     from ftfile.arrays.spark_types import spark_schema_json, sql_types
 
-    with _opened(path, version, key_provider, storage) as reader:
+    with _opened(place, version) as reader:
         found, definition = reader.stats(), reader.definition
     if json:
         kinds = sql_types(spark_schema_json(definition.schema))
@@ -135,18 +118,15 @@ def stats(
 
 
 def verify(
-    path: Path,
+    place: Place,
     *,
     version: Version = None,
     threads: Threads = None,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Read every run of a version, and compare it with the log. It ends with 1 where one is damaged."""
-    settings = settings_of(storage)
-    run = partial(ftfile.kv.verify, path, version=version, key_provider=key_provider, storage=settings)
-    with progress_bar("verify") as progress, requiring_log(path, key_provider, settings):
+    run = partial(ftfile.kv.verify, place.path, version=version, **place.access)
+    with progress_bar("verify") as progress, place.requiring_log():
         report = run(threads=threads, progress=progress)
     if json:
         print_json(report)
@@ -167,19 +147,16 @@ def verify(
 
 
 def compact(
-    path: Path,
+    place: Place,
     *,
     full: Annotated[bool, typer.Option("--full", help="Leave one run in each bucket: reads are fastest then.")] = False,
     threads: Threads = None,
     dry_run: DryRun = False,
     json: Json = False,
-    key_provider: KeyProvider = None,
-    storage: Storage = None,
 ) -> None:
     """Merge the runs that are due. No row is lost or changed."""
-    settings = settings_of(storage)
-    run = partial(ftfile.kv.compact, path, full=full, key_provider=key_provider, storage=settings)
-    with requiring_log(path, key_provider, settings):
+    run = partial(ftfile.kv.compact, place.path, full=full, **place.access)
+    with place.requiring_log():
         report = run(dry_run=True)
     plan = f"{count_text(report.runs_replaced, 'run')} into about {report.runs_written:,}"
     if not dry_run:
@@ -199,11 +176,10 @@ def compact(
 
 
 @contextlib.contextmanager
-def _opened(path: str, version: int | None, key_provider: str | None, storage: list[str] | None) -> "Iterator[Reader]":
+def _opened(place: Place, version: int | None) -> "Iterator[Reader]":
     """Give a reader of a store; raises `CorruptData` for one whose log is lost."""
-    settings = settings_of(storage)
-    with requiring_log(path, key_provider, settings):
-        reader = ftfile.kv.open(path, version=version, key_provider=key_provider, storage=settings)
+    with place.requiring_log():
+        reader = ftfile.kv.open(place.path, version=version, **place.access)
     with reader:
         yield reader
 
