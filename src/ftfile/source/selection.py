@@ -61,12 +61,7 @@ class Selection:
     """
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        recorded: pa.Schema,
-        columns: Sequence[str] | None,
-        where: object,
-        time_zone: str,
+        self, snapshot: Snapshot, recorded: pa.Schema, columns: Sequence[str] | None, where: object, time_zone: str
     ) -> None:
         """Choose from the rows of a snapshot, whose schema is `recorded`.
 
