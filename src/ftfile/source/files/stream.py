@@ -187,9 +187,7 @@ class FileStream:
     def latest_offset(self, start: dict[str, Any] | None = None, *, limited: bool = True) -> dict[str, Any]:
         """Return the offset of the next plan, which is durable; `start` itself if there is nothing to read.
 
-        Args:
-            start: where it begins; by default, where the last shares ended.
-            limited: keep to the limits of the settings.
+        It begins, by default, where the last shares ended.
 
         Raises:
             ConfigError: `start` is none of a source of files; or files that are new cannot have the columns asked for.
