@@ -48,7 +48,7 @@ class ChosenAdd(NamedTuple):
 
 
 class Selection:
-    """Some columns of the rows of a snapshot, with the `schema`, for which a condition on columns `filtered` is true."""
+    """Columns, of the `schema`, of the rows of a snapshot for which a condition on the columns `filtered` is true."""
 
     def __init__(
         self, snapshot: Snapshot, recorded: pa.Schema, columns: Sequence[str] | None, where: object, time_zone: str

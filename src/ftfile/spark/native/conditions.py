@@ -85,8 +85,8 @@ def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, 
     """Return the adds whose partitions allow rows for which a condition is true: all where Spark may mean another one.
 
     If there are none, return an add nevertheless: without a file, Spark's DataFrame would lack columns that it has. No
-    time by a clock is left in the condition. If it may do so `as_texts`, Spark compares numbers, dates and booleans with
-    a text as texts.
+    time by a clock is left in the condition. With `as_texts`, Spark may compare numbers, dates and booleans with a text
+    as texts.
     """
     adds = list(snapshot.adds.values())
     if where is None or snapshot.schema is None or not _is_plain(where):
