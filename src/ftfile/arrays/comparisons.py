@@ -95,6 +95,10 @@ class Cursor:
     def _peek(self) -> Token:
         return self._tokens[self._next]
 
+    def _advance(self) -> Token:
+        self._next += 1
+        return self._tokens[self._next - 1]
+
     def _take(self, word: str) -> bool:
         taken = self._peek().word == word
         self._next += taken

@@ -237,8 +237,7 @@ class _Settling(Cursor):
     def _quoted(self, what: str) -> str:
         if self._peek().kind != "text":
             raise self._error(what)
-        self._next += 1
-        return unquoted(self._tokens[self._next - 1].text)
+        return unquoted(self._advance().text)
 
     def _is_moment(self) -> bool:
         word, following = self._peek().word, self._tokens[self._next + 1 : self._next + 3]

@@ -33,7 +33,6 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.arrays.comparisons import Token
 
 _DEPTH_MAX = 100  # of parentheses within each other
 _COMPARISONS_MAX = 1000  # Arrow walks them by recursion that has no guard: 20,000 end the process
@@ -263,10 +262,6 @@ class _Parser(Cursor):
             return _CONSTANTS[token.word]
         value = int(token.text) if token.text.isdigit() else Decimal(token.text)
         return -value if negative else value
-
-    def _advance(self) -> Token:
-        self._next += 1
-        return self._tokens[self._next - 1]
 
     def _is_time(self) -> bool:
         # `date` and `timestamp` are names of columns, too.

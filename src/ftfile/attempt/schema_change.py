@@ -25,12 +25,7 @@ def check_schema_change(
 ) -> None:
     """Compare Spark schemas as JSON by the names of columns; a SchemaError names those that differ too much.
 
-    Args:
-        recorded: the schema of the log.
-        new: that of the rows.
-        policy: the option `onSchemaChange`.
-        in_paths: the partition columns.
-        has_any: the error may propose `onSchemaChange=any`.
+    Partition columns are `in_paths`; if it `has_any`, the error may propose `onSchemaChange=any`.
     """
     if recorded == new:
         return
@@ -115,12 +110,8 @@ def _advice(gone: Sequence[str], others: Sequence[str], *, needs_widen: bool, ha
 def check_requested(stored: pa.Schema, requested: pa.Schema, *, narrower: bool = False) -> None:
     """Raise a SchemaError for columns that a reader asks for in types that do not take what is stored.
 
-    Columns are found by name, case aside, also those within structs; one that is not stored is no error.
-
-    Args:
-        stored: the columns that there are.
-        requested: those that are asked for.
-        narrower: a type that only takes some of the values will do.
+    Columns are found by name, case aside, also those within structs; one that is not stored is no error. With
+    `narrower`, a type that only takes some of the values will do.
     """
     found = _misfits(pa.struct(list(stored)), pa.struct(list(requested)), "", narrower=narrower)
     if found:

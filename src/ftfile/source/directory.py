@@ -192,12 +192,7 @@ class Directory:
 
     @checked
     def tail(
-        self,
-        rows: int = 10,
-        version: int | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        where: Where = None,
+        self, rows: int = 10, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
     ) -> pa.Table:
         """Return the last rows of a version, in the order of their commits; reads the newest files alone.
 

@@ -40,33 +40,18 @@ _POSITION = "FieldPath("  # as an expression names a column by its number
 
 
 class ChosenAdd(NamedTuple):
-    """An add that may have rows of a selection.
-
-    Attributes:
-        where: the condition on its rows; None where it is true for all of them.
-        known: an expression that is true for all of them; None for nothing.
-    """
+    """An add that may have rows of a selection."""
 
     add: Add
-    where: pc.Expression | None
-    known: pc.Expression | None
+    where: pc.Expression | None  # the condition on its rows; None where it is true for all of them
+    known: pc.Expression | None  # an expression that is true for all of them; None for nothing
 
 
 class Selection:
-    """Some columns of the rows of a snapshot for which a condition is true.
-
-    Attributes:
-        schema: of these rows.
-        filtered: the columns that the condition names.
-    """
+    """Columns, of the `schema`, of the rows of a snapshot for which a condition on the columns `filtered` is true."""
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        recorded: pa.Schema,
-        columns: Sequence[str] | None,
-        where: object,
-        time_zone: str,
+        self, snapshot: Snapshot, recorded: pa.Schema, columns: Sequence[str] | None, where: object, time_zone: str
     ) -> None:
         """Choose from the rows of a snapshot, whose schema is `recorded`.
 

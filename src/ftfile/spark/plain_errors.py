@@ -29,11 +29,7 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
     """Return a method that Spark calls, whose errors of ftfile come without traceback and causes; those are logged.
 
     Spark puts the text of the whole traceback before the message, but where a worker's environment says otherwise. Of a
-    `UserCodeError` the user's own part is kept.
-
-    Args:
-        method: one that Spark calls.
-        yields: it returns an iterator, which raises errors, too: the work of a task.
+    `UserCodeError` the user's own part is kept. If it `yields`, it is the work of a task, whose iterator raises errors.
     """
 
     @functools.wraps(method)

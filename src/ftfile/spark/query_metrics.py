@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ftfile.monitoring.tally import Labels, Tally
+    from ftfile.monitoring.tally import Labels
 
 _IS_CLIENT = (
     "listen(spark) follows streams from within their driver, and a Spark Connect session is only a client of it: "
@@ -117,13 +117,9 @@ class _QueryListener(StreamingQueryListener):
     """Counts what Spark tells of each run; Spark calls it in the driver's own process."""
 
     def __init__(self, spark: SparkSession, monitor: Monitor) -> None:
-        self._session, self._monitor = spark, monitor
+        self._session, self._monitor, self._tally = spark, monitor, monitor.tally
         self._runs: dict[str, _Run] = {}
         self._ended: dict[Labels, None] = {}  # queries, the last one at the end
-
-    @property
-    def _tally(self) -> Tally:
-        return self._monitor.tally
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Follow the directory before its first batch; Spark waits for this call."""

@@ -69,32 +69,20 @@ class FollowSettings:
 
 
 class Unit(NamedTuple):
-    """Adds of one version that are read together, or not at all.
+    """Adds of one version that are read together, or not at all."""
 
-    Attributes:
-        place: rises within the version; a position in it is the place of the first unit that is left.
-        adds: at least one.
-    """
-
-    place: int
-    adds: Sequence[Add]
+    place: int  # rises within the version; a position in it is the place of the first unit that is left
+    adds: Sequence[Add]  # at least one
 
 
 @dataclass
 class Plan:
-    """A plan in the making.
+    """A plan in the making."""
 
-    Attributes:
-        position: how far it goes.
-        limits: of all that it takes.
-        records: that are read, whole or in part.
-        taken: adds that are read, each with the version at which it was live.
-    """
-
-    position: Position
-    limits: Limits
-    records: list[Record] = field(default_factory=list)
-    taken: list[tuple[int, Add]] = field(default_factory=list)
+    position: Position  # up to which it goes
+    limits: Limits  # of all that it takes
+    records: list[Record] = field(default_factory=list)  # that are read, whole or in part
+    taken: list[tuple[int, Add]] = field(default_factory=list)  # that are read, each with a version at which it is live
     _used: tuple[int, int, int] = (0, 0, 0)
 
     def take_all(self, version: int, units: Iterable[Unit]) -> bool:
@@ -121,17 +109,13 @@ class Plan:
 
 
 class LogPlanner(ABC, Generic[_Share]):
-    """Plans batches of what is new in one log, with the columns that are read.
-
-    Attributes:
-        head_version: when last read; -1 before the first record.
-    """
+    """Plans batches of what is new in one log, with the columns that are read."""
 
     def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema) -> None:
         self._log = log
         self._settings = settings
         self._columns = _FollowedColumns(log.read_on(), columns)
-        self.head_version = -1
+        self.head_version = -1  # when last read; -1 before the first record
 
     def read_on(self) -> LogState:
         """Return the log's state at its head, which is durable."""
@@ -142,10 +126,7 @@ class LogPlanner(ABC, Generic[_Share]):
     def plan(self, start: Position, end_version: int | None = None, *, limited: bool = True) -> Position:
         """Return the position up to which a batch reads; `start` itself if there is nothing to read.
 
-        Args:
-            start: where it begins.
-            end_version: read no later version; by default all of the log.
-            limited: keep to the limits of the settings.
+        It reads no version behind `end_version`, and if `limited`, keeps to the limits of the settings.
 
         Raises:
             AnotherLog: the log is not the one that `start` is of.

@@ -47,13 +47,10 @@ class LogStream(ABC, Generic[_Share]):
 
     Spark 4.0 and 4.1 ask for the newest offset without saying where the last batch ended, and tell that by asking for
     its partitions: the stream remembers it.
-
-    Attributes:
-        marker: by which tasks know the directory; None if it has none. It is known with the first shares.
     """
 
     def __init__(self) -> None:
-        self.marker: DirectoryMarker | None = None
+        self.marker: DirectoryMarker | None = None  # of the directory, if it has one; known with the first shares
         self._position: Position = Beginning()
         self._planned: Position = Beginning()
         self._end_version: int | None = None
@@ -61,9 +58,7 @@ class LogStream(ABC, Generic[_Share]):
     def latest_offset(self, start: dict[str, Any] | None = None, *, limited: bool = True) -> dict[str, Any]:
         """Return the offset up to which the next batch reads; `start` itself if there is nothing to read.
 
-        Args:
-            start: where it begins; by default, where the last shares ended.
-            limited: keep to the limits of the settings.
+        It begins, by default, where the last shares ended.
 
         Raises:
             ConfigError: the directory is of another kind, or there is no such version to begin with.

@@ -47,11 +47,7 @@ class Workers(ABC):
     ) -> Iterator[tuple[int, Result]]:
         """Yield the results as they come, each with the number of its piece.
 
-        Args:
-            work: that is done.
-            pieces: of it.
-            fs: the directory's file system here.
-            written: settings of the file system by which the directory's writers write, such as permissions.
+        The settings `written` are those by which the directory's writers write, such as permissions.
         """
 
 

@@ -64,14 +64,7 @@ def has_end_mark(file_format: str, end: bytes) -> bool:
 def end_of_lines(read: Read, start: int, size: int, separator: bytes, limit: int | None = None) -> int:
     """Return the end of the whole lines from `start` on, in the first `limit` bytes; `start` if there is none.
 
-    A first line that is longer than the limit is taken as a whole.
-
-    Args:
-        read: returns bytes of the file by offset and length.
-        start: offset at which a line begins.
-        size: of the file in bytes.
-        separator: the end of a line; it does not end as it begins.
-        limit: in bytes; None for none.
+    A first line that is longer than the limit is taken as a whole. The separator does not end as it begins.
     """
     bound = size if limit is None else min(size, start + limit)
     end = last_line_end(read, start, bound, separator)
@@ -115,9 +108,7 @@ class Fingerprints(NamedTuple):
 def fingerprints(read: Callable[[int, int], bytes], position: int) -> Fingerprints | None:
     """Return the fingerprints of the content before `position`; None if there is less of it.
 
-    Args:
-        read: returns as many bytes from an offset on as asked for, or fewer at the end: `read(offset, length)`.
-        position: offset in the content.
+    `read(offset, length)` returns as many bytes as asked for, or fewer at the end.
     """
     length = min(position, WINDOW_BYTES)
     head = read(0, length)

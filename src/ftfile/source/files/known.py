@@ -94,18 +94,12 @@ class KnownFile(NamedTuple):
 
 
 class KnownFiles:
-    """All known files after some plans; immutable.
-
-    Attributes:
-        low: files modified before it, in ms since 1970 UTC, are forgotten.
-        late: number of files that were late, ever.
-        is_begun: False before the first plan.
-    """
+    """All known files after some plans; immutable."""
 
     def __init__(self) -> None:
-        self.low = 0
-        self.late = 0
-        self.is_begun = False
+        self.low = 0  # files modified before it, in ms since 1970 UTC, are forgotten
+        self.late = 0  # number of files that were late, ever
+        self.is_begun = False  # False before the first plan
         self._rows: NDArray[Any] = np.empty(0, ROW)
         self._pending: dict[bytes, bytes | None] = {}  # rows by key, None for removed ones
 

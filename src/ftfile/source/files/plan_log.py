@@ -42,13 +42,9 @@ _log = get_logger(__name__)
 
 
 class PlanLog:
-    """The plans of one source, in a directory of its own.
+    """The plans of one source, in a directory of its own, whose name is the id.
 
-    Args:
-        fs: the directory.
-        log_id: its name.
-        run_id: tells this driver from others, for people.
-        options: of the stream, as they were given: the log has them for `ftfile.source_status`.
+    The run's id tells this driver from others, for people. The log has the options for `ftfile.source_status`.
     """
 
     def __init__(self, fs: FileSystem, log_id: str, run_id: str, options: Mapping[str, str] | None = None) -> None:

@@ -79,10 +79,8 @@ class Scanner:
     def plan(self, known: KnownFiles, listing: Listing | None = None, *, limited: bool = True) -> Plan | None:
         """Return the next plan; None if there is nothing new, or it is too early for another listing.
 
-        Args:
-            known: after the plan before.
-            listing: of which the plan is made; by default the last one, or a new one each `scanInterval`.
-            limited: keep to the limits of the settings.
+        It is made of a listing, by default the last one, or a new one each `scanInterval`; `known` is after the plan
+        before.
 
         Raises:
             StorageError: a directory cannot be listed.

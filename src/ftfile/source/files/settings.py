@@ -85,21 +85,13 @@ def alternatives(glob: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FilesSettings:
-    """Where files are, which of them are read, and when; plain data, which travels to tasks.
+    """Where files are, which of them are read, and when; plain data, which travels to tasks."""
 
-    Attributes:
-        root: URL of the directory to which all paths of plans are relative.
-        pattern: relative to it, of the files and directories that are read; as Hadoop has globs.
-        file_format: of all files.
-        tail: files grow.
-        separator: ends a record of a growing file.
-    """
-
-    root: str
-    pattern: str
-    file_format: str = "text"
-    tail: bool = True
-    separator: bytes = b"\n"
+    root: str  # URL of the directory to which all paths of plans are relative
+    pattern: str  # relative to it, of the files and directories that are read; as Hadoop has globs
+    file_format: str = "text"  # of all files
+    tail: bool = True  # files grow
+    separator: bytes = b"\n"  # ends a record of a growing file
     recursive: bool = False
     name_glob: str | None = None
     file_pattern: str | None = None

@@ -155,10 +155,6 @@ class FilesConfig:
             {name: text for name, text in parsed.texts.items() if name != "stateLocation"},
         )
 
-    def open_state(self, context: Context, log_id: str = "") -> FileSystem:
-        """Open the directory of a plan log, by default that of all."""
-        return open_state(self.state_location, self.settings.root, self.storage, context, log_id)
-
 
 class FileStream:
     """The position of one query in a directory of files, in the process that Spark asks.
@@ -175,7 +171,7 @@ class FileStream:
         fs = open_filesystem(root, context, config.storage)
         _require_input(fs, config.settings)
         refuse_rows_above(config.settings, context, config.storage)
-        _require_state(config.open_state(context), config.state_location)
+        _require_state(open_state(config.state_location, root, config.storage, context), config.state_location)
         below = "" if has_wildcard(pattern) else pattern
         self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
         self._scanner = Scanner(fs, config.settings, context)
@@ -187,9 +183,7 @@ class FileStream:
     def latest_offset(self, start: dict[str, Any] | None = None, *, limited: bool = True) -> dict[str, Any]:
         """Return the offset of the next plan, which is durable; `start` itself if there is nothing to read.
 
-        Args:
-            start: where it begins; by default, where the last shares ended.
-            limited: keep to the limits of the settings.
+        It begins, by default, where the last shares ended.
 
         Raises:
             ConfigError: `start` is none of a source of files; or files that are new cannot have the columns asked for.
@@ -251,8 +245,9 @@ class FileStream:
         log_id = position.log_id if position is not None else None
         if self._plans is None or log_id not in {None, self._plans.id}:
             log_id = log_id or self._context.ids.unique()
-            state = self._config.open_state(self._context, log_id)
-            self._plans = PlanLog(state, log_id, self._run_id, self._config.given)
+            config = self._config
+            state = open_state(config.state_location, config.settings.root, config.storage, self._context, log_id)
+            self._plans = PlanLog(state, log_id, self._run_id, config.given)
         return self._plans
 
 

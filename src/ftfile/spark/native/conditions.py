@@ -88,12 +88,9 @@ def quoted(name: str) -> str:
 def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, *, as_texts: bool = False) -> list[Add]:
     """Return the adds whose partitions allow rows for which a condition is true: all where Spark may mean another one.
 
-    If there are none, return an add nevertheless: without a file, Spark's DataFrame would lack columns that it has.
-
-    Args:
-        snapshot: with all adds.
-        where: as `ftfile.spark.load` takes it, with no time by a clock left in it.
-        as_texts: Spark may compare numbers, dates and booleans with a text as texts.
+    If there are none, return an add nevertheless: without a file, Spark's DataFrame would lack columns that it has. No
+    time by a clock is left in the condition. With `as_texts`, Spark may compare numbers, dates and booleans with a text
+    as texts.
     """
     adds = list(snapshot.adds.values())
     if where is None or snapshot.schema is None or not _is_plain(where):

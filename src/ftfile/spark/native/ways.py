@@ -29,23 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NativeGroup:
-    """Parts that one read of Spark's own source covers.
+    """Parts that one read of Spark's own source covers."""
 
-    Attributes:
-        format: Spark's name of it.
-        options: of its reader.
-        schema_json: the columns in the files and then those in their paths, as Spark's JSON.
-        partition_by: the columns in the paths.
-        decimals: those of the partition columns.
-        files: the parts, each with the file found at its name.
-    """
-
-    format: str
-    options: Mapping[str, str]
-    schema_json: str
-    partition_by: tuple[str, ...]
-    decimals: pa.Schema
-    files: list[tuple[Add, FileInfo]] = field(default_factory=list)
+    format: str  # Spark's name of it
+    options: Mapping[str, str]  # of its reader
+    schema_json: str  # the columns in the files and then those in their paths, as Spark's JSON
+    partition_by: tuple[str, ...]  # the columns in the paths
+    decimals: pa.Schema  # those of the partition columns
+    files: list[tuple[Add, FileInfo]] = field(default_factory=list)  # the parts, each with the file found at its name
 
     @functools.cached_property
     def key(self) -> str:
@@ -55,17 +46,11 @@ class NativeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How the adds of a snapshot are read.
+    """How the adds of a snapshot are read."""
 
-    Attributes:
-        groups: by Spark's own sources.
-        rest: by ftfile's reader.
-        reasons: of the latter, with the number of adds.
-    """
-
-    groups: list[NativeGroup]
-    rest: list[Add]
-    reasons: Counter[str]
+    groups: list[NativeGroup]  # by Spark's own sources
+    rest: list[Add]  # by ftfile's reader
+    reasons: Counter[str]  # of the latter, with the number of adds
 
     def leave(self, add: Add, reason: str) -> None:
         """Have an add read by ftfile's reader."""

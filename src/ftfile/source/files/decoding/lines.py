@@ -57,16 +57,11 @@ def filters_of_range(planned: Range) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A file in which a range was found.
+    """A file in which a range was found."""
 
-    Attributes:
-        file: as it is stored; its opener closes it.
-        filters: by their names, in the order in which they were applied.
-    """
-
-    file: InputFile
+    file: InputFile  # as it is stored; its opener closes it
     planned: Range
-    filters: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()  # by their names, in the order in which they were applied
     keys: Keys | None = None
 
     def has_range(self) -> bool:

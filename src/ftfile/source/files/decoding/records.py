@@ -55,7 +55,7 @@ def read_texts(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -
         return _times(texts, target, times)
     if pa.types.is_decimal(target):
         return _decimals(texts, target)
-    return _booleans(texts) if pa.types.is_boolean(target) else _numbers(texts, target)
+    return _booleans(texts) if pa.types.is_boolean(target) else _cast(texts, target, _PLUS)
 
 
 def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
@@ -67,11 +67,12 @@ def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
     return is_true
 
 
-def _numbers(texts: pa.StringArray, target: pa.DataType) -> pa.Array:
+def _cast(texts: pa.StringArray, target: pa.DataType, pattern: tuple[str, str]) -> pa.Array:
+    """Return texts cast to a type; a pattern and what replaces it make texts of those that Arrow does not take."""
     try:
         return texts.cast(target)
     except pa.ArrowInvalid:
-        return pc.replace_substring_regex(texts, *_PLUS).cast(target)
+        return pc.replace_substring_regex(texts, *pattern).cast(target)
 
 
 def _times(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
@@ -79,10 +80,7 @@ def _times(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa
         return times.pattern(target).read(texts, target, times.zone)
     if pa.types.is_timestamp(target):
         return _timestamps(texts, target, times.zone)
-    try:
-        return texts.cast(target)
-    except pa.ArrowInvalid:
-        return pc.replace_substring_regex(texts, *_DAY).cast(target)
+    return _cast(texts, target, _DAY)
 
 
 def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> pa.Array:

@@ -198,11 +198,7 @@ def require_columns(
 ) -> None:
     """Raise `ConfigError` for columns that files of the format cannot have.
 
-    Args:
-        schema: columns in the files.
-        decoding: names the format.
-        may_be_in_paths: some of the columns may be named by directories, which are not known yet.
-        path: of a file that is to be read; its directories name none of the columns.
+    Directories may name some of the columns if these `may_be_in_paths`; those of a file that is to be read name none.
     """
     problems = list(_problems(schema, decoding, may_be_in_paths=may_be_in_paths))
     if problems:

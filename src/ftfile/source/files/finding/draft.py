@@ -171,14 +171,10 @@ def _range(start: Start, begin: int, end: int, marks: Fingerprints) -> Range:
 
 
 class Draft:
-    """The parts of a plan, within limits: None is no limit.
-
-    Attributes:
-        files_left: of which the plan may yet have ranges.
-    """
+    """The parts of a plan, within limits: None is no limit."""
 
     def __init__(self, files_max: int | None, bytes_max: int | None) -> None:
-        self.files_left = math.inf if files_max is None else files_max
+        self.files_left = math.inf if files_max is None else files_max  # of which the plan may yet have ranges
         self._bytes_max = bytes_max
         self._size_bytes = 0
         self._places: list[int] = []  # in the listing, of all files of the plan

@@ -34,23 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of one listing, as columns.
+    """The files of one listing, as columns."""
 
-    Attributes:
-        paths: relative to the root, none twice.
-        sizes: in bytes.
-        times: of their last change, in ms since 1970 UTC, none before.
-        identities: the store's names of the files.
-        keys: of their paths, as two halves.
-        hashes: of their identities; 0 for none.
-    """
-
-    paths: list[str]
-    sizes: NDArray[np.int64]
-    times: NDArray[np.int64]
-    identities: list[str | None]
-    keys: NDArray[np.uint64]
-    hashes: NDArray[np.uint64]
+    paths: list[str]  # relative to the root, none twice
+    sizes: NDArray[np.int64]  # in bytes
+    times: NDArray[np.int64]  # of their last change, in ms since 1970 UTC, none before
+    identities: list[str | None]  # the store's names of the files
+    keys: NDArray[np.uint64]  # of their paths, as two halves
+    hashes: NDArray[np.uint64]  # of their identities; 0 for none
 
     def __len__(self) -> int:
         return len(self.paths)

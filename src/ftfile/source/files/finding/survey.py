@@ -88,19 +88,13 @@ class Start:
 
 @dataclass
 class Survey:
-    """One listing beside the known files.
-
-    Attributes:
-        places: of the candidates in the listing, by time, then by path.
-        rows: of the known files that are not listed.
-        old: places of files that are not known and older than any that is remembered.
-    """
+    """One listing beside the known files."""
 
     listing: Listing
     known: KnownFiles
-    places: NDArray[np.intp] = field(init=False)
-    missing: NDArray[Any] = field(init=False)
-    old: NDArray[np.intp] = field(init=False)
+    places: NDArray[np.intp] = field(init=False)  # of the candidates in the listing, by time, then by path
+    missing: NDArray[Any] = field(init=False)  # rows of the known files that are not listed
+    old: NDArray[np.intp] = field(init=False)  # places of files that are not known, and older than any known one
 
     def __post_init__(self) -> None:
         listing, rows = self.listing, self.known.rows
