@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
-from ftfile.core.options.records import CODEC
 from ftfile.encoding.api import Encoder, Format, Joiner, SegmentCodec, Taken
 from ftfile.encoding.base.reading import batch_as
 
@@ -35,6 +34,7 @@ __all__ = (
     "encoding_errors",
 )
 
+_CODEC = "zstd"
 _LENGTH_BYTES = 8
 _SEGMENT_CODEC = "lz4"
 _LZ4_RATIO_MAX = 255
@@ -63,7 +63,7 @@ class ColumnarFormat(Format):
     open_files_max: ClassVar[int] = 32
     codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}
 
-    compression: str = CODEC
+    compression: str = _CODEC
     level: int | None = None
 
     @property

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ftfile.commit.format.fields import FLAG, NUMBER, OR_NULL, TEXT, Field, Fields
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
-from ftfile.core.options.rolling import ROLLED_BYTES, ROLLED_INACTIVITY_S
+from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
 
 # These fire only across batches; any of them asks for rolling=policy.
 _ACROSS_BATCHES = (
