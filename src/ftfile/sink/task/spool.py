@@ -12,8 +12,7 @@ import pyarrow as pa
 from ftfile.arrays.buffers import from_numpy, is_valid, values_of
 from ftfile.attempt.stage import StagedRange
 from ftfile.core.errors import UnencodableRows
-from ftfile.sink.task.part_writer import PartWriter
-from ftfile.sink.task.spill import as_one
+from ftfile.sink.task.part_writer import PartWriter, as_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
