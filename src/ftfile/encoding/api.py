@@ -75,6 +75,12 @@ class Limits:
     max_rows: int | None = None
     strict: bool = False
 
+    def are_reached(self, size_bytes: float, rows: int) -> bool:
+        """Return True if a part of this size, or with these rows, is full."""
+        return (self.max_rows is not None and rows >= self.max_rows) or (
+            self.max_bytes is not None and size_bytes >= self.max_bytes
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:

@@ -296,10 +296,7 @@ class RowJoiner(Joiner):
         return Taken(taken, 0)
 
     def is_full(self) -> bool:
-        max_bytes, max_rows = self._limits.max_bytes, self._limits.max_rows
-        return (max_rows is not None and self.rows >= max_rows) or (
-            max_bytes is not None and self._encoder.size_bytes >= max_bytes
-        )
+        return self._limits.are_reached(self._encoder.size_bytes, self.rows)
 
     def finish(self) -> None:
         self._encoder.finish()
