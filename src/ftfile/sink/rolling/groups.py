@@ -131,17 +131,13 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Segments of a group that may become parts, as they are once a record is created.
-
-    Attributes:
-        is_passed: the bucket has rows of a later window of event time.
-        over: the last batch that was over before the next one came, and why; None if there is none.
-    """
+    """Segments of a group that may become parts, as they are once a record is created."""
 
     key: GroupKey
     totals: GroupTotals
     segments: Iterable[Add]
-    is_passed: bool
+    is_passed: bool  # the bucket has rows of a later window of event time
+    # The last batch that was over before the next one came, and why; None if there is none.
     over: tuple[int, str] | None
 
     @property
