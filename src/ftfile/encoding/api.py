@@ -147,11 +147,6 @@ class Joiner(ABC):
 
     rows: int
 
-    @property
-    @abstractmethod
-    def size_bytes(self) -> int:
-        """Return the length of the part if it ended now."""
-
     @abstractmethod
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         """Take rows from the start of a segment until the part is full: all, or fewer.

@@ -284,10 +284,6 @@ class RowJoiner(Joiner):
         self._segments = segments
         self._limits = limits
 
-    @property
-    def size_bytes(self) -> int:
-        return self._encoder.size_bytes
-
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         batch = self._segments.batch(data, "a segment").slice(skip_rows)
         room = rows if self._limits.max_rows is None else min(rows, self._limits.max_rows - self.rows)

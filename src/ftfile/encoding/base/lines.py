@@ -216,10 +216,6 @@ class LineJoiner(Joiner):
         self._limits = limits
         self._is_full = False
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         assert not skip_rows, "the rest of a line segment starts later in the spool"
         taken = rows

@@ -6,13 +6,18 @@ import contextlib
 import http.client
 import socket
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
 
 _this_thread = threading.local()
 
 
 class CancellableConnection:
-    """The connection of one call, whichever it turns out to be; a `with` block in the thread of the call names it.
+    """The connection of one call, whichever it turns out to be.
 
     Args:
         silence_s: how long an answer may be silent.
@@ -27,11 +32,13 @@ class CancellableConnection:
         self.is_cut = False
         self.socket: socket.socket | None = None
 
-    def __enter__(self) -> None:
+    def carry(self, call: Callable[[], Result]) -> Result:
+        """Run the call, in its thread."""
         _this_thread.line = self
-
-    def __exit__(self, *_: object) -> None:
-        del _this_thread.line
+        try:
+            return call()
+        finally:
+            del _this_thread.line
 
     def cut(self) -> None:
         """Hang up: the waiting thread fails, and nothing more is sent."""

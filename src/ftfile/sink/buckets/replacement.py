@@ -48,8 +48,8 @@ class Replacement:
         """
         from ftfile.encoding.partitions.choosing import chosen_places, partitions_of  # noqa: PLC0415 - parses conditions
 
-        new = [(_directory(add), self.time_zone) for add in written]
-        places = [(_directory(add), definitions[add.encoding]["timeZone"]) for add in live]
+        new = [(bucket_directory(add.bucket), self.time_zone) for add in written]
+        places = [(bucket_directory(add.bucket), definitions[add.encoding]["timeZone"]) for add in live]
         if self.where is None:
             names = set(partitions_of(new, self.schema))
             return [add for add, name in zip(live, partitions_of(places, self.schema), strict=True) if name in names]
@@ -90,7 +90,3 @@ def replacement_from_options(
     replacement = Replacement(partition_schema(schema, columns), parsed["timeZone"], where)
     predicate(replacement.settled(0).where, replacement.schema, columns="partition columns")
     return mode, replacement
-
-
-def _directory(add: Add) -> str:
-    return bucket_directory(add.bucket)

@@ -75,15 +75,8 @@ class Template:
         """Return True if a placeholder occurs."""
         return any(piece.name == name for piece in self.pieces)
 
-    def with_unique(self) -> Template:
-        """Return a template whose names are unique: with `-{unique}` before their ending, if it lacks that."""
-        return self if self.uses("unique") else self._before_ending(_Piece("", "-"), _Piece("unique"))
-
-    def before_ending(self, text: str) -> Template:
-        """Return a template with more text before the ending of its names."""
-        return self._before_ending(_Piece("", text))
-
-    def _before_ending(self, *added: _Piece) -> Template:
+    def before_ending(self, *added: _Piece) -> Template:
+        """Return a template with more before the ending of its names."""
         *front, last = self.pieces
         if last.name == "ext":
             return Template((*front, *added, last), self.time_zone)
@@ -151,9 +144,9 @@ class Naming:
         is_function = self.text is not None and "{" not in self.text and is_name_of_code(self.text)
         template = Template.parse(DEFAULT_TEMPLATE if self.text is None or is_function else self.text, self.time_zone)
         if self.suffix:
-            template = template.before_ending(self.suffix)
-        if self.if_exists == "newName":
-            template = template.with_unique()
+            template = template.before_ending(_Piece("", self.suffix))
+        if self.if_exists == "newName" and not template.uses("unique"):
+            template = template.before_ending(_Piece("", "-"), _Piece("unique"))
         object.__setattr__(self, "template", template)
         object.__setattr__(self, "function", self.text if is_function else None)
 
