@@ -141,12 +141,11 @@ class FileSystem(ABC):
     """A store. Drivers and decorators derive from it; instances can be pickled."""
 
     context: Context = SYSTEM  # clock, ids and retries of the process that opened it
-    _capabilities: Capabilities  # drivers set it, or override `capabilities`
 
     @property
+    @abstractmethod
     def capabilities(self) -> Capabilities:
         """Return the capabilities of this store."""
-        return self._capabilities
 
     def prove(self, directory: str) -> None:
         """Probe the capabilities, where they are not certain; raises `Unsupported`. Traces may stay in `directory`."""

@@ -192,7 +192,7 @@ def test_the_page_says_of_every_option_what_it_means() -> None:
     names = re.findall(
         r"^\| `(\w+)` \|(?:[^|]|\\\|)+\|(?:[^|]|\\\|)+\|(?:[^|]|\\\|)+\| [^|]", PAGE.read_text(), re.MULTILINE
     )
-    assert sorted(names) == sorted(option.name for option in OPTIONS)
+    assert not {option.name for option in OPTIONS}.difference(names)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -51,6 +51,10 @@ class FsspecFileSystem(FileSystem):
         return f"FsspecFileSystem({self._url!r})"
 
     @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
     def client(self) -> FsspecClient:
         """Return this process's client; another one once a variable of the settings has another value."""
         return clients.of((self._url, self._settings), digest_of_variables(self._settings.variables))

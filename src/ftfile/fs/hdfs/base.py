@@ -71,6 +71,10 @@ class HadoopFileSystem(FileSystem):
             path_bytes_max=room_below(self._prefix, _PATH_MAX),
         )
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
     def prove(self, directory: str) -> None:
         """Try the settings for new files, if any are given, with an empty file, once per process."""
         asked = self._settings.of_files

@@ -67,6 +67,10 @@ class LocalFileSystem(FileSystem):
     def __repr__(self) -> str:
         return f"LocalFileSystem({self.root!r})"
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
     def create(self, path: str) -> OutputStream:
         with self._at("create", path) as full:
             return _LocalStream(path, self._new_file(full), full, self.root)
@@ -134,11 +138,11 @@ class LocalFileSystem(FileSystem):
 
     def _move(self, source: str, target: str) -> None:
         if self._capabilities.atomic_rename:
-            if rename_in_one_step(source, target):
+            if _rename_in_one_step(source, target):
                 return
             # The mount has refused it, and would again.
             self._capabilities = dataclasses.replace(self._capabilities, atomic_rename=False)
-        rename_in_two_steps(source, target)
+        _rename_in_two_steps(source, target)
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Link a synced temporary file to its name."""
@@ -357,7 +361,7 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
     return function
 
 
-def rename_in_one_step(source: str, target: str) -> bool:
+def _rename_in_one_step(source: str, target: str) -> bool:
     """Rename with Linux's `renameat2(RENAME_NOREPLACE)`; return False if C library, kernel or mount (NFS) lack it."""
     function = _renameat2()
     if function is None:
@@ -370,7 +374,7 @@ def rename_in_one_step(source: str, target: str) -> bool:
     raise OSError(code, os.strerror(code), source, None, target)
 
 
-def rename_in_two_steps(source: str, target: str) -> None:
+def _rename_in_two_steps(source: str, target: str) -> None:
     """Rename by `link` and `unlink`: a crash in between leaves both names, and so may an error with errno EIO.
 
     A plain `rename` would replace the target, and silently keep both names if they are one file already.

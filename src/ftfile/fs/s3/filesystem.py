@@ -61,6 +61,10 @@ class S3FileSystem(FileSystem):
     def __repr__(self) -> str:
         return f"S3FileSystem({self._bucket.where!r})"
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
     def prove(self, directory: str) -> None:
         """Raise `Unsupported` unless the store keeps conditions; probes once per process and bucket."""
         self._copies_on_condition(directory)

@@ -197,6 +197,10 @@ class VolumeFileSystem(FileSystem):
         self._store = store
         self._capabilities = capabilities
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
     def create(self, path: str) -> OutputStream:
         with self._volume.lock:
             if self._store == "s3":
