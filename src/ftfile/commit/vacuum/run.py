@@ -97,7 +97,7 @@ def vacuum(  # noqa: PLR0913 - all by name
     """
     retention_ms = retention_ms_of("retention", retention, force=force)
     with maintaining("vacuum", path, key_provider, storage, context) as (log, author):
-        return delete_garbage(log, author, retention_ms, progress=progress, dry_run=dry_run)
+        return _logged(author, _delete_garbage(log, author, retention_ms, None, progress, dry_run=dry_run))
 
 
 def expire(  # noqa: PLR0913 - all by name
@@ -138,24 +138,11 @@ def expire(  # noqa: PLR0913 - all by name
     retention_ms = retention_ms_of("older_than", older_than, force=force)
     with maintaining("expire", path, key_provider, storage, context) as (log, author):
         latest_ms = partial(_latest_ms, log, keep_last)
-        return delete_garbage(log, author, retention_ms, latest_ms, progress=progress, dry_run=dry_run)
+        return _logged(author, _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run))
 
 
-def delete_garbage(
-    log: CommitLog,
-    author: MaintenanceAuthor,
-    retention_ms: int,
-    latest_ms: Callable[[], int] | None = None,
-    *,
-    progress: OnProgress | None,
-    dry_run: bool,
-) -> VacuumReport:
-    """Delete files that nothing within the retention needs; see `vacuum`.
-
-    `latest_ms` returns a time, by the store's clock, that the horizon does not pass.
-    """
-    report = _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run)
-    doing = "would delete" if dry_run else "deleted"
+def _logged(author: MaintenanceAuthor, report: VacuumReport) -> VacuumReport:
+    doing = "would delete" if report.dry_run else "deleted"
     _log.info("%s %s %d files of %d bytes", author.operation, doing, len(report.files), report.size_bytes)
     return report
 
@@ -169,6 +156,7 @@ def _delete_garbage(
     *,
     dry_run: bool,
 ) -> VacuumReport:
+    """Delete files as `vacuum`; `latest_ms` returns a time, by the store's clock, that the horizon does not pass."""
     if not dry_run:
         lower_horizon(log, author.job_id)
         catch_up(log, author)
