@@ -178,22 +178,16 @@ class Format(ABC):
 
     One from outside is an entry point of the group `ftfile.formats`: its name is that of the format, its value a class
     derived from this one, such as by way of `encoding.base.lines.Lines`.
-
-    Attributes:
-        name: value of `fileFormat`, and key of the registry.
-        extension: the ending of file names, with the dot, for the options chosen.
-        open_files_max: the files that a task should write at a time: fewer where each takes memory.
-        has_groups: `decode_some` takes a `Span`, so that several tasks read a large file.
     """
 
-    name: ClassVar[str]
-    open_files_max: ClassVar[int] = 2_000
-    has_groups: ClassVar[bool] = False
+    name: ClassVar[str]  # value of `fileFormat`, and key of the registry
+    open_files_max: ClassVar[int] = 2_000  # that a task should write at a time: fewer where each takes memory
+    has_groups: ClassVar[bool] = False  # `decode_some` takes a `Span`, so that several tasks read a large file
 
     @property
     @abstractmethod
     def extension(self) -> str:
-        """Return the ending of file names, such as `.json` or `.zstd.parquet`."""
+        """Return the ending of file names for the options chosen, such as `.json` or `.zstd.parquet`."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Format:

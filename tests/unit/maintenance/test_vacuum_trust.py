@@ -212,6 +212,7 @@ class TestHorizonInTheFuture:
         world.driver.stage(1)
         world.driver.commit_new(1)
         late: list[Add] = []
+        ask = vacuuming.is_horizon_taken_back
 
         def lower() -> None:
             world.clock.advance(-AHEAD_S)
@@ -221,7 +222,7 @@ class TestHorizonInTheFuture:
 
         def is_taken_back(log: CommitLog, version: int) -> bool:
             world.driver.commit(2, *late)
-            return vacuuming.is_horizon_taken_back(log, version)
+            return ask(log, version)
 
         monkeypatch.setattr(vacuuming, "is_horizon_taken_back", is_taken_back)
         at_look(monkeypatch, 2, lower)

@@ -52,19 +52,13 @@ class Codec(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnarFormat(Format):
-    """A format that encodes many rows at once, and compresses them within the file.
-
-    Attributes:
-        codecs: by the values of the option `compression`.
-        compression: one of `codecs`.
-        level: of the codec; None for one that costs little.
-    """
+    """A format that encodes many rows at once, and compresses them within the file."""
 
     open_files_max: ClassVar[int] = 32
-    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}
+    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}  # by the values of the option `compression`
 
-    compression: str = _CODEC
-    level: int | None = None
+    compression: str = _CODEC  # one of `codecs`
+    level: int | None = None  # of the codec; None for one that costs little
 
     @property
     def extension(self) -> str:

@@ -79,13 +79,9 @@ def naming(what: str) -> Iterator[None]:
 
 
 class Lines(LineFormat):
-    """A line format made of a function from rows to text.
+    """A line format made of a function from rows to text."""
 
-    Attributes:
-        line_sep: stands after each row, and nowhere else.
-    """
-
-    line_sep: str = DEFAULTS["lineSep"]
+    line_sep: str = DEFAULTS["lineSep"]  # stands after each row, and nowhere else
 
     @abstractmethod
     def rows(self, schema: pa.Schema) -> Encode:

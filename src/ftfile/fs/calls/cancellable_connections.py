@@ -17,18 +17,11 @@ _this_thread = threading.local()
 
 
 class CancellableConnection:
-    """The connection of one call, whichever it turns out to be.
-
-    Args:
-        silence_s: how long an answer may be silent.
-
-    Attributes:
-        first_word_s: how long it may be silent before it begins, if that is less.
-    """
+    """The connection of one call, whichever it turns out to be."""
 
     def __init__(self, silence_s: float) -> None:
-        self.silence_s = silence_s
-        self.first_word_s: float | None = None
+        self.silence_s = silence_s  # for which an answer may be silent
+        self.first_word_s: float | None = None  # for which it may be before it begins, if that is less
         self.is_cut = False
         self.socket: socket.socket | None = None
 

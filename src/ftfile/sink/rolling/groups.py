@@ -88,16 +88,13 @@ OverReason = Callable[[GroupTotals, int], "str | None"]
 
 
 class _Group:
-    """The segments of a group in their order, and what they come to.
-
-    Attributes:
-        over: the last batch that is over although its segments are still open, and why: jobs that named them were
-            dropped, or had no room.
-    """
+    """The segments of a group in their order, and what they come to."""
 
     def __init__(self, key: GroupKey, over_reason: OverReason, segments: Iterable[Add] = ()) -> None:
         self.segments: dict[str, Add] = {}
         self.totals = self._since = GroupTotals(key[0])
+        # The last batch that is over although its segments are still open, and why: jobs that named them were dropped,
+        # or had no room.
         self.over: tuple[int, str] | None = None
         self.newest = -1
         self._over_reason = over_reason
