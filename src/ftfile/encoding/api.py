@@ -125,9 +125,7 @@ class SegmentCodec(ABC):
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
         """Yield the data of segments piece by piece, each with its segment's number, in order.
 
-        Args:
-            batch: rows of the first segment, then of the second, and so on.
-            counts: the rows of each, at least one.
+        `counts` are the rows of each, at least one: the batch has those of the first segment, then of the second.
 
         Raises:
             EncodingError: a value cannot be encoded; names the column.
@@ -151,10 +149,7 @@ class Joiner(ABC):
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         """Take rows from the start of a segment until the part is full: all, or fewer.
 
-        Args:
-            data: of the whole segment.
-            rows: in it, those skipped apart.
-            skip_rows: rows at its start that are in another part.
+        The data of the whole segment has `skip_rows` that are in another part, and then `rows`.
         """
 
     def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:  # noqa: ARG002

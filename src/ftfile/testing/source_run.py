@@ -73,9 +73,7 @@ class SourceRun:
     def run(self, batches_max: int = 1000, *, once: bool = False) -> int:
         """Run batches until there is nothing to read, and return their number.
 
-        Args:
-            batches_max: that are run at most.
-            once: all in one batch, whatever the limits are.
+        With `once`, all is in one batch, whatever the limits are.
         """
         count = 0
         while count < batches_max and self.run_batch(once=once):

@@ -195,11 +195,7 @@ class LineSegments(SegmentCodec):
 class LineJoiner(Joiner):
     """Joins segments byte by byte, exact to the row; a rest begins later in the data.
 
-    Args:
-        target: where the file goes, with its head written.
-        head_bytes: length of the head.
-        row_ends: returns the offset after each row of some data; called only where a part ends within it.
-        limits: when the part is full.
+    The target has the head already. `row_ends` is called only where a part ends within some data.
     """
 
     def __init__(

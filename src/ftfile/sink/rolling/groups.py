@@ -146,10 +146,7 @@ class Candidate:
 class GroupIndex:
     """All groups of a query at a log's head, and when each is due at the latest.
 
-    Args:
-        query_id: whose.
-        deadline_ms: when a group is due if nothing more comes; None for never. 0 for at once.
-        over_reason: see `OverReason`.
+    `deadline_ms` returns when a group is due if nothing more comes; None for never, 0 for at once.
     """
 
     def __init__(self, query_id: str, deadline_ms: Callable[[Candidate], int | None], over_reason: OverReason) -> None:
