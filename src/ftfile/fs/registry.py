@@ -78,7 +78,7 @@ def is_local(url: str) -> bool:
 def open_filesystem(
     url: str, context: Context, settings: Mapping[str, str] | None = None, offered: Mapping[str, str] | None = None
 ) -> FileSystem:
-    """Open a directory, which need not exist yet, by its URL or absolute path, as the root of a file system that retries.
+    """Open a directory, which need not exist yet, by its URL or absolute path; as a file system that retries.
 
     The driver refuses `settings` that it does not know; of those that are `offered`, it takes the ones that it knows.
 
