@@ -222,7 +222,7 @@ bench: java hdfs-jars s3-server azure-server delta environment ## measure agains
 	@$(python) -m benchmarks
 
 .PHONY: docs
-docs: environment ## write docs/options.md from the option table, and the site to build/site (start at its index.html)
+docs: environment ## put the facts of the option table into docs/options.md, and write the site to build/site (start at its index.html)
 	@$(python) .ci/options.py >docs/options.md.new
 	@mv docs/options.md.new docs/options.md
 	@$(site)

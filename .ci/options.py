@@ -1,52 +1,54 @@
-"""docs/options.md from the option table: `python .ci/options.py`."""
+"""The option table's facts put into docs/options.md: `python .ci/options.py` prints the page.
+
+The page itself is the place of what an option means, and of a default that is no one value.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
-from ftfile.core.options import kinds
-from ftfile.core.options.table import ELSEWHERE, GROUPS, NOT_OFFERED
+from ftfile.core.options import OPTIONS, Option, kinds
+from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED
+
+PAGE = Path(__file__).parents[1] / "docs/options.md"
 
 _SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 _DURATIONS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
-
-_HEAD = """# Options
-
-Made from the option table by `make docs`; do not edit. Keys may be written in any case. An unknown key is an
-error that names the nearest known one; a value that is not understood is an error that says what is accepted. What is
-for `follow` is for `spark.readStream`, `files` is for it with `fileFormat`, `read` is for `spark.read`. `ftkv-write`,
-`ftkv-read` and `ftkv-follow` (`readStream` with `readChangeFeed`) are for [keyed stores](keyed-state.md),
-`format("ftkv")`; all others are for `format("ftfile")`.
-"""
+_ROW = re.compile(r"^\| `(\w+)` \| [^|]+ \| ((?:\\\||[^|])+) \| (?:\\\||[^|])+ \| (.+) \|$", re.MULTILINE)
 
 
-def to_markdown() -> str:
-    """Return the whole page."""
-    lines = [_HEAD]
-    for title, options in GROUPS.items():
-        lines += [f"## {title}", "", "| option | for | default | takes | meaning |", "|---|---|---|---|---|"]
-        lines += [*map(_row, options), ""]
-    lines += ["## Not offered", "", "| you wrote | answer |", "|---|---|"]
+def to_markdown(page: str) -> str:
+    """Return the page with what the table says of each option that it has; KeyError for one that is in no table."""
+    options: dict[str, list[Option]] = {}
+    for option in OPTIONS:
+        options.setdefault(option.name, []).append(option)
+    described = page.partition("## Not offered")[0]
+    described = _ROW.sub(lambda match: _row(options[match[1]].pop(0), match[2], match[3]), described)
+    lines = [described + "## Not offered", "", "| you wrote | answer |", "|---|---|"]
     lines += [f"| `{name}` | {_cell(text)} |" for name, text in NOT_OFFERED.items()]
     lines += ["", "## The same thing by other systems' names", "", "| you wrote | answer |", "|---|---|"]
     lines += [f"| `{name}` | {_cell(text)} |" for name, text in ELSEWHERE.items()]
     return "\n".join(lines) + "\n"
 
 
-def _row(option: kinds.Option) -> str:
+def _row(option: Option, told: str, meaning: str) -> str:
     uses = ", ".join(sorted(option.used_by, reverse=True))
-    kinds = f" ({', '.join(option.formats)})" if option.formats else ""
+    formats = f" ({', '.join(option.formats)})" if option.formats else ""
     default = _default(option)
-    return f"| `{option.name}` | {uses}{kinds} | {default} | {_cell(option.kind.accepts)} | {_cell(option.doc)} |"
+    # A default of the table stands in what the page tells; where the table has none, the page may know better.
+    default = told if default in {"none", "nothing"} or default in told else default
+    return f"| `{option.name}` | {uses}{formats} | {default} | {_cell(option.kind.accepts)} | {meaning} |"
 
 
-def _default(option: kinds.Option) -> str:
-    if option.default_text:
-        return option.default_text
+def _default(option: Option) -> str:
     value: Any = option.default
     if value is None or value == ():
         return "none"
+    if value == "":
+        return "nothing"
     if isinstance(value, bool):
         text = str(value).lower()
     elif option.kind is kinds.SIZE:
@@ -54,7 +56,7 @@ def _default(option: kinds.Option) -> str:
     elif option.kind is kinds.DURATION:
         text = _in_units(value, _DURATIONS)
     else:
-        text = str(value).replace("\n", "\\n")
+        text = (value.decode() if isinstance(value, bytes) else str(value)).replace("\n", "\\n")
     return f"`{_cell(text)}`"
 
 
@@ -69,4 +71,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(to_markdown())
+    sys.stdout.write(to_markdown(PAGE.read_text()))

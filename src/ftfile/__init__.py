@@ -14,8 +14,7 @@ from ftfile.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ftfile import errors, kv, spark
-    from ftfile.commit.vacuum.expire import expire
-    from ftfile.commit.vacuum.run import vacuum
+    from ftfile.commit.vacuum.run import expire, vacuum
     from ftfile.core.version import __version__
     from ftfile.exporting.run import export
     from ftfile.maintenance.compact import compact
@@ -66,7 +65,7 @@ __getattr__ = lazy_names(
         "doctor": "ftfile.maintenance.doctor",
         "drop": "ftfile.maintenance.drop",
         "errors": "ftfile.errors:",
-        "expire": "ftfile.commit.vacuum.expire",
+        "expire": "ftfile.commit.vacuum.run",
         "export": "ftfile.exporting.run",
         "flush": "ftfile.maintenance.flush",
         "kv": "ftfile.kv:",

@@ -12,7 +12,7 @@ from ftfile.commit.format.columns import decode_adds
 from ftfile.commit.format.range import decode_range
 from ftfile.commit.format.record import decode_record
 from ftfile.commit.log.bases import decode_base
-from ftfile.testing.fs.volume import VolumeFile
+from ftfile.fs.api import RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ def _decode_range_once(file: InputFile, path: str, *, ended: bool | None) -> Ran
 
 @cache
 def _range(content: bytes, path: str, ended: bool | None) -> Range:
-    return decode_range(VolumeFile(path, content), path, ended=ended)
+    return decode_range(RangeFile.of_content(path, content), path, ended=ended)
 
 
 @cache

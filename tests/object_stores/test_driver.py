@@ -28,10 +28,9 @@ from ftfile.core.errors import (
 )
 from ftfile.fs.api import copy_range
 from ftfile.fs.s3 import filesystem as s3
-from ftfile.fs.s3 import multipart_upload as s3_upload
 from ftfile.fs.s3.bucket import S3Bucket
 from ftfile.fs.s3.errors import meaning_of_answer
-from ftfile.fs.s3.multipart_upload import S3Upload
+from ftfile.fs.s3.filesystem import S3Upload
 from ftfile.fs.s3.settings import S3Settings
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import open_filesystem, repeatable
@@ -117,7 +116,7 @@ class TestLargeFiles:
     def test_they_are_copied_within_the_store(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, like_aws: bool
     ) -> None:
-        monkeypatch.setattr(s3_upload, "COPY_BYTES_MAX", 8 * MIB)
+        monkeypatch.setattr(s3, "COPY_BYTES_MAX", 8 * MIB)
         fs = opened(store, **SMALL_PARTS)
         write(fs, "large", self.CONTENT)
         write(fs, "taken", b"taken")

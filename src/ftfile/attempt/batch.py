@@ -11,7 +11,7 @@ from ftfile.attempt.message import add_of, segment_of
 from ftfile.attempt.spark_checkpoint import read_offsets
 from ftfile.commit.format.layout import dead_letter_path
 from ftfile.commit.format.model import Fingerprint, JobAuthor, StreamAuthor
-from ftfile.commit.measured import in_seconds
+from ftfile.commit.log.log import in_seconds
 from ftfile.commit.replay import find_record
 from ftfile.core.errors import FtfileError, InvalidMessages
 from ftfile.core.version import __version__

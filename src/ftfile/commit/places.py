@@ -179,7 +179,7 @@ def sync_names(fs: FileSystem, entry: Unpublished) -> None:
         return
     directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
     directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}
-    moves = bool(entry.removes) or any(layout.is_retired(add.path) for add in entry.adds)
+    moves = bool(entry.removes) or any(add.path.startswith(f"{layout.RETIRED}/") for add in entry.adds)
     directories |= {layout.META, layout.RETIRED} if moves else set()
     # Parents first: a part whose move is durable is lost if the name of the directory it moved to is not.
     for directory in sorted(directories):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.commit.checks import FinalPaths, check_staged
 from ftfile.commit.format.model import Body, Record
-from ftfile.commit.measured import Measured
+from ftfile.commit.log.log import Measured
 from ftfile.commit.policy import DEFAULT_POLICY, lineage_start
 from ftfile.commit.post_commit import post_commit
 from ftfile.commit.publish import raise_own, require_removed_published, roll_forward

@@ -146,7 +146,7 @@ def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[A
 
 def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision | None]], version: int) -> list[Add]:
     """Return the live parts that are nowhere; dead letters may be deleted, and removed parts have no name any more."""
-    letters = {add.id for add, _ in unplaced if layout.is_dead_letters(add.final_path or "")}
+    letters = {add.id for add, _ in unplaced if (add.final_path or "").startswith(f"{layout.DEAD_LETTERS}/")}
     if any(error is not None for _, error in unplaced):
         live = snapshot_at(log, log.read_on(durable=True)).adds
         for add, error in unplaced:

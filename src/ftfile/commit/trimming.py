@@ -91,11 +91,7 @@ def naming(state: LogState, file: ColumnsFile) -> dict[str, Any]:
 def log_start_after(log: CommitLog, state: LogState, newest: ColumnsFile, done: int) -> int | None:
     """Return the start of the log that the record naming `newest` may announce; None to leave it.
 
-    Args:
-        log: that is trimmed.
-        state: at its head.
-        newest: the columns file that the record names.
-        done: the newest version whose payload is done with.
+    `state` is that of the head, `done` the newest version whose payload is done with.
     """
     names = log.bases.names()[-BASES_KEPT:]
     older = next(iter(columns_files(state)), None)

@@ -12,12 +12,8 @@ if TYPE_CHECKING:
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package, which raises an ImportError for names that need a missing pyspark.
 
-    Functions check their arguments; see `core.arguments`.
-
-    Args:
-        package: its name.
-        homes: where each name is, as `module` or `module:attribute`; without an attribute, by the same name; or it is
-            a module itself, as `module:`.
+    Functions check their arguments; see `core.arguments`. `homes` has where each name is, as `module:attribute`, or
+    as `module` where it is called the same there; or it is a module itself, as `module:`.
     """
 
     @functools.cache

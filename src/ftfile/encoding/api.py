@@ -75,6 +75,12 @@ class Limits:
     max_rows: int | None = None
     strict: bool = False
 
+    def are_reached(self, size_bytes: float, rows: int) -> bool:
+        """Return True if a part of this size, or with these rows, is full."""
+        return (self.max_rows is not None and rows >= self.max_rows) or (
+            self.max_bytes is not None and size_bytes >= self.max_bytes
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -119,9 +125,7 @@ class SegmentCodec(ABC):
     def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
         """Yield the data of segments piece by piece, each with its segment's number, in order.
 
-        Args:
-            batch: rows of the first segment, then of the second, and so on.
-            counts: the rows of each, at least one.
+        `counts` are the rows of each, at least one: the batch has those of the first segment, then of the second.
 
         Raises:
             EncodingError: a value cannot be encoded; names the column.
@@ -141,19 +145,11 @@ class Joiner(ABC):
 
     rows: int
 
-    @property
-    @abstractmethod
-    def size_bytes(self) -> int:
-        """Return the length of the part if it ended now."""
-
     @abstractmethod
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         """Take rows from the start of a segment until the part is full: all, or fewer.
 
-        Args:
-            data: of the whole segment.
-            rows: in it, those skipped apart.
-            skip_rows: rows at its start that are in another part.
+        The data of the whole segment has `skip_rows` that are in another part, and then `rows`.
         """
 
     def try_copy_segment(self, size_bytes: int, rows: int, append: Callable[[], object]) -> bool:  # noqa: ARG002
@@ -177,22 +173,16 @@ class Format(ABC):
 
     One from outside is an entry point of the group `ftfile.formats`: its name is that of the format, its value a class
     derived from this one, such as by way of `encoding.base.lines.Lines`.
-
-    Attributes:
-        name: value of `fileFormat`, and key of the registry.
-        extension: the ending of file names, with the dot, for the options chosen.
-        open_files_max: the files that a task should write at a time: fewer where each takes memory.
-        has_groups: `decode_some` takes a `Span`, so that several tasks read a large file.
     """
 
-    name: ClassVar[str]
-    open_files_max: ClassVar[int] = 2_000
-    has_groups: ClassVar[bool] = False
+    name: ClassVar[str]  # value of `fileFormat`, and key of the registry
+    open_files_max: ClassVar[int] = 2_000  # that a task should write at a time: fewer where each takes memory
+    has_groups: ClassVar[bool] = False  # `decode_some` takes a `Span`, so that several tasks read a large file
 
     @property
     @abstractmethod
     def extension(self) -> str:
-        """Return the ending of file names, such as `.json` or `.zstd.parquet`."""
+        """Return the ending of file names for the options chosen, such as `.json` or `.zstd.parquet`."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Format:

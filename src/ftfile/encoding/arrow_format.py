@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 import pyarrow as pa
 
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
-from ftfile.encoding.base.reading import batch_as, corrupt
+from ftfile.encoding.base.reading import batch_as, reading_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ class ArrowFormat(ColumnarFormat):
         return _ArrowEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        try:
+        with reading_errors(file, "an Arrow file"):
             present = pa.ipc.open_file(file).schema.names
             wanted = [place for place, name in enumerate(present) if name in schema.names] or [0]
             options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
@@ -41,8 +41,6 @@ class ArrowFormat(ColumnarFormat):
                 batch = opened.get_batch(number)
                 batch.validate(full=True)  # it has no checksums
                 yield batch_as(batch, schema)
-        except (pa.ArrowException, OSError) as error:  # Arrow's errors about bytes are OSErrors
-            raise corrupt(file, "an Arrow file", error) from error
 
 
 class _ArrowEncoder(CollectingEncoder):

@@ -120,6 +120,11 @@ class RangeFile(InputFile):
         self.size_bytes = size_bytes
         self._read: Callable[[int, int], bytes] | None = read
 
+    @classmethod
+    def of_content(cls, path: str, content: bytes) -> RangeFile:
+        """Return a file whose content is known."""
+        return cls(path, len(content), lambda offset, length: content[offset : offset + length])
+
     def read_at(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`: fewer only at the end of the file."""
         if self._read is None:

@@ -78,13 +78,9 @@ def is_local(url: str) -> bool:
 def open_filesystem(
     url: str, context: Context, settings: Mapping[str, str] | None = None, offered: Mapping[str, str] | None = None
 ) -> FileSystem:
-    """Open the directory at `url`, which need not exist yet, as the root of a file system that retries.
+    """Open a directory, which need not exist yet, by its URL or absolute path; as a file system that retries.
 
-    Args:
-        url: a URL or an absolute local path.
-        context: of the process.
-        settings: the driver's own; it refuses unknown ones.
-        offered: more settings; the driver takes those that it knows.
+    The driver refuses `settings` that it does not know; of those that are `offered`, it takes the ones that it knows.
 
     Raises:
         ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.

@@ -12,21 +12,20 @@ if TYPE_CHECKING:
 BUFFER_BYTES = 128 * 1024
 
 
-def as_file(file: InputFile, buffer_bytes: int = BUFFER_BYTES) -> io.BufferedReader:
+def as_file(file: InputFile) -> io.BufferedReader:
     """Return `file` as a seekable binary file object of its length at opening; closing it closes `file`."""
-    return _Input(file, buffer_bytes)
+    return _Input(file)
 
 
 class _Input(io.BufferedReader):
     """Returns the bytes of large reads as the store gives them, where `BufferedReader` would copy them twice."""
 
-    def __init__(self, file: InputFile, buffer_bytes: int) -> None:
-        super().__init__(_RawInput(file), buffer_bytes)
+    def __init__(self, file: InputFile) -> None:
+        super().__init__(_RawInput(file), BUFFER_BYTES)
         self._file = file
-        self._buffer_bytes = buffer_bytes
 
     def read(self, size: int | None = -1) -> bytes:
-        if size is None or size < self._buffer_bytes:
+        if size is None or size < BUFFER_BYTES:
             return super().read(size)
         position = self.tell()
         data = self._file.read_at(position, size)

@@ -14,14 +14,10 @@ WRAPPED_BYTES_MAX = 8 << 10
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A key-encryption key.
+    """A key-encryption key."""
 
-    Attributes:
-        key: 32 bytes.
-        wrapped: with which the provider finds it again; empty where the id says it all. It is stored in the clear.
-    """
-
-    key: bytes = field(repr=False)
+    key: bytes = field(repr=False)  # 32 bytes
+    # With which the provider finds it again; empty where the id says it all. It is stored in the clear.
     wrapped: bytes = b""
 
 

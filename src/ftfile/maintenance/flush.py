@@ -31,7 +31,7 @@ from ftfile.sink.publishing.settings import Publishing, default_publishing
 from ftfile.sink.rolling.groups import by_group, live_bytes
 from ftfile.sink.rolling.jobs import jobs_of, limits_of
 from ftfile.sink.rolling.plan import RollingPlanner
-from ftfile.sink.rolling.settings import ALL_END, RollingSettings
+from ftfile.sink.rolling.settings import ALL_END, ROLLING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -269,7 +269,7 @@ class Flush:
             and segment.id not in self.errors
         }
         settings = _settings_of(head, query_id)
-        rolling = RollingSettings.from_json(settings["rolling"]) if settings else ALL_END
+        rolling = ROLLING.from_json(settings["rolling"]) if settings else ALL_END
         if not self.due_only:
             for segments in by_group(wanted.values()).values():
                 yield from jobs_of(segments, "flush", rolling, self.log.ids)

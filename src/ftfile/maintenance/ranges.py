@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile.commit.opening import open_as_written
-from ftfile.commit.vacuum.ranges import merge_all
+from ftfile.commit.read.ranges import merge_all
 from ftfile.core.context import SYSTEM
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from ftfile.commit.format.model import Body, Remove
 from ftfile.commit.log.times import parsed_version_at
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
-from ftfile.commit.read.kept import not_vacuumed
-from ftfile.commit.read.snapshot import RESTORES, snapshot_as_moved, snapshot_at, take_snapshot
+from ftfile.commit.read.snapshot import RESTORES, not_vacuumed, snapshot_as_moved, snapshot_at, take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
 from ftfile.core.logs import get_logger

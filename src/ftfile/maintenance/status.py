@@ -18,7 +18,7 @@ from ftfile.fs.paths import shape_fault
 from ftfile.maintenance.verify.log_scan import look_at_head
 from ftfile.sink.rolling.groups import GroupTotals, key_of, order_of
 from ftfile.sink.rolling.rules import deadline_ms, reason_to_end
-from ftfile.sink.rolling.settings import ALL_END, RollingSettings
+from ftfile.sink.rolling.settings import ALL_END, ROLLING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem
     from ftfile.maintenance.lag import CheckpointStatus, Lag
     from ftfile.maintenance.verify.findings import Finding
+    from ftfile.sink.rolling.settings import RollingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def _settings_of(head: LogState, query_id: str) -> RollingSettings:
     query = head.queries.get(query_id)
     if query is None or query.settings is None:
         return ALL_END
-    return RollingSettings.from_json(head.definitions[query.settings]["rolling"])
+    return ROLLING.from_json(head.definitions[query.settings]["rolling"])
 
 
 def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:

@@ -18,8 +18,7 @@ from ftfile.commit.log.times import parsed_version_at
 from ftfile.commit.opening import open_log
 from ftfile.commit.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.commit.read.history import Version, read_history
-from ftfile.commit.read.kept import oldest_readable
-from ftfile.commit.read.snapshot import Snapshot, take_snapshot
+from ftfile.commit.read.snapshot import Snapshot, oldest_readable, take_snapshot
 from ftfile.core.arguments import checked, require_count
 from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
 from ftfile.fs.calls.parallel import by_threads

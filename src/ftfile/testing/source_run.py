@@ -47,28 +47,18 @@ class SourceRun:
         run.run()             # batches until there is nothing to read
         run.restart()         # a new process; the checkpoint stays
         run.rows              # of all batches
-
-    Attributes:
-        path: of the directory.
-        columns: that are read, as `spark_schema` takes them.
-        options: of the reader.
-        protocol: of Spark 4.0 and 4.1, or of 4.2 and 4.3.
-        offsets: the end of each batch, as JSON.
-        commits: number of batches that are done.
-        batches: the rows of each batch that reached the sink.
-        adds: the ids of the adds, or of the ranges of files, that each batch read.
-        kill_at: the next batch dies at this moment.
     """
 
-    path: str
-    columns: Mapping[str, Any]
-    options: Mapping[str, str] = field(default_factory=dict)
-    protocol: Literal["4.0", "4.2"] = "4.2"
-    offsets: list[str] = field(default_factory=list)
-    commits: int = 0
-    batches: dict[int, list[Row]] = field(default_factory=dict)
+    path: str  # of the directory
+    columns: Mapping[str, Any]  # that are read, as `spark_schema` takes them
+    options: Mapping[str, str] = field(default_factory=dict)  # of the reader
+    protocol: Literal["4.0", "4.2"] = "4.2"  # of Spark 4.0 and 4.1, or of 4.2 and 4.3
+    offsets: list[str] = field(default_factory=list)  # the end of each batch, as JSON
+    commits: int = 0  # number of batches that are done
+    batches: dict[int, list[Row]] = field(default_factory=dict)  # the rows of each batch that reached the sink
+    # The ids of the adds, or of the ranges of files, that each batch read.
     adds: dict[int, list[str]] = field(default_factory=dict)
-    kill_at: Moment | None = None
+    kill_at: Moment | None = None  # the next batch dies at this moment
     _stream: Any = field(default=None, init=False)
 
     @property
@@ -83,9 +73,7 @@ class SourceRun:
     def run(self, batches_max: int = 1000, *, once: bool = False) -> int:
         """Run batches until there is nothing to read, and return their number.
 
-        Args:
-            batches_max: that are run at most.
-            once: all in one batch, whatever the limits are.
+        With `once`, all is in one batch, whatever the limits are.
         """
         count = 0
         while count < batches_max and self.run_batch(once=once):

@@ -19,9 +19,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.post_commit import extend_ranges
 from ftfile.commit.protocol import Committed
 from ftfile.commit.read.merging import make_range
-from ftfile.commit.read.ranges import cover, list_ranges, reach, write_range
+from ftfile.commit.read.ranges import cover, list_ranges, merge_all, reach, write_range
 from ftfile.commit.read.snapshot import read_records, take_snapshot
-from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.fs.local.filesystem import LocalFileSystem

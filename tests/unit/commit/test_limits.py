@@ -32,10 +32,9 @@ from ftfile.commit.log.state import LogState
 from ftfile.commit.read import merging, ranges
 from ftfile.commit.read import snapshot as snapshots
 from ftfile.commit.read.merging import make_range
-from ftfile.commit.read.ranges import cover, list_ranges, reach, read_range, write_range
+from ftfile.commit.read.ranges import cover, list_ranges, merge_all, reach, read_range, write_range
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.commit.replay import find_record
-from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
 from ftfile.fs.wrapper import WrapperFileSystem

@@ -25,7 +25,6 @@ from ftfile.commit.read import merging, ranges
 from ftfile.commit.read.merging import clip, make_range, merge
 from ftfile.commit.read.ranges import contained, cover, list_ranges, reach, read_range, write_range
 from ftfile.commit.read.snapshot import read_records, snapshot_at, take_snapshot
-from ftfile.commit.vacuum import ranges as merging_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied
 from ftfile.fs.wrapper import WrapperFileSystem
@@ -315,8 +314,8 @@ class TestFallback:
 
     def test_more_records_than_become_a_range_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where no range is left, all of them are one range again."""
-        monkeypatch.setattr(merging_all, "CHUNK_RECORDS", 400)
-        versions = 2 * merging_all.CHUNK_RECORDS + 1
+        monkeypatch.setattr(ranges, "CHUNK_RECORDS", 400)
+        versions = 2 * ranges.CHUNK_RECORDS + 1
         fs = MemoryFileSystem("chunks")
         for directory in layout.DIRECTORIES:
             fs.make_directories(directory)
@@ -324,7 +323,7 @@ class TestFallback:
             record = Record(version, f"n{version}", MaintenanceAuthor("nothing", "job"), 0)
             fs.create_exclusive(layout.record_path(version), encode_record(record).content)
         log = CommitLog(fs)
-        merging_all.merge_all(log, log.read_on())
+        ranges.merge_all(log, log.read_on())
         assert [(name.first, name.last) for name in list_ranges(fs)] == [(0, versions - 1)]
         MemoryFileSystem.drop("chunks")
 

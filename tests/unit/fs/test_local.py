@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import ftfile.fs.local.no_replace
+import ftfile.fs.local.filesystem
 from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import (
@@ -85,7 +85,7 @@ class TestLocalWithoutAtomicRename(ExclusiveContract):
 
     @pytest.fixture
     def filesystem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileSystem:
-        monkeypatch.setattr(ftfile.fs.local.no_replace, "_renameat2", lambda: None)
+        monkeypatch.setattr(ftfile.fs.local.filesystem, "_renameat2", lambda: None)
         filesystem = LocalFileSystem(str(tmp_path), SYSTEM)
         filesystem.put("probe", b"")
         filesystem.rename("probe", "probed")
@@ -281,7 +281,7 @@ def test_a_lost_reply_of_link_is_recognised(local: LocalFileSystem, monkeypatch:
 
 def test_so_is_that_of_a_rename_by_link(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     real, lost = os.link, True
-    monkeypatch.setattr(ftfile.fs.local.no_replace, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.fs.local.filesystem, "_renameat2", lambda: None)
 
     def link(source: str, target: str) -> None:
         if lost:
@@ -304,7 +304,7 @@ def test_a_rename_by_link_whose_unlink_fails_is_unknown(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local.put("source", b"data")
-    monkeypatch.setattr(ftfile.fs.local.no_replace, "_renameat2", lambda: None)
+    monkeypatch.setattr(ftfile.fs.local.filesystem, "_renameat2", lambda: None)
 
     def unlink(path: str) -> None:
         raise PermissionError(errno.EACCES, "no", path)

@@ -46,7 +46,7 @@ def test_reads_as_python_files_do(filesystem: MeteredFileSystem) -> None:
 
 
 def test_small_reads_are_buffered_and_large_ones_are_not_cut(filesystem: MeteredFileSystem) -> None:
-    with as_file(filesystem.open("file"), buffer_bytes=4_096) as file:
+    with as_file(filesystem.open("file")) as file:
         for _ in range(100):
             file.read(10)
         assert filesystem.counters.calls["read_at"] == 1

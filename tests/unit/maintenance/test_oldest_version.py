@@ -13,8 +13,7 @@ import ftfile
 from ftfile.commit.format import layout
 from ftfile.commit.log.times import created_ms
 from ftfile.commit.opening import open_log
-from ftfile.commit.read.kept import oldest_readable
-from ftfile.commit.read.snapshot import read_records
+from ftfile.commit.read.snapshot import oldest_readable, read_records
 from ftfile.core.context import SYSTEM
 from ftfile.testing.micro_batch import MicroBatch
 

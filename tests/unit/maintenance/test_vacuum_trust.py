@@ -17,7 +17,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.read.ranges import list_ranges
 from ftfile.commit.read.snapshot import take_snapshot
-from ftfile.commit.vacuum import garbage, horizon
+from ftfile.commit.vacuum import garbage
 from ftfile.commit.vacuum import run as vacuuming
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, NotPublished, StaleFiles
@@ -171,9 +171,9 @@ class TestHorizonInTheFuture:
 
     def test_there_is_nothing_to_take_back_twice(self, world: World) -> None:
         log = CommitLog(world.fs)
-        assert horizon.lower_horizon(log, "a")
+        assert vacuuming.lower_horizon(log, "a")
         head = log.read_on().version
-        assert not horizon.lower_horizon(log, "b")
+        assert not vacuuming.lower_horizon(log, "b")
         assert log.read_on().version == head
 
     def test_another_vacuum_meanwhile_makes_it_begin_again(self, world: World) -> None:
@@ -190,38 +190,39 @@ class TestHorizonInTheFuture:
             world.fs.before_record = (lambda: at_third_creation(left - 1)) if left > 1 else vacuum
 
         world.fs.before_record = at_third_creation
-        assert horizon.lower_horizon(CommitLog(world.fs), "a")
+        assert vacuuming.lower_horizon(CommitLog(world.fs), "a")
         operations = [record.author.operation for record in _records(world)[1:]]
         assert operations == ["vacuum", "lowerHorizon", "vacuum", "lowerHorizon", "lowerHorizon"]
         assert CommitLog(world.fs).read_on().horizon_ms <= world.clock.now_ms()
 
     def test_others_that_never_stop(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(horizon, "_horizons_since", lambda *_: {"vacuum"})
+        monkeypatch.setattr(vacuuming, "_horizons_since", lambda *_: {"vacuum"})
         before = CommitLog(world.fs).read_on()
         version, then = before.version, before.horizon_ms
         with pytest.raises(CommitError, match="try again later"):
-            horizon.lower_horizon(CommitLog(world.fs), "a")
+            vacuuming.lower_horizon(CommitLog(world.fs), "a")
         after = CommitLog(world.fs).read_on()
-        assert (after.version, after.horizon_ms) == (version + horizon.TRIES, then)
+        assert (after.version, after.horizon_ms) == (version + vacuuming.TRIES, then)
 
     def test_a_vacuum_that_began_before_deletes_nothing(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """It lists a file that is written after the horizon was taken back, and committed before it deletes."""
         log = CommitLog(world.fs)
-        horizon.lower_horizon(log, "settled")
+        vacuuming.lower_horizon(log, "settled")
         world.clock.advance(AHEAD_S)
         world.driver.stage(1)
         world.driver.commit_new(1)
         late: list[Add] = []
+        ask = vacuuming.is_horizon_taken_back
 
         def lower() -> None:
             world.clock.advance(-AHEAD_S)
-            assert horizon.lower_horizon(CommitLog(world.fs), "repair")
+            assert vacuuming.lower_horizon(CommitLog(world.fs), "repair")
             world.clock.advance(1)
             late.append(world.driver.stage(2))
 
         def is_taken_back(log: CommitLog, version: int) -> bool:
             world.driver.commit(2, *late)
-            return horizon.is_horizon_taken_back(log, version)
+            return ask(log, version)
 
         monkeypatch.setattr(vacuuming, "is_horizon_taken_back", is_taken_back)
         at_look(monkeypatch, 2, lower)

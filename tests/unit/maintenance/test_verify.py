@@ -19,9 +19,8 @@ from ftfile.commit.format.record import to_checked_text
 from ftfile.commit.log import bases
 from ftfile.commit.log.bases import encode_base, list_bases
 from ftfile.commit.log.log import CommitLog
-from ftfile.commit.read.ranges import list_ranges, read_range
+from ftfile.commit.read.ranges import list_ranges, merge_all, read_range
 from ftfile.commit.rewrites import Rewrite
-from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.fs.calls.parallel import THREADS_MAX
 from ftfile.fs.wrapper import WrapperFileSystem

@@ -140,7 +140,7 @@ def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) ->
 
 
 def test_what_is_spilled(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ftfile.sink.task.spill import SpilledRows
+    from ftfile.sink.task.part_writer import SpilledRows
 
     seen: list[bytes] = []
     take_all = SpilledRows.take_all

@@ -20,7 +20,7 @@ from ftfile.filters.chain import Chain
 from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.assembly import joiners as joining
 from ftfile.sink.assembly.joiners import merging_saves
-from ftfile.sink.naming import template
+from ftfile.sink.naming import settings
 from ftfile.sink.task import encodable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 LONG_BYTES: int = vars(fingerprint)["_LONG_BYTES"]
-DIGITS_MAX: int = vars(template)["_DIGITS_MAX"]
+DIGITS_MAX: int = vars(settings)["_DIGITS_MAX"]
 STRICT_ROUNDS: int = vars(joining)["_STRICT_ROUNDS"]
 
 

@@ -15,7 +15,7 @@ from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
 from ftfile.encoding.parquet.format import ParquetFormat
 from ftfile.sink.task import part_writer as parts
-from ftfile.sink.task.spill import SpilledRows
+from ftfile.sink.task.part_writer import SpilledRows
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch

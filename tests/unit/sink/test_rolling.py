@@ -27,7 +27,7 @@ from ftfile.fs.wrapper import WrapperFileSystem
 from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.driver.proposal import make_proposal
 from ftfile.sink.rolling import plan
-from ftfile.sink.task import spool, task
+from ftfile.sink.task import task
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
 from ftfile.testing.context import current, open_filesystem, repeatable
@@ -102,7 +102,7 @@ class TestSizes:
         assert self.batches(out, "abc", "de", "fg", **options) == [["a", "b"], ["c", "d"], ["e", "f"]]
 
     def test_strictly_also_what_one_task_has_much_of(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(spool, "LARGE_BYTES_MIN", 1)
+        monkeypatch.setattr(task, "LARGE_BYTES_MIN", 1)
         query = stream(out, maxBytesPerFile="5", strictFileSize="true", rolling="policy", maxOpenBytes="1")
         planned, writer = query.plan(), query.identity(0)
         batches = [pa.RecordBatch.from_pylist(rows_of(letter), query.config().schema) for letter in "abcdefg"]

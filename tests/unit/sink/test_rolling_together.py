@@ -29,7 +29,7 @@ from ftfile.sink.assembly.assembler import Assembler
 from ftfile.sink.rolling import plan
 from ftfile.sink.rolling.jobs import jobs_of
 from ftfile.sink.rolling.settings import ALL_END
-from ftfile.sink.task import spool
+from ftfile.sink.task import task
 from ftfile.sink.task.part_writer import PartWriter
 from ftfile.testing.checker import check_directory
 from ftfile.testing.clock import ManualClock
@@ -363,7 +363,7 @@ class TestTasks:
         assert len(committed(out)) == 3000
 
     def test_no_more_files_are_open_than_may_be(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(spool, "LARGE_BYTES_MIN", 1)
+        monkeypatch.setattr(task, "LARGE_BYTES_MIN", 1)
         monkeypatch.setattr(TextLines, "open_files_max", 2)
         query = query_of(out, maxBytesPerFile="20", maxOpenBytes="1")
         planned, identity = query.plan(), query.identity(0)

@@ -17,7 +17,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.encoding import arrow_format
 from ftfile.encoding.api import Joiner
 from ftfile.encoding.arrow_format import ArrowFormat
-from ftfile.encoding.base import columnar
+from ftfile.encoding.base import columnar, reading
 from ftfile.encoding.base.columnar import CollectingEncoder, RowJoiner, RowSegments
 from ftfile.encoding.base.lines import LineEncoder, LineJoiner, Lines, LineSegments
 from ftfile.encoding.csv.format import CsvLines
@@ -176,7 +176,7 @@ FORMATS: list[tuple[str, str, Changes]] = [
     ("a_flush", ARROW, {(CollectingEncoder, "flush"): lambda _: None}),
     ("two_files", ARROW, {(ArrowFormat, "encoder"): one_for_all}),
     ("rows_that_cannot", ARROW, {(arrow_format, "check_text"): lambda _: None}),
-    ("damage_is_corrupt", ARROW, {(arrow_format, "corrupt"): lambda *_: ValueError()}),
+    ("damage_is_corrupt", ARROW, {(reading, "corrupt"): lambda *_: ValueError()}),
     ("segments_come_back", JSON, {(LineSegments, "encode"): all_in_the_first}),
     ("segments_come_back", ARROW, {(RowSegments, "encode"): reversed_segments}),
     ("segments_come_back", ARROW, {(columnar, "batch_as"): in_own_types}),

@@ -13,7 +13,7 @@ from ftfile.commit.log.bases import write_base
 from ftfile.commit.log.shared_map import SharedMap
 from ftfile.commit.log.state import LogState
 from ftfile.commit.protocol import commit
-from ftfile.commit.vacuum.ranges import merge_all
+from ftfile.commit.read.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.testing.fs.memory import MemoryFileSystem

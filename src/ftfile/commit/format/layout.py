@@ -180,11 +180,6 @@ def retired_path(add_id: str) -> str:
     return f"{RETIRED}/{add_id}.retired"
 
 
-def is_retired(path: str) -> bool:
-    """Return True if a file is where removed parts are hidden."""
-    return path.startswith(f"{RETIRED}/")
-
-
 def restored_id(add_id: str, version: int) -> str:
     """Return the id that the rows of a removed add have from the version on that brings them back.
 
@@ -264,11 +259,6 @@ def dead_letter_task(path: str) -> DeadLetterTask | None:
     """Return the writer of the dead letters at a path, or None for any other file."""
     match = _DEAD_LETTER_PATH.fullmatch(path)
     return DeadLetterTask(match[1], int(match[2]), int(match[3])) if match else None
-
-
-def is_dead_letters(path: str) -> bool:
-    """Return True if a final path is one of dead letters."""
-    return path.startswith(f"{DEAD_LETTERS}/")
 
 
 def storage_identity(kind: Kind, path: str, offset: int = 0) -> str:

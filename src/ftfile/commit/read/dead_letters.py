@@ -27,21 +27,13 @@ _REMOVE = "Remove it"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be written.
+    """A record that could not be written."""
 
-    Attributes:
-        reason: names the column, and the value if there is one.
-        query_id: the streaming query, or the id of the batch write.
-        batch_id: the micro-batch; 0 for a batch write.
-        partition: of the task.
-        row: the columns as plain JSON.
-    """
-
-    reason: str
-    query_id: str
-    batch_id: int
-    partition: int
-    row: dict[str, Any]
+    reason: str  # names the column, and the value if there is one
+    query_id: str  # the streaming query, or the id of the batch write
+    batch_id: int  # the micro-batch; 0 for a batch write
+    partition: int  # of the task
+    row: dict[str, Any]  # the columns as plain JSON
 
 
 def read_dead_letters(log: CommitLog) -> list[DeadLetter]:

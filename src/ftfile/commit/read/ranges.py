@@ -13,13 +13,14 @@ from ftfile.commit.files import delete_file, list_own, write_file
 from ftfile.commit.format import layout
 from ftfile.commit.format.layout import RangeName
 from ftfile.commit.format.range import decode_range, encode_range
-from ftfile.commit.read.merging import merge
+from ftfile.commit.read.merging import clip, make_range, merge
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from ftfile.commit.format.model import Record
     from ftfile.commit.format.range import Range
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
@@ -31,6 +32,8 @@ MERGED_BYTES = 1 << 20
 MERGED_AT_ONCE = 4
 # Up to this factor, ranges are of one size.
 ALIKE = 2
+# Records that become a range at a time.
+CHUNK_RECORDS = 4096
 
 _log = get_logger(__name__)
 
@@ -224,5 +227,59 @@ class OwnRanges:
         return None
 
 
+def missing_record(version: int) -> CorruptData:
+    """Return the error of a version for which there is neither a record nor a range."""
+    path = layout.record_path(version)
+    return CorruptData(path, "a record, or a range that stands for it", "neither", "Restore it from a copy")
+
+
 def _joins(content: Range, following: Range | None) -> bool:
     return following is not None and following.first == content.last + 1 and following.previous_nonce == content.nonce
+
+
+def merge_all(log: CommitLog, head: LogState) -> None:
+    """Make one range of all records up to the head."""
+    own = OwnRanges(log, head, list_ranges(log.fs))
+    contents = list(_contents(log, head, own))
+    spans = {(name.first, name.last) for name in own.names}
+    if not contents or ((0, head.version) in spans and len(contents) == 1 and contents[0].log_start >= head.log_start):
+        return
+    name = write_range(log.fs, log.ids, merge(contents, head.log_start))
+    for each in own.damaged:
+        delete_file(log.fs, layout.range_path(each))
+    drop_contained(log.fs, list_ranges(log.fs), [name])
+
+
+def _contents(log: CommitLog, head: LogState, own: OwnRanges) -> Iterator[Range]:
+    """Yield ranges that together stand for all records, without gap and overlap."""
+    end = -1
+    while end < head.version:
+        name = next(iter(own.cover(end)), None)
+        if name is None:
+            last = min((name.first - 1 for name in own.names if name.first > end + 1), default=head.version)
+            last = min(last, end + CHUNK_RECORDS, head.version)
+            yield _from_records(log, head, end + 1, last)
+            end = last
+            continue
+        try:
+            content = read_range(log.fs, name, ended=True)
+        except NotFound:
+            own.names.discard(name)
+            continue  # others merge, too
+        except CorruptData as error:
+            _log.warning("a range is made anew: %s", error)
+            own.names.discard(name)
+            own.damaged.add(name)
+            continue
+        yield clip(content, end + 1) if name.first <= end else content
+        end = name.last
+
+
+def _from_records(log: CommitLog, head: LogState, first: int, last: int) -> Range:
+    records: list[Record] = []
+    for version in range(first, last + 1):
+        record = log.read_record(version) if version >= head.log_start else None
+        if record is None:
+            raise missing_record(version)
+        records.append(record)
+    return make_range(records, head.log_start)

@@ -7,19 +7,21 @@ its place while they are kept.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.commit.format import layout
+from ftfile.commit.log.times import created_ms
 from ftfile.commit.read.add_table import AddTable, Block, columns_of
 from ftfile.commit.read.merging import clip
-from ftfile.commit.read.ranges import OwnRanges, cover, list_ranges, read_range
+from ftfile.commit.read.ranges import OwnRanges, cover, list_ranges, missing_record, read_range
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.fs.calls.parallel import THREADS_MAX, parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ftfile.commit.format.columns import Document
     from ftfile.commit.format.model import Add, Record
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.fs.api import FileSystem
+
 
 # Table that names the newest version that brought removed adds back.
 RESTORES = "restores"
@@ -173,7 +176,7 @@ def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
             continue
         oldest = log.read_on().log_start
         if oldest <= version:
-            raise _missing(version)
+            raise missing_record(version)
         version = oldest
 
 
@@ -192,7 +195,7 @@ def added_by(log: CommitLog, version: int) -> Sequence[Add]:
         if record is None:
             break
         return record.adds
-    raise _missing(version)
+    raise missing_record(version)
 
 
 def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
@@ -241,7 +244,7 @@ class _Builder:
         for version in range(self._end + 1, self._version + 1):
             record = log.read_record(version) if version >= head.log_start else None
             if record is None:
-                raise _missing(version)
+                raise missing_record(version)
             self._add_record(record)
 
     def snapshot(self) -> Snapshot:
@@ -328,6 +331,27 @@ class _Removals(_Builder):
         self._end = record.version
 
 
-def _missing(version: int) -> CorruptData:
-    path = layout.record_path(version)
-    return CorruptData(path, "a record, or a range that stands for it", "neither", "Restore it from a copy")
+def not_vacuumed(log: CommitLog, head: LogState) -> Collection[str] | None:
+    """Return the ids of the adds whose files vacuums up to this head leave; None for all."""
+    if head.horizon_ms == 0:
+        return None
+    return snapshot_at(log, head, since=_whole_from(log, head)).adds
+
+
+def oldest_readable(log: CommitLog, head: LogState) -> int:
+    """Return the oldest version of which no file may be vacuumed."""
+    if head.horizon_ms == 0:
+        return head.log_start
+    # What was removed after a version, and before the vacuum's horizon, may be gone.
+    return last_removal(log, head, head.log_start, _whole_from(log, head))
+
+
+def _whole_from(log: CommitLog, head: LogState) -> int:
+    """Return the version that was the newest at the horizon: a vacuum leaves all that was live then, or later.
+
+    Where the store's clock went back, it may be a later one. It reads the times of few records.
+    """
+    versions = range(head.log_start, head.version + 1)
+    # One that is gone since was older than any that is there.
+    behind = bisect_right(versions, head.horizon_ms, key=lambda version: created_ms(log, version) or 0)
+    return versions[max(behind - 1, 0)]

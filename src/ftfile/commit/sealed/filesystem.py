@@ -113,8 +113,7 @@ class SealedFileSystem(WrapperFileSystem):
         """Open a file; one with a MAC is read as a whole."""
         if not _is_sealed(path):
             return self.inner.open(path)
-        content = self.read(path)
-        return RangeFile(path, len(content), lambda offset, length: content[offset : offset + length])
+        return RangeFile.of_content(path, self.read(path))
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Create a whole file, with its MAC if it has one."""

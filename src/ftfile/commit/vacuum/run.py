@@ -1,22 +1,22 @@
-"""Vacuum: files that no record needs are deleted, beside running queries."""
+"""Vacuum: files that no record needs are deleted, beside running queries; expiry, which ends old versions, too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.commit.format import layout
-from ftfile.commit.format.model import Body
+from ftfile.commit.format.model import Body, MaintenanceAuthor
 from ftfile.commit.log.hints import store_now_ms
+from ftfile.commit.log.times import created_ms, time_text
 from ftfile.commit.opening import maintaining
 from ftfile.commit.places import retire
 from ftfile.commit.protocol import catch_up, commit
 from ftfile.commit.publish import skip_published
-from ftfile.commit.read.ranges import OwnRanges, is_joined, list_ranges, reach
+from ftfile.commit.read.ranges import OwnRanges, is_joined, list_ranges, merge_all, reach
 from ftfile.commit.vacuum.garbage import GarbageFile, find_garbage
-from ftfile.commit.vacuum.horizon import is_horizon_taken_back, lower_horizon, newest_ms
-from ftfile.commit.vacuum.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-    from ftfile.commit.format.model import MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.vacuum.garbage import Findings
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
 
 DEFAULT_RETENTION = "7d"
 LEAST_RETENTION = "24h"
-# Looks while another vacuum deletes what this one reads, at most.
+LOWERING = "lowerHorizon"
+# Looks while another vacuum deletes what this one reads, at most; and as many while others lower the horizon, too.
 TRIES = 100
 # More ranges than commits leave are merged, and so are more records than they leave uncovered, which are 64.
 MANY_RANGES = 16
@@ -97,24 +97,52 @@ def vacuum(  # noqa: PLR0913 - all by name
     """
     retention_ms = retention_ms_of("retention", retention, force=force)
     with maintaining("vacuum", path, key_provider, storage, context) as (log, author):
-        return delete_garbage(log, author, retention_ms, progress=progress, dry_run=dry_run)
+        return _logged(author, _delete_garbage(log, author, retention_ms, None, progress, dry_run=dry_run))
 
 
-def delete_garbage(
-    log: CommitLog,
-    author: MaintenanceAuthor,
-    retention_ms: int,
-    latest_ms: Callable[[], int] | None = None,
+def expire(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
     *,
-    progress: OnProgress | None,
-    dry_run: bool,
+    older_than: str | timedelta = DEFAULT_RETENTION,
+    keep_last: int = 1,
+    dry_run: bool = True,
+    force: bool = False,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
 ) -> VacuumReport:
-    """Delete files that nothing within the retention needs; see `vacuum`.
+    """End the versions that are older than a duration and not among the newest ones; return the files that go with it.
 
-    `latest_ms` returns a time, by the store's clock, that the horizon does not pass.
+    It is a vacuum, see `ftfile.vacuum`, that never goes beyond the newest `keep_last` versions, however old these are:
+    a directory that is written once a month can keep a year in which to look back. A dry run by default.
+
+    Args:
+        path: of a directory, or a store.
+        older_than: the age from which a version may end, by the store's clock, as `retention` of a vacuum.
+        keep_last: number of the newest versions that stay readable as they were; those of a vacuum or an expiry, which
+            change no file, do not count.
+        dry_run: delete nothing, and return what would be deleted.
+        force: accept an age below 24 hours, where nothing else writes or reads.
+        progress: see `ftfile.vacuum`.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        context: likewise.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, or an argument makes no sense.
+        CorruptData, CommitError: see `ftfile.vacuum`.
     """
-    report = _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run)
-    doing = "would delete" if dry_run else "deleted"
+    if keep_last < 1:
+        raise ConfigError(f"keep_last={keep_last}: it takes a number of versions of 1 or more")
+    retention_ms = retention_ms_of("older_than", older_than, force=force)
+    with maintaining("expire", path, key_provider, storage, context) as (log, author):
+        latest_ms = partial(_latest_ms, log, keep_last)
+        return _logged(author, _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run))
+
+
+def _logged(author: MaintenanceAuthor, report: VacuumReport) -> VacuumReport:
+    doing = "would delete" if report.dry_run else "deleted"
     _log.info("%s %s %d files of %d bytes", author.operation, doing, len(report.files), report.size_bytes)
     return report
 
@@ -128,6 +156,7 @@ def _delete_garbage(
     *,
     dry_run: bool,
 ) -> VacuumReport:
+    """Delete files as `vacuum`; `latest_ms` returns a time, by the store's clock, that the horizon does not pass."""
     if not dry_run:
         lower_horizon(log, author.job_id)
         catch_up(log, author)
@@ -249,3 +278,71 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
             "older versions lose their files. Set force=True when nothing else writes or reads"
         )
     return int(retention_s * 1000)
+
+
+def _latest_ms(log: CommitLog, keep_last: int) -> int:
+    """Return the last time, by the store's clock, at which the first of the newest versions was the newest one."""
+    head = log.read_on()
+    first, kept = head.version, 0
+    for version in range(head.version, head.log_start - 1, -1):
+        record = log.read_record(version)
+        if record is not None and (record.adds or record.removes or not isinstance(record.author, MaintenanceAuthor)):
+            first, kept = version, kept + 1
+        if kept == keep_last:
+            break
+    created = created_ms(log, first) or 0
+    # The next one may be as old by the clock, or older.
+    following = created_ms(log, first + 1) if first < head.version else None
+    return created if following is None else min(created, following - 1)
+
+
+def newest_ms(log: CommitLog) -> int:
+    """Return the store's time of the newest record, or of the directory where there is none yet."""
+    version = log.read_on().version
+    if version < 0:
+        return log.fs.stat(layout.FORMAT_FILE).modified_ms
+    return created_ms(log, version) or 0
+
+
+def lower_horizon(log: CommitLog, job_id: str) -> bool:
+    """Take back a horizon that lies after the store's now, since its clock was ahead; return True if there was one.
+
+    Two records: after the first, vacuums that began before it delete nothing more that they have not listed yet. What
+    is written from then on is younger than the new horizon, the store's time between both.
+    """
+    for _ in range(TRIES):
+        horizon_ms = log.read_on(durable=True).horizon_ms
+        if horizon_ms <= store_now_ms(log.fs):
+            return False
+        author = MaintenanceAuthor(LOWERING, job_id)
+        first = commit(log, author, partial(_repeat, horizon_ms)).version
+        now_ms = store_now_ms(log.fs)
+
+        def lower(head: LogState, _: object, first: int = first, now_ms: int = now_ms) -> Body | None:
+            return None if _horizons_since(log, first, head.version) else Body(horizon_ms=now_ms)
+
+        if commit(log, author, lower).record is not None:
+            _log.warning("the horizon %s lay in the future, and is %s now", time_text(horizon_ms), time_text(now_ms))
+            return True
+    raise CommitError("the horizon lies in the future, and others change it at the same time: try again later")
+
+
+def is_horizon_taken_back(log: CommitLog, version: int) -> bool:
+    """Return True if somebody has begun to lower the horizon after a version; a vacuum by an older one stops."""
+    return LOWERING in _horizons_since(log, version, log.read_on(durable=True).version)
+
+
+def _repeat(horizon_ms: int, head: LogState, _: object) -> Body:
+    return Body(horizon_ms=max(head.horizon_ms, horizon_ms))
+
+
+def _horizons_since(log: CommitLog, version: int, head: int) -> set[str]:
+    """Return which operations have set a horizon after a version; a record that is gone counts as lowering one."""
+    found = set()
+    for later in range(version + 1, head + 1):
+        record = log.read_record(later)
+        if record is None:
+            found.add(LOWERING)
+        elif record.horizon_ms is not None and isinstance(record.author, MaintenanceAuthor):
+            found.add(record.author.operation)
+    return found

@@ -24,19 +24,12 @@ _ADVICE = "Restore the file from a copy. What is behind the damage cannot be tol
 
 
 class Frame(NamedTuple):
-    """A whole frame.
+    """A whole frame."""
 
-    Attributes:
-        kind: `BEGIN` or `WINDOW`.
-        window: its number; of a beginning, that of the last window before the file, -1 for none.
-        offset: in the file.
-        content: as it is on storage.
-    """
-
-    kind: int
-    window: int
-    offset: int
-    content: bytes
+    kind: int  # `BEGIN` or `WINDOW`
+    window: int  # its number; of a beginning, that of the last window before the file, -1 for none
+    offset: int  # in the file
+    content: bytes  # as it is on storage
 
     @property
     def end(self) -> int:

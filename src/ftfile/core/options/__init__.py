@@ -1,4 +1,4 @@
-"""The options: one table is the only spelling; parsing, errors and docs/options.md are made from it."""
+"""The options: one table is the only spelling, of which parsing and errors are made."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -42,11 +43,13 @@ class Option:
 
     name: str  # as docs and messages spell it; users may write it in any case
     kind: Kind
-    doc: str
     default: Any = None  # the parsed value
     formats: tuple[str, ...] = ()  # to which it belongs, `FORMATS` for all; empty where the format does not matter
     used_by: frozenset[str] = WRITE
-    default_text: str = ""  # for the docs, where the default is not one value
+
+
+# A row for writers of files and of stores.
+write_option = functools.partial(Option, used_by=WRITE | STORE_WRITE)
 
 
 def _named(values: dict[str, _Value]) -> Callable[[str], _Value]:

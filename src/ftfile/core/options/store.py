@@ -2,143 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+
 from ftfile.core.options import kinds
 from ftfile.core.options.encryption import INLINE_KEYS, NEVER_INLINE
 from ftfile.core.options.kinds import Option, one_of
 
+_store_option = functools.partial(Option, used_by=kinds.STORE_WRITE)
+
 STORE: tuple[Option, ...] = (
-    Option(
-        "keyColumns",
-        kinds.COLUMNS,
-        "The columns that make the key, in the order in which rows are sorted by them: strings, binaries, integers, "
-        "booleans, dates, timestamps, decimals of at most 18 digits. A row in which one is null cannot be written. The "
-        "first record fixes this, `bucketBy`, `buckets`, `merge` and `sequenceColumn`; later writes need not.",
-        used_by=kinds.STORE_WRITE,
-        default_text="that of the store; a new one needs it",
-    ),
-    Option(
-        "bucketBy",
-        kinds.COLUMNS,
-        "The key columns whose hash, Spark's `xxhash64`, gives a row's bucket.",
-        default=(),
-        used_by=kinds.STORE_WRITE,
-        default_text="all key columns",
-    ),
-    Option(
-        "buckets",
-        kinds.COUNT,
-        "The number of buckets, a power of two: reads and merges are done bucket by bucket.",
-        default=16,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "merge",
-        kinds.TEXT,
-        "The function that makes one value of those with the same key: `last`, `sum`, `min`, `max`, `append`, "
-        "`coalesce`, or `module:Class` of your own. It is for all value columns, or for some, as in "
-        "`n:sum,seen:max`; `last` for the others. See [keyed state](keyed-state.md#merge).",
-        default="last",
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "deleteColumn",
-        kinds.TEXT,
-        "A boolean column, which is not stored: where it is true, the row deletes its key.",
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "sequenceColumn",
-        kinds.TEXT,
-        "A value column: of rows with the same key the one wins in which it is greatest, in whichever batch it comes.",
-        used_by=kinds.STORE_WRITE,
-        default_text="none: the last row wins",
-    ),
-    Option(
-        "tombstoneTtl",
-        kinds.DURATION,
-        "With `sequenceColumn`, a deleted key stays deleted for this long when older rows come late.",
-        default=7 * 86_400.0,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "compression",
-        one_of("none", "lz4", "zstd", uncompressed="none"),
-        "The codec of the blocks of rows. `none` is read fastest from local disks.",
-        default="lz4",
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "blockBytes",
-        kinds.SIZE,
-        "A block of rows has about this size before compression. A lookup reads one; larger ones make scans faster.",
-        default=128 << 10,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "flushIntervalCount",
-        kinds.COUNT,
-        "The new runs of a bucket are merged when there are as many: a batch and task gives each bucket one.",
-        default=16,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "flushBytes",
-        kinds.SIZE,
-        "The new runs of a bucket are merged when they have this size.",
-        default=2 << 20,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "flushSize",
-        kinds.COUNT,
-        "The new runs of a bucket are merged when they have this number of rows.",
-        default=1_000_000,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "maxFileSize",
-        kinds.SIZE,
-        "A merge begins another run after this size.",
-        default=128 << 20,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "jobBytes",
-        kinds.SIZE,
-        "A merge reads at most about this much; a larger one is done in parts, by keys.",
-        default=256 << 20,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "grace",
-        kinds.DURATION,
-        "The time for which runs that a merge has replaced stay, for readers of older versions and for tasks of "
-        "batches that take long.",
-        default=7200.0,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "vacuumInterval",
-        kinds.DURATION,
-        "The driver deletes what is older than `grace` once in this time, after a commit; `0s` leaves it to you.",
-        default=3600.0,
-        used_by=kinds.STORE_WRITE,
-    ),
-    Option(
-        "readChangeFeed",
-        kinds.BOOLEAN,
-        "With `readStream`, read the changes of a store; see [keyed state](keyed-state.md#the-change-feed). It must be "
-        "`true`, since columns are other ones than those of the store.",
-        default=False,
-        used_by=kinds.STORE_FOLLOW,
-    ),
-    Option(
-        "cacheBytes",
-        kinds.SIZE,
-        "The memory of a process for pages and blocks that it has read.",
-        default=256 << 20,
-        used_by=kinds.STORE_READ,
-    ),
+    _store_option("keyColumns", kinds.COLUMNS),
+    _store_option("bucketBy", kinds.COLUMNS, default=()),
+    _store_option("buckets", kinds.COUNT, default=16),
+    _store_option("merge", kinds.TEXT, default="last"),
+    _store_option("deleteColumn", kinds.TEXT),
+    _store_option("sequenceColumn", kinds.TEXT),
+    _store_option("tombstoneTtl", kinds.DURATION, default=7 * 86_400.0),
+    _store_option("compression", one_of("none", "lz4", "zstd", uncompressed="none"), default="lz4"),
+    _store_option("blockBytes", kinds.SIZE, default=128 << 10),
+    _store_option("flushIntervalCount", kinds.COUNT, default=16),
+    _store_option("flushBytes", kinds.SIZE, default=2 << 20),
+    _store_option("flushSize", kinds.COUNT, default=1_000_000),
+    _store_option("maxFileSize", kinds.SIZE, default=128 << 20),
+    _store_option("jobBytes", kinds.SIZE, default=256 << 20),
+    _store_option("grace", kinds.DURATION, default=7200.0),
+    _store_option("vacuumInterval", kinds.DURATION, default=3600.0),
+    Option("readChangeFeed", kinds.BOOLEAN, default=False, used_by=kinds.STORE_FOLLOW),
+    Option("cacheBytes", kinds.SIZE, default=256 << 20, used_by=kinds.STORE_READ),
 )
 
 _KEYS = "the key columns are keyColumns; keys of encryption are never given in options"

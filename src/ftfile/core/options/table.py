@@ -1,219 +1,120 @@
-"""The option table."""
+"""The option table; docs/options.md says what each option means."""
 
 from __future__ import annotations
 
+import functools
+
 from ftfile.core.options import kinds
 from ftfile.core.options.encryption import ENCRYPTION, INLINE_KEYS, NEVER_INLINE
-from ftfile.core.options.kinds import Option, one_of
-from ftfile.core.options.placing import BUCKETS, NAMES, PUBLISHING
-from ftfile.core.options.records import RECORDS
-from ftfile.core.options.rolling import ROLLING
+from ftfile.core.options.kinds import FORMATS, Option, one_of, write_option
 from ftfile.core.options.source import FILES, FOLLOWING, FOLLOWING_ELSEWHERE
 from ftfile.core.options.store import COMMON_ELSEWHERE, STORE
 
-WHERE: tuple[Option, ...] = (
-    Option(
-        "path",
-        kinds.TEXT,
-        "The directory: a local path, or a URL such as `file:///data/out`. A relative path, or one that "
-        "begins with `~`, is made absolute on the driver. Options `storage.<name>` are settings of its file system; "
-        "see [object stores](object-stores.md).",
-        used_by=kinds.EVERYWHERE,
-    ),
-    Option(
-        "fileFormat",
-        kinds.FORMAT,
-        "The encoding of rows. Options `format.<name>` are settings of a format of your own; see "
-        "[extending](extending.md#a-format). With `readStream`, it says that the files are foreign ones: no ftfile "
-        "directory.",
-        default="parquet",
-        used_by=kinds.WRITE | kinds.FILES,
-    ),
-)
+_CODECS = ("none", "gzip", "zstd", "lz4", "lz4frame", "snappy", "bzip2", "xz", "brotli", "deflate", "zlib")
 
-SIZES: tuple[Option, ...] = (
-    Option(
-        "maxBytesPerFile",
-        kinds.SIZE,
-        "A file closes after the record with which it reaches this size; for Parquet, about there.",
-    ),
-    Option("maxRecordsPerFile", kinds.COUNT, "A file closes after this many records."),
-    Option(
-        "maxOpenBytes",
-        kinds.SIZE,
-        "The memory of a task for records that it has not written yet.",
-        default=64 << 20,
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
-)
+# Of lines and binary records, which are written, and read as foreign files.
+_record_option = functools.partial(Option, used_by=kinds.WRITE | kinds.FILES)
+_time_format = functools.partial(_record_option, formats=("json", "csv"))
+_csv_option = functools.partial(_record_option, formats=("csv",))
+_read_option = functools.partial(Option, used_by=kinds.READ | kinds.STORE_READ)
 
-OVERWRITES: tuple[Option, ...] = (
-    Option(
-        "partitionOverwriteMode",
-        one_of("static", "dynamic"),
-        "What `mode('overwrite')` replaces: `static` everything, `dynamic` only the partitions that the written rows "
-        "have; see [replacing partitions](buckets-and-names.md#replacing-partitions).",
-        default_text="that of the session, `spark.sql.sources.partitionOverwriteMode`",
-    ),
-    Option(
-        "replaceWhere",
-        kinds.TEXT,
-        "`mode('overwrite')` replaces the partitions that match this condition on the columns of `partitionBy`, such "
-        "as `month >= 7 AND city = 'a'`; rows of others are refused.",
-    ),
-)
-
-GUARANTEES: tuple[Option, ...] = (
-    Option(
-        "onNewQuery",
-        one_of("fail", "continue"),
-        "The reaction to a query's first write where other queries have written: a deleted checkpoint "
-        "looks just like it. `continue` lets several queries share the directory.",
-        default="fail",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
-    Option(
-        "onGap",
-        one_of("fail", "accept"),
-        "The reaction to a batch that does not follow the last one recorded. `accept` records a new start.",
-        default="fail",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
-    Option(
-        "onReplayMismatch",
-        one_of("fail", "keep"),
-        "The reaction to a committed batch that is repeated with other content: a copied or restored checkpoint. "
-        "`keep` keeps the recorded rows.",
-        default="fail",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
-    Option(
-        "onMissingPart",
-        one_of("warn", "fail"),
-        "The reaction to a published file that is missing: another program moved or deleted it.",
-        default="warn",
-    ),
-    Option(
-        "onSchemaChange",
-        one_of("fail", "widen", "any"),
-        "The reaction to a schema other than the recorded one. `widen` takes new columns and wider types; `any` also "
-        "takes columns, and fields of structs, that are gone, and types in which every format reads the old values "
-        "back. Names that differ by case only are refused always, and so is a partition column that becomes a DECIMAL "
-        "with other digits behind the point than before.",
-        default="fail",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
-    Option(
-        "onFormatChange",
-        one_of("fail", "accept"),
-        "The reaction to another `fileFormat` than that of the newest rows. `accept` writes files of both, which only "
-        "ftfile reads as one directory.",
-        default="fail",
-    ),
-    Option(
-        "fingerprint",
-        one_of("content", "strong"),
-        "The way to compare rows of a repeated batch: `strong` hashes rows, and proves that they are the same; "
-        "`content` sums columns, costs a quarter of that, and only shows that they are not. Where Spark's offsets tell "
-        "(`checkpointLocation` is set on the writer), `content` is enough, and only warns.",
-        default_text="`strong` where offsets do not tell, and with `txnAppId`; else `content`",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
+OPTIONS: tuple[Option, ...] = (
+    # Where and what.
+    Option("path", kinds.TEXT, used_by=kinds.EVERYWHERE),
+    Option("fileFormat", kinds.FORMAT, default="parquet", used_by=kinds.WRITE | kinds.FILES),
+    # Buckets: directories, and files chosen by records.
+    Option("partitionBy", kinds.COLUMNS, default=()),
+    Option("bucketPattern", kinds.TEXT),
+    Option("fileNameColumn", kinds.TEXT),
+    Option("bucketer", kinds.TEXT),
+    # Names of files.
+    Option("partPrefix", kinds.TEXT, default="part"),
+    Option("partSuffix", kinds.TEXT, default=""),
+    Option("partFileName", kinds.TEXT),
+    Option("ifExists", one_of("newName", "fail"), default="newName"),
+    Option("bucketStateTtl", kinds.DURATION, default=7 * 86_400.0),
+    # Files.
+    Option("maxBytesPerFile", kinds.SIZE),
+    Option("maxRecordsPerFile", kinds.COUNT),
+    write_option("maxOpenBytes", kinds.SIZE, default=64 << 20),
+    # Files that stay open over batches.
+    Option("rolling", one_of("batch", "policy"), default="batch"),
+    Option("maxBatchesPerFile", kinds.COUNT),
+    Option("rolloverInterval", kinds.DURATION),
+    Option("inactivityInterval", kinds.DURATION),
+    Option("rolloverSchedule", kinds.CLOCK),
+    Option("eventTimeInterval", kinds.COLUMN_AND_DURATION),
+    Option("finalizeColumn", kinds.TEXT),
+    Option("rollingPolicy", kinds.TEXT),
+    Option("strictFileSize", kinds.BOOLEAN, default=False),
+    Option("maxSegmentsPerPart", kinds.COUNT, default=1_000),
+    Option("maxOpenSegments", kinds.COUNT, default=100_000),
+    # Publishing.
+    Option("successFile", kinds.TEXT),
+    Option("successDelay", kinds.DURATION, default=3600.0),
+    Option("onPublish", kinds.TEXT),
+    Option("exportTo", kinds.TABLES, default=()),
+    write_option("durability", one_of("auto", "hsync", "close"), default="auto"),
+    Option("publish", one_of("auto", "rename", "copy", "direct"), default="auto"),
+    write_option("filePermission", kinds.PERMISSION),
+    write_option("directoryPermission", kinds.PERMISSION),
+    write_option("replication", kinds.COUNT),
+    write_option("blockSize", kinds.SIZE),
+    # Overwrites.
+    Option("partitionOverwriteMode", one_of("static", "dynamic")),
+    Option("replaceWhere", kinds.TEXT),
+    # Formats.
+    Option("compression", one_of(*_CODECS, uncompressed="none"), formats=FORMATS),
+    Option("compressionLevel", kinds.INTEGER, formats=FORMATS),
+    Option("filters", kinds.NAMES, default=()),
+    _record_option("timeZone", kinds.TEXT, default="UTC"),
+    _time_format("timestampFormat", kinds.TEXT, default="yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"),
+    _time_format("timestampNTZFormat", kinds.TEXT, default="yyyy-MM-dd'T'HH:mm:ss.SSSSSS"),
+    _time_format("dateFormat", kinds.TEXT, default="yyyy-MM-dd"),
+    Option("ignoreNullFields", kinds.BOOLEAN, default=True, formats=("json",)),
+    _record_option("lineSep", kinds.TEXT, default="\n", formats=("json", "csv", "text")),
+    _csv_option("header", kinds.BOOLEAN, default=False),
+    _csv_option("sep", kinds.CHARACTER, default=","),
+    _csv_option("quote", kinds.CHARACTER, default='"'),
+    _csv_option("escape", kinds.CHARACTER, default="\\"),
+    Option("quoteAll", kinds.BOOLEAN, default=False, formats=("csv",)),
+    _csv_option("nullValue", kinds.TEXT, default=""),
+    _record_option("delimiter", kinds.BYTES, default=b"\n", formats=("binary",)),
+    _record_option("lengthPrefix", one_of("int32", "int32le", "varint"), formats=("binary",)),
+    Option("encoder", kinds.TEXT, formats=("binary",)),
+    Option("recordName", kinds.TEXT, default="topLevelRecord", formats=("avro",)),
+    Option("recordNamespace", kinds.TEXT, default="", formats=("avro",)),
+    *ENCRYPTION,
+    # Guarantees.
+    write_option("onNewQuery", one_of("fail", "continue"), default="fail"),
+    write_option("onGap", one_of("fail", "accept"), default="fail"),
+    write_option("onReplayMismatch", one_of("fail", "keep"), default="fail"),
+    Option("onMissingPart", one_of("warn", "fail"), default="warn"),
+    write_option("onSchemaChange", one_of("fail", "widen", "any"), default="fail"),
+    Option("onFormatChange", one_of("fail", "accept"), default="fail"),
+    write_option("fingerprint", one_of("content", "strong")),
     Option(
         "badRecords",
         one_of("fail", "deadLetter", "drop"),
-        "The treatment of a record that cannot be written: it names no file or directory, a value has no text in the "
-        "format, or it is larger than `maxRecordBytes`. `fail` fails the batch, `deadLetter` keeps it in "
-        "`_ftfile/deadLetters`, for [calls that read it](buckets-and-names.md#records-that-cannot-be-written), `drop` "
-        "only counts it. Of foreign files, a record that cannot be read as the schema has it, with `fail` or `drop`.",
         default="fail",
         used_by=kinds.WRITE | kinds.FILES | kinds.STORE_WRITE,
     ),
-    Option(
-        "maxRecordBytes",
-        kinds.SIZE,
-        "A record whose values take more bytes than this is one that cannot be written: some readers have limits "
-        "(DuckDB takes JSON objects of up to 16 MiB), and a task holds whole records in memory.",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-        default_text="none; `64MiB` for stores",
-    ),
-    Option(
-        "publishTimeout",
-        kinds.DURATION,
-        "The time for which publishing a committed batch is retried while the store fails.",
-        default=60.0,
-    ),
-    Option(
-        "txnAppId",
-        kinds.TEXT,
-        "The writer of this batch, in your own words; with `txnVersion`, a repeated batch write is written once, "
-        "as in `foreachBatch`. Not for streams, which are exactly once by themselves.",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
-    Option(
-        "txnVersion",
-        kinds.VERSION,
-        "The number of this write of `txnAppId`, such as the batch id. One not above the last recorded counts as "
-        "written already: equal rows are not written again, and other rows are an error, unless "
-        "`onReplayMismatch=keep` drops them.",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
-    Option(
-        "userMetadata",
-        kinds.NOTE,
-        "Your own text about each commit of this write, for `history()`, such as the job that made it; also in an "
-        "encrypted directory, it can be read without keys.",
-        default_text="that of the session, `spark.ftfile.userMetadata`",
-        used_by=kinds.WRITE | kinds.STORE_WRITE,
-    ),
+    write_option("maxRecordBytes", kinds.SIZE),
+    Option("publishTimeout", kinds.DURATION, default=60.0),
+    write_option("txnAppId", kinds.TEXT),
+    write_option("txnVersion", kinds.VERSION),
+    write_option("userMetadata", kinds.NOTE),
+    # Reading.
+    _read_option("versionAsOf", kinds.VERSION),
+    _read_option("timestampAsOf", kinds.TIME),
+    _read_option("filterPushdown", kinds.BOOLEAN, default=False),
+    *FOLLOWING,
+    *FILES,
+    *STORE,
 )
-
-READING: tuple[Option, ...] = (
-    Option(
-        "versionAsOf",
-        kinds.VERSION,
-        "Read the directory as it was at this version of its log.",
-        used_by=kinds.READ | kinds.STORE_READ,
-        default_text="the newest",
-    ),
-    Option(
-        "timestampAsOf",
-        kinds.TIME,
-        "Read the newest version that was created at or before this time, as the store's clock tells.",
-        used_by=kinds.READ | kinds.STORE_READ,
-        default_text="the newest",
-    ),
-    Option(
-        "filterPushdown",
-        kinds.BOOLEAN,
-        "Use filters to read less. Of files: directories of `partitionBy`, and row groups of Parquet, in which no row "
-        "meets them are left out. Of stores: equality and `IN` on all key columns become lookups, on `bucketBy` they "
-        "choose buckets, and ranges choose blocks. Call `load` for each query, see "
-        "[reading with Spark](reading-with-spark.md#filters) and [keyed state](keyed-state.md#read-with-spark). It "
-        "needs Spark 4.1 and "
-        "`spark.sql.python.filterPushdown.enabled=true`.",
-        default=False,
-        used_by=kinds.READ | kinds.STORE_READ,
-    ),
-)
-
-GROUPS = {
-    "Where and what": WHERE,
-    "Buckets: directories, and files chosen by records": BUCKETS,
-    "Names of files": NAMES,
-    "Files": SIZES,
-    "Files that stay open over batches": ROLLING,
-    "Publishing": PUBLISHING,
-    "Overwrites": OVERWRITES,
-    "Formats": RECORDS,
-    "Encryption": ENCRYPTION,
-    "Guarantees": GUARANTEES,
-    "Reading": READING,
-    "Following": FOLLOWING,
-    "Foreign files": FILES,
-    "Keyed stores": STORE,
-}
-OPTIONS = tuple(option for group in GROUPS.values() for option in group)
+# Defaults of maxBytesPerFile and inactivityInterval for files that stay open over batches; others have none.
+ROLLED_BYTES = 128 << 20
+ROLLED_INACTIVITY_S = 3600.0
 # Of files: a store has another compression.
 DEFAULTS = {option.name: option.default for option in OPTIONS if option.used_by & kinds.OF_FILES}
 

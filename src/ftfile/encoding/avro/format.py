@@ -12,7 +12,6 @@ import pyarrow as pa
 from ftfile.arrays.buffers import from_numpy, is_valid, string_parts
 from ftfile.arrays.nested import rebuild
 from ftfile.core.ids import random_bytes
-from ftfile.core.options.records import AVRO_CODEC
 from ftfile.core.options.table import DEFAULTS
 from ftfile.encoding.avro.container import block, blocks, compressed, header, import_fastavro, read_header
 from ftfile.encoding.avro.rows import decimal_bytes, encode_rows
@@ -40,7 +39,7 @@ class AvroFormat(ColumnarFormat):
     }
     open_files_max: ClassVar[int] = 200
 
-    compression: str = AVRO_CODEC
+    compression: str = "deflate"  # the one that every reader of Avro knows
     record_name: str = DEFAULTS["recordName"]
     record_namespace: str = DEFAULTS["recordNamespace"]
 

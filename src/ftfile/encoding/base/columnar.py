@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
-from ftfile.core.options.records import CODEC
 from ftfile.encoding.api import Encoder, Format, Joiner, SegmentCodec, Taken
 from ftfile.encoding.base.reading import batch_as
 
@@ -35,6 +34,7 @@ __all__ = (
     "encoding_errors",
 )
 
+_CODEC = "zstd"
 _LENGTH_BYTES = 8
 _SEGMENT_CODEC = "lz4"
 _LZ4_RATIO_MAX = 255
@@ -52,19 +52,13 @@ class Codec(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnarFormat(Format):
-    """A format that encodes many rows at once, and compresses them within the file.
-
-    Attributes:
-        codecs: by the values of the option `compression`.
-        compression: one of `codecs`.
-        level: of the codec; None for one that costs little.
-    """
+    """A format that encodes many rows at once, and compresses them within the file."""
 
     open_files_max: ClassVar[int] = 32
-    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}
+    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}  # by the values of the option `compression`
 
-    compression: str = CODEC
-    level: int | None = None
+    compression: str = _CODEC  # one of `codecs`
+    level: int | None = None  # of the codec; None for one that costs little
 
     @property
     def extension(self) -> str:
@@ -284,10 +278,6 @@ class RowJoiner(Joiner):
         self._segments = segments
         self._limits = limits
 
-    @property
-    def size_bytes(self) -> int:
-        return self._encoder.size_bytes
-
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         batch = self._segments.batch(data, "a segment").slice(skip_rows)
         room = rows if self._limits.max_rows is None else min(rows, self._limits.max_rows - self.rows)
@@ -296,10 +286,7 @@ class RowJoiner(Joiner):
         return Taken(taken, 0)
 
     def is_full(self) -> bool:
-        max_bytes, max_rows = self._limits.max_bytes, self._limits.max_rows
-        return (max_rows is not None and self.rows >= max_rows) or (
-            max_bytes is not None and self._encoder.size_bytes >= max_bytes
-        )
+        return self._limits.are_reached(self._encoder.size_bytes, self.rows)
 
     def finish(self) -> None:
         self._encoder.finish()

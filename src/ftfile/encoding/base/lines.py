@@ -79,13 +79,9 @@ def naming(what: str) -> Iterator[None]:
 
 
 class Lines(LineFormat):
-    """A line format made of a function from rows to text.
+    """A line format made of a function from rows to text."""
 
-    Attributes:
-        line_sep: stands after each row, and nowhere else.
-    """
-
-    line_sep: str = DEFAULTS["lineSep"]
+    line_sep: str = DEFAULTS["lineSep"]  # stands after each row, and nowhere else
 
     @abstractmethod
     def rows(self, schema: pa.Schema) -> Encode:
@@ -199,11 +195,7 @@ class LineSegments(SegmentCodec):
 class LineJoiner(Joiner):
     """Joins segments byte by byte, exact to the row; a rest begins later in the data.
 
-    Args:
-        target: where the file goes, with its head written.
-        head_bytes: length of the head.
-        row_ends: returns the offset after each row of some data; called only where a part ends within it.
-        limits: when the part is full.
+    The target has the head already. `row_ends` is called only where a part ends within some data.
     """
 
     def __init__(
@@ -215,10 +207,6 @@ class LineJoiner(Joiner):
         self._row_ends = row_ends
         self._limits = limits
         self._is_full = False
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
 
     def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
         assert not skip_rows, "the rest of a line segment starts later in the spool"

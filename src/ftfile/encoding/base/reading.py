@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -15,12 +16,21 @@ if TYPE_CHECKING:
 
     Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
 
-__all__ = ("batch_as", "batch_of", "columns_within", "corrupt", "refuse", "refuse_all_but_one_text")
+__all__ = ("batch_as", "batch_of", "columns_within", "corrupt", "reading_errors", "refuse", "refuse_all_but_one_text")
 
 
 def corrupt(file: BinaryIO, expected: str, found: object) -> CorruptData:
     """Return the error for a file that is not what a format writes."""
     return CorruptData(str(getattr(file, "name", "")), expected, str(found))
+
+
+@contextmanager
+def reading_errors(file: BinaryIO, expected: str) -> Iterator[None]:
+    """Raise Arrow's errors within the block as `CorruptData`; those about bytes are OSErrors."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise corrupt(file, expected, error) from error
 
 
 def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:

@@ -36,11 +36,9 @@ _CHUNK_HEAD_BYTES = 3
 def amended(tail: bytes, wall_clocks: Collection[int], *, has_long_texts: bool = False) -> bytes:
     """Return the end of a file, with all statistics of stripes and the whole footer, amended.
 
-    Args:
-        tail: the end.
-        wall_clocks: the numbers of types that are Spark's TIMESTAMP_NTZ, which it stores as numbers.
-        has_long_texts: some may be longer than `TEXT_BYTES_MAX`: of these the statistics have bounds, as those of
-            Spark's own writer, and not copies that every reader of the file would read.
+    `wall_clocks` are the numbers of types that are Spark's TIMESTAMP_NTZ, which it stores as numbers. Of texts that are
+    longer than `TEXT_BYTES_MAX`, the statistics get bounds, as those of Spark's own writer, and not copies that every
+    reader of the file would read.
     """
     postscript = tail[-1 - tail[-1] : -1]
     known = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
@@ -14,7 +13,7 @@ from ftfile.arrays.buffers import is_valid, string_parts, values_of
 from ftfile.arrays.nested import leaf_types, leaves, map_leaf_types, rebuild
 from ftfile.core.errors import UnencodableRows
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
-from ftfile.encoding.base.reading import batch_as, columns_within, corrupt
+from ftfile.encoding.base.reading import batch_as, columns_within, reading_errors
 from ftfile.encoding.orc.footer import TEXT_BYTES_MAX, amended, stripe_rows
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class OrcFormat(ColumnarFormat):
         return _OrcEncoder(schema, target, self)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        with _errors_of(file):
+        with reading_errors(file, "an ORC file"):
             opened = orc.ORCFile(file)
             yield from _rows(opened, range(opened.nstripes), schema)
 
@@ -75,25 +74,17 @@ class OrcFormat(ColumnarFormat):
         span = wanted.span
         if span is None:
             return 0, self.decode(file, schema)
-        with _errors_of(file):
+        with reading_errors(file, "an ORC file"):
             opened = orc.ORCFile(file)
             stripes = span.chosen(opened.nstripes)
             counts = stripe_rows(opened.reader.serialized_file_tail())
             left_out = sum(counts) - sum(counts[number] for number in stripes)
 
         def rows() -> Iterator[pa.RecordBatch]:
-            with _errors_of(file):
+            with reading_errors(file, "an ORC file"):
                 yield from _rows(opened, stripes, schema)
 
         return left_out, rows()
-
-
-@contextlib.contextmanager
-def _errors_of(file: BinaryIO) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:  # Arrow's errors about bytes are OSErrors
-        raise corrupt(file, "an ORC file", error) from error
 
 
 def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
@@ -14,7 +13,7 @@ from ftfile.arrays.nested import leaf_types, map_entries
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.packing import packed
 from ftfile.encoding.base.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
-from ftfile.encoding.base.reading import batch_as, corrupt
+from ftfile.encoding.base.reading import batch_as, corrupt, reading_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,13 +86,13 @@ class ParquetFormat(ColumnarFormat):
         return _ParquetEncoder(schema, target, codec, encrypted, {IDENTITY: self.identity})
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        with _errors_of(file):
+        with reading_errors(file, "a Parquet file"):
             parquet = self._open(file)
             yield from _rows(parquet, range(parquet.num_row_groups), schema)
 
     def decode_some(self, file: BinaryIO, schema: pa.Schema, wanted: Wanted) -> tuple[int, Iterator[pa.RecordBatch]]:
         row_filter, span = wanted
-        with _errors_of(file):
+        with reading_errors(file, "a Parquet file"):
             if self.key_id is not None or row_filter is None:
                 parquet = self._open(file)
                 metadata, groups = parquet.metadata, [*range(parquet.num_row_groups)]
@@ -106,7 +105,7 @@ class ParquetFormat(ColumnarFormat):
             left_out = metadata.num_rows - sum(metadata.row_group(group).num_rows for group in groups)
 
         def rows() -> Iterator[pa.RecordBatch]:
-            with _errors_of(file):
+            with reading_errors(file, "a Parquet file"):
                 yield from _rows(parquet, groups, schema)
 
         return left_out, rows()
@@ -129,14 +128,6 @@ class ParquetFormat(ColumnarFormat):
         if found != self.identity:
             raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"that of {found!r}")
         return parquet
-
-
-@contextlib.contextmanager
-def _errors_of(file: BinaryIO) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:  # pyarrow's errors about bytes are OSErrors
-        raise corrupt(file, "a Parquet file", error) from error
 
 
 def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

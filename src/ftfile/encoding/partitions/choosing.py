@@ -37,11 +37,8 @@ def chosen_places(
     """
     known = schema if derived is None else schema.append(derived[0])
     predicate(where, known, columns="partition columns")
-    by_zone: dict[str, list[str]] = {}
-    for path, time_zone in dict.fromkeys(places):
-        by_zone.setdefault(time_zone, []).append(path)
     chosen: set[Place] = set()
-    for time_zone, paths in by_zone.items():
+    for time_zone, paths in _by_zone(places).items():
         condition = predicate(where, known, time_zone=time_zone, columns="partition columns")
         values = _values(paths, schema, time_zone) | ({} if derived is None else {derived[0].name: derived[1](paths)})
         table = pa.table({_INDEX: range(len(paths)), **values})
@@ -53,14 +50,18 @@ def chosen_places(
 def partitions_of(places: Sequence[Place], schema: pa.Schema) -> list[str]:
     """Return the partition of each place, `a=1/b=2` by the clocks of UTC: equal values have equal ones."""
     known: dict[Place, str] = {}
-    by_zone: dict[str, list[str]] = {}
-    for path, time_zone in dict.fromkeys(places):
-        by_zone.setdefault(time_zone, []).append(path)
-    for time_zone, paths in by_zone.items():
+    for time_zone, paths in _by_zone(places).items():
         values = _values(paths, schema, time_zone)
         names = [bucket_names(name, array, UTC) for name, array in values.items()]
         known.update(((path, time_zone), "/".join(each)) for path, *each in zip(paths, *names, strict=True))
     return [known[place] for place in places]
+
+
+def _by_zone(places: Iterable[Place]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path, time_zone in dict.fromkeys(places):
+        found.setdefault(time_zone, []).append(path)
+    return found
 
 
 def _values(paths: Sequence[str], schema: pa.Schema, time_zone: str) -> dict[str, pa.Array]:

@@ -6,32 +6,32 @@ import contextlib
 import http.client
 import socket
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
 
 _this_thread = threading.local()
 
 
 class CancellableConnection:
-    """The connection of one call, whichever it turns out to be; a `with` block in the thread of the call names it.
-
-    Args:
-        silence_s: how long an answer may be silent.
-
-    Attributes:
-        first_word_s: how long it may be silent before it begins, if that is less.
-    """
+    """The connection of one call, whichever it turns out to be."""
 
     def __init__(self, silence_s: float) -> None:
-        self.silence_s = silence_s
-        self.first_word_s: float | None = None
+        self.silence_s = silence_s  # for which an answer may be silent
+        self.first_word_s: float | None = None  # for which it may be before it begins, if that is less
         self.is_cut = False
         self.socket: socket.socket | None = None
 
-    def __enter__(self) -> None:
+    def carry(self, call: Callable[[], Result]) -> Result:
+        """Run the call, in its thread."""
         _this_thread.line = self
-
-    def __exit__(self, *_: object) -> None:
-        del _this_thread.line
+        try:
+            return call()
+        finally:
+            del _this_thread.line
 
     def cut(self) -> None:
         """Hang up: the waiting thread fails, and nothing more is sent."""

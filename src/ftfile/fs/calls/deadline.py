@@ -101,12 +101,8 @@ def run_within(
 ) -> Result:
     """Run a call and return its result; the thread of one that takes longer is abandoned.
 
-    Args:
-        timeout_s: the time limit.
-        call: runs in another thread.
-        forget: takes a result that comes too late.
-        cut: ends a call that takes longer; the end of the process does not wait for a call that can be cut.
-        look: is called every `LOOK_S` while the call runs; an error of it ends the wait.
+    `forget` takes a result that comes too late. `cut` ends a call that takes longer, and the end of the process waits
+    for none that can be cut. `look` is called every `LOOK_S` meanwhile; an error of it ends the wait.
 
     Raises:
         TimeoutError: the call took longer, and may yet take effect.

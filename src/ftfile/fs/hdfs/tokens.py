@@ -41,13 +41,8 @@ class Token:
 def find_token(name: str, addresses: Sequence[str], *, native: bool = False, near: bool = False) -> Token | None:
     """Return this process's token for a name service, or for `host:port`, whose servers have these addresses.
 
-    Returns None without one, and raises `ConfigError` for a malformed token file.
-
-    Args:
-        name: of the service, or `host:port`.
-        addresses: `host:port` of its servers.
-        native: for the RPC protocol, to a single NameNode.
-        near: a token of another port of the same host counts, too, if there is one such.
+    Returns None without one, and raises `ConfigError` for a malformed token file. A `native` one is for the RPC
+    protocol, to a single NameNode. With `near`, one of another port of the same host counts, too, if there is one such.
     """
     if native and not os.path.exists(os.environ.get(FILE_VARIABLE, "")):
         return None  # there may be a ticket

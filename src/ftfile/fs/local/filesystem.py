@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import errno
+import functools
 import io
 import mmap
 import os
@@ -14,11 +16,10 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import ConfigError, DanglingLink, MissingParent, NotFound, OutcomeUnknown, StreamClosed
 from ftfile.fs.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.fs.local.errors import storage_error, translated
-from ftfile.fs.local.no_replace import rename_in_one_step, rename_in_two_steps
 from ftfile.fs.paths import require_valid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from ftfile.core.context import Context
@@ -137,11 +138,11 @@ class LocalFileSystem(FileSystem):
 
     def _move(self, source: str, target: str) -> None:
         if self._capabilities.atomic_rename:
-            if rename_in_one_step(source, target):
+            if _rename_in_one_step(source, target):
                 return
             # The mount has refused it, and would again.
             self._capabilities = dataclasses.replace(self._capabilities, atomic_rename=False)
-        rename_in_two_steps(source, target)
+        _rename_in_two_steps(source, target)
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Link a synced temporary file to its name."""
@@ -344,3 +345,49 @@ def _link(temporary: str, full: str) -> None:
             if os.stat(temporary).st_nlink > 1:
                 return
         raise
+
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+
+
+@functools.cache
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+    try:
+        function = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return function
+
+
+def _rename_in_one_step(source: str, target: str) -> bool:
+    """Rename with Linux's `renameat2(RENAME_NOREPLACE)`; return False if C library, kernel or mount (NFS) lack it."""
+    function = _renameat2()
+    if function is None:
+        return False
+    if function(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in {errno.ENOSYS, errno.EINVAL}:
+        return False
+    raise OSError(code, os.strerror(code), source, None, target)
+
+
+def _rename_in_two_steps(source: str, target: str) -> None:
+    """Rename by `link` and `unlink`: a crash in between leaves both names, and so may an error with errno EIO.
+
+    A plain `rename` would replace the target, and silently keep both names if they are one file already.
+    """
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # NFS may lose the reply of a link that was made.
+        if not os.path.lexists(target) or not os.path.samefile(source, target):
+            raise
+    try:
+        os.unlink(source)
+    except OSError as error:
+        raise OSError(errno.EIO, f"linked, but the old name remains: {error.strerror}", source, None, target) from error

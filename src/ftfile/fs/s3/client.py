@@ -23,7 +23,7 @@ from ftfile.fs.calls.tls import speaks_tls, tls_fault
 from ftfile.fs.s3.errors import UNKNOWN_USER, meaning_of_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ftfile.fs.s3.settings import S3Settings
 
@@ -125,14 +125,10 @@ class S3Client:
     ) -> Mapping[str, Any]:
         """Send one request by a method of the library's client; errors name the port's operation, path and root."""
         line = line or CancellableConnection(self._timeout_s * (_WORK_FACTOR if method in _STORE_WORKS else 1))
-
-        def call() -> Mapping[str, Any]:
-            with line:
-                answer: Mapping[str, Any] = getattr(self._client, method)(**parameters)
-            return answer
-
+        call: Callable[[], Mapping[str, Any]] = functools.partial(getattr(self._client, method), **parameters)
+        timeout_s = limit_s(line.silence_s, len(parameters.get("Body", b"")))
         try:
-            answer = run_within(limit_s(line.silence_s, len(parameters.get("Body", b""))), call, _close, line.cut)
+            answer = run_within(timeout_s, lambda: line.carry(call), _close, line.cut)
             self._require_proof(method, answer)
         except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
             if self._is_refused_header(error):

@@ -19,9 +19,8 @@ from ftfile.commit.log.state import Unpublished
 from ftfile.commit.places import has_content
 from ftfile.commit.protocol import commit, record_of
 from ftfile.commit.publish import publish, skip_published
-from ftfile.commit.read.ranges import list_ranges
-from ftfile.commit.vacuum.horizon import lower_horizon
-from ftfile.commit.vacuum.ranges import merge_all
+from ftfile.commit.read.ranges import list_ranges, merge_all
+from ftfile.commit.vacuum.run import lower_horizon
 from ftfile.core.errors import AlreadyExists, CommitError, CorruptData, FtfileError, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.kv.planning.runs import is_run

@@ -190,11 +190,7 @@ class _Job:
             return True
         if not self._goes_on(len(self._parts)):
             return False
-        limits = self._limits
-        fills_one = (limits.max_bytes is not None and self._left_bytes >= limits.max_bytes) or (
-            limits.max_rows is not None and self._left_rows >= limits.max_rows
-        )
-        return fills_one or not self._job.payload["keepTail"]
+        return self._limits.are_reached(self._left_bytes, self._left_rows) or not self._job.payload["keepTail"]
 
     def take(self, reader: SegmentReader) -> None:
         """Put a segment's rows into parts, as far as they are wanted."""

@@ -121,7 +121,8 @@ class _ColumnTime(Bucketer):
             places: dict[str, int] = {}
             words = self._words(values.take(from_numpy(bad, pa.int64())))
             codes[bad] = [len(outcomes) + places.setdefault(word, len(places)) for word in words]
-            outcomes += map(self._fault, places)
+            what = f"{_OPTION}: column {self._column!r} is"
+            outcomes += [f"{what} {word}, and directories are for the years 0001 to 9999" for word in places]
         return assign_by_value(outcomes, codes)
 
     def _clocks(self, values: pa.Array) -> pa.Array:
@@ -143,9 +144,6 @@ class _ColumnTime(Bucketer):
         unit = "days" if is_date else str(values.type.unit)
         found = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
         return ["null" if value is None else f"{value} {unit} since 1970" for value in found]
-
-    def _fault(self, words: str) -> str:
-        return f"{_OPTION}: column {self._column!r} is {words}, and directories are for the years 0001 to 9999"
 
 
 def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 0) -> NDArray[np.bool_]:

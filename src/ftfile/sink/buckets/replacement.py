@@ -51,8 +51,8 @@ class Replacement:
         """
         from ftfile.encoding.partitions.choosing import chosen_places, partitions_of  # noqa: PLC0415 - parses conditions
 
-        new = [(_directory(add), self.time_zone) for add in written]
-        places = [(_directory(add), definitions[add.encoding]["timeZone"]) for add in live]
+        new = [(bucket_directory(add.bucket), self.time_zone) for add in written]
+        places = [(bucket_directory(add.bucket), definitions[add.encoding]["timeZone"]) for add in live]
         if self.where is None:
             names = set(partitions_of(new, self.schema))
             return [add for add, name in zip(live, partitions_of(places, self.schema), strict=True) if name in names]
@@ -106,7 +106,3 @@ def _naming_the_option() -> Iterator[None]:
         text = str(error).replace(TAKEN, TEXT_TAKEN)
         after = text.removeprefix("where") if text.startswith("where") else f": {text}"
         raise ConfigError(f"replaceWhere{after}") from error
-
-
-def _directory(add: Add) -> str:
-    return bucket_directory(add.bucket)

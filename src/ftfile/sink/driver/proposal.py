@@ -15,7 +15,7 @@ from ftfile.commit.format.record import definition_key
 from ftfile.commit.rewrites import accept_rewrites
 from ftfile.sink.driver.head import check_head
 from ftfile.sink.naming.namer import Namer
-from ftfile.sink.rolling.settings import ALL_END
+from ftfile.sink.rolling.settings import ALL_END, ROLLING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +97,7 @@ def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str 
     if not is_stream:
         return definition_key(schema), key, None, found
     # Also of a query that keeps nothing open: segments of an earlier configuration may still be open.
-    rolling = (config.rolling or ALL_END).to_json()
+    rolling = ROLLING.to_json(config.rolling or ALL_END)
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
     return definition_key(schema), key, definition_key(settings), {**found, definition_key(settings): settings}
 

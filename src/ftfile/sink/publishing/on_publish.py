@@ -32,24 +32,16 @@ _OPTION = "onPublish"
 
 @dataclass(frozen=True, slots=True)
 class PublishedPart:
-    """One finished file.
-
-    Attributes:
-        path: relative to the directory of the sink.
-        bucket: its sub-directory; empty for the directory itself.
-        query_id: the streaming query that wrote it, or the id of a batch write.
-        batch_id: the last micro-batch whose records are in it; 0 for a batch write.
-        version: of the commit.
-    """
+    """One finished file."""
 
     url: str
-    path: str
-    bucket: str
+    path: str  # relative to the directory of the sink
+    bucket: str  # its sub-directory; empty for the directory itself
     rows: int
     size_bytes: int
-    query_id: str
-    batch_id: int
-    version: int
+    query_id: str  # the streaming query that wrote it, or the id of a batch write
+    batch_id: int  # the last micro-batch whose records are in it; 0 for a batch write
+    version: int  # of the commit
 
 
 def check_hook(name: str) -> None:

@@ -88,16 +88,13 @@ OverReason = Callable[[GroupTotals, int], "str | None"]
 
 
 class _Group:
-    """The segments of a group in their order, and what they come to.
-
-    Attributes:
-        over: the last batch that is over although its segments are still open, and why: jobs that named them were
-            dropped, or had no room.
-    """
+    """The segments of a group in their order, and what they come to."""
 
     def __init__(self, key: GroupKey, over_reason: OverReason, segments: Iterable[Add] = ()) -> None:
         self.segments: dict[str, Add] = {}
         self.totals = self._since = GroupTotals(key[0])
+        # The last batch that is over although its segments are still open, and why: jobs that named them were dropped,
+        # or had no room.
         self.over: tuple[int, str] | None = None
         self.newest = -1
         self._over_reason = over_reason
@@ -131,17 +128,13 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Segments of a group that may become parts, as they are once a record is created.
-
-    Attributes:
-        is_passed: the bucket has rows of a later window of event time.
-        over: the last batch that was over before the next one came, and why; None if there is none.
-    """
+    """Segments of a group that may become parts, as they are once a record is created."""
 
     key: GroupKey
     totals: GroupTotals
     segments: Iterable[Add]
-    is_passed: bool
+    is_passed: bool  # the bucket has rows of a later window of event time
+    # The last batch that was over before the next one came, and why; None if there is none.
     over: tuple[int, str] | None
 
     @property
@@ -153,10 +146,7 @@ class Candidate:
 class GroupIndex:
     """All groups of a query at a log's head, and when each is due at the latest.
 
-    Args:
-        query_id: whose.
-        deadline_ms: when a group is due if nothing more comes; None for never. 0 for at once.
-        over_reason: see `OverReason`.
+    `deadline_ms` returns when a group is due if nothing more comes; None for never, 0 for at once.
     """
 
     def __init__(self, query_id: str, deadline_ms: Callable[[Candidate], int | None], over_reason: OverReason) -> None:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format.fields import FLAG, NUMBER, OR_NULL, TEXT, Field, Fields
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
-from ftfile.core.options.rolling import ROLLED_BYTES, ROLLED_INACTIVITY_S
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
 
 # These fire only across batches; any of them asks for rolling=policy.
 _ACROSS_BATCHES = (
@@ -52,17 +47,8 @@ class RollingSettings:
         """Return True if rules see every row, or act before one is written: parts that tasks write end after a row."""
         return self.finalize_column is not None or self.event_column is not None or self.strict
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON for the log."""
-        return FIELDS.to_json(self)
 
-    @classmethod
-    def from_json(cls, text: Mapping[str, Any]) -> RollingSettings:
-        """Build from `to_json()`."""
-        return FIELDS.from_json(text)
-
-
-FIELDS = Fields(
+ROLLING = Fields(
     RollingSettings,
     Field("maxBytesPerFile", "max_bytes", NUMBER + OR_NULL),
     Field("maxRecordsPerFile", "max_rows", NUMBER + OR_NULL),

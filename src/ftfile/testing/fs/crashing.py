@@ -38,12 +38,8 @@ class CrashingFileSystem(PickledByReference, VolumeFileSystem):
     complete. In `s3` a file is there as a whole, and durable, in one step, directories are there with what is in them,
     a rename is a copy and a deletion, and ranges of any length are copied.
 
-    Args:
-        clock: gives modification times.
-        store: what it is like.
-        disk: its durable content at the start.
-        history: steps done since, which need not be durable; see `first_point`.
-        notes: that belong to the time before.
+    The clock gives modification times. The `disk` is durable at the start; the steps of its `history` since need not
+    be, see `first_point`; `notes` belong to the time before.
     """
 
     def __init__(

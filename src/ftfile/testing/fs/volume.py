@@ -7,8 +7,8 @@ import threading
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import AlreadyExists, NotFound, StreamClosed
-from ftfile.fs.api import CopyingStream, FileInfo, FileSystem, InputFile, OutputStream
+from ftfile.core.errors import AlreadyExists, NotFound
+from ftfile.fs.api import CopyingStream, FileInfo, FileSystem, InputFile, OutputStream, RangeFile
 from ftfile.fs.paths import join, parent_of, require_valid
 from ftfile.testing.fs.disk import Disk, Inode, Operation, apply
 from ftfile.testing.fs.tree import DIRECTORY
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ftfile.core.clock import Clock
     from ftfile.fs.api import Capabilities
 
-__all__ = ("STREAMS", "Store", "Volume", "VolumeFile", "VolumeFileSystem")
+__all__ = ("STREAMS", "Store", "Volume", "VolumeFileSystem")
 
 Store = Literal["disk", "hdfs", "webhdfs", "s3", "memory"]
 
@@ -184,23 +184,6 @@ STREAMS: dict[Store, type[_VolumeStream]] = {
 }
 
 
-class VolumeFile(InputFile):
-    """Reads a file of a volume as it was when it was opened, whatever becomes of its name."""
-
-    def __init__(self, path: str, content: bytes) -> None:
-        self.path = path
-        self.size_bytes = len(content)
-        self._content: bytes | None = content
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        if self._content is None:
-            raise StreamClosed("read_at", self.path, "the file was closed; open it again")
-        return self._content[offset : offset + length]
-
-    def close(self) -> None:
-        self._content = None
-
-
 # Stores that tell two files apart by their numbers.
 _NUMBERING = {"disk", "memory"}
 
@@ -228,7 +211,7 @@ class VolumeFileSystem(FileSystem):
 
     def open(self, path: str) -> InputFile:
         with self._volume.lock:
-            return VolumeFile(path, self._volume.content_of("open", path))
+            return RangeFile.of_content(path, self._volume.content_of("open", path))
 
     def read(self, path: str) -> bytes:
         with self._volume.lock:

@@ -121,11 +121,7 @@ class NameNodes:
     ) -> Result:
         """Run a call by a client, and give it up when waiting is in vain.
 
-        Args:
-            limit_s: how long it may take.
-            call: what to run.
-            client: which it calls.
-            is_short: it is soon over where other calls are answered.
+        One that `is_short` is soon over where other calls are answered.
 
         Raises:
             SilentError: the NameNode is silent, and another one is active; or none can be reached any more.

@@ -122,27 +122,17 @@ class _Session(requests.Session):
         more: dict[str, Any] = {"timeout": PULSE_S, "headers": {"Connection": "close"}}
         ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", **more)
         line = CancellableConnection(PULSE_S)
-
-        def call() -> requests.Response:
-            with line:
-                return ask()
-
         try:
-            return run_within(PULSE_S, call, cut=line.cut)
+            return run_within(PULSE_S, lambda: line.carry(ask), cut=line.cut)
         except (requests.RequestException, OSError):
             return None
 
     def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
         """Return an answer with all its content, or raise `RequestException`."""
         line = CancellableConnection(self._timeout_s)
-
-        def call() -> requests.Response:
-            with line:
-                return send()
-
+        look = functools.partial(self.require_answer, node)
         try:
-            look = functools.partial(self.require_answer, node)
-            response = run_within(self._timeout_s, call, requests.Response.close, line.cut, look)
+            response = run_within(self._timeout_s, lambda: line.carry(send), requests.Response.close, line.cut, look)
         except SilentNodeError as error:
             raise (requests.ConnectTimeout if line.socket is None else requests.ReadTimeout)(str(error)) from error
         except NoThreadError as error:

@@ -168,13 +168,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
                 self.context.clock.sleep(0.005)
 
     def upload(self, full: str, *, overwrite: bool, first_word_s: float = 0.0) -> Upload:
-        """Begin to write a file, which exists, empty, some time before the upload is finished.
-
-        Args:
-            full: of the file.
-            overwrite: there may be one.
-            first_word_s: see `Upload`.
-        """
+        """Begin to write a file, which exists, empty, some time before the upload is finished; see `Upload`."""
         # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
         flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
         parameters = {

@@ -72,31 +72,27 @@ class Upload:
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         """Send the next bytes; raises `HdfsError` if the DataNode refused the file, or `OSError`."""
-        if not data:
-            return
-        view = memoryview(data)
-        try:
-            self._connection.send(b"%x\r\n" % len(data))
+        if data:
+            view = memoryview(data)
             # The time limit of a socket is that of all it is given at once.
-            for start in range(0, len(data), DATA_BYTES):
-                self._connection.send(view[start : start + DATA_BYTES])
-            self._connection.send(b"\r\n")
+            pieces = (view[start : start + DATA_BYTES] for start in range(0, len(data), DATA_BYTES))
+            self._send(b"%x\r\n" % len(data), *pieces, b"\r\n")
+
+    def finish(self) -> None:
+        """Say that this was all, and wait until the file is closed; raises as `send`."""
+        self._send(b"0\r\n\r\n")
+        self._read_reply()
+        self._connection.close()
+
+    def _send(self, *pieces: bytes | memoryview) -> None:
+        try:
+            for piece in pieces:
+                self._connection.send(piece)
         except ConnectionError:
             # It has hung up; perhaps it said why.
             with contextlib.suppress(OSError, http.client.HTTPException):
                 self._read_reply()
             raise
-
-    def finish(self) -> None:
-        """Say that this was all, and wait until the file is closed; raises as `send`."""
-        try:
-            self._connection.send(b"0\r\n\r\n")
-        except ConnectionError:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                self._read_reply()
-            raise
-        self._read_reply()
-        self._connection.close()
 
     def cut(self) -> None:
         """Hang up, also on what waits for the reply in another thread."""
