@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -52,8 +53,9 @@ RECORD = Record(
     fingerprint=Fingerprint("kind", "digest", covers_content=True),
     metrics={"rows": 1},
 )
-ENCODED = encode_record(RECORD, 1 << 20).content
-COMPANION = encode_record(RECORD, 1)
+ENCODED = encode_record(RECORD).content
+with mock.patch("ftfile.commit.format.record.COMPANION_FROM_BYTES", 1):
+    COMPANION = encode_record(RECORD)
 
 
 def state() -> LogState:

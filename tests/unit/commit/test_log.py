@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -105,9 +104,10 @@ class TestRecordFormat:
         assert encoded.companion is None
         assert decode_record(encoded.content, "path", _no_companion) == record
 
-    def test_a_large_record_keeps_its_adds_in_a_companion(self) -> None:
+    def test_a_large_record_keeps_its_adds_in_a_companion(self, monkeypatch: pytest.MonkeyPatch) -> None:
         record = Record(0, "n", JobAuthor("j"), 0, adds=(PART,))
-        encoded = encode_record(record, companion_from=10)
+        monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 10)
+        encoded = encode_record(record)
         companion = encoded.companion
         assert companion is not None
         assert b"p1" not in encoded.content
@@ -137,7 +137,7 @@ def test_large_batches_go_through_the_log(driver: Driver, monkeypatch: pytest.Mo
     adds = tuple(driver.stage(0) for _ in range(40))
     record = Record(0, "n", driver.author(0), 0, adds=adds)
     driver.log.prepare_directory()
-    monkeypatch.setattr("ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 100)
     assert driver.log.create(record)
     assert driver.log.read_record(0) == record
     assert driver.fs.exists(layout.companion_path(0, "n"))

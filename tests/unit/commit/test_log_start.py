@@ -134,11 +134,14 @@ class TestReaders:
         with pytest.raises(CorruptData, match=r"record.*neither"):
             take_snapshot(reader)
 
-    def test_a_record_whose_adds_lie_elsewhere_and_which_goes_meanwhile(self, driver: Driver) -> None:
+    def test_a_record_whose_adds_lie_elsewhere_and_which_goes_meanwhile(
+        self, driver: Driver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         driver.log.prepare_directory()
         record = Record(0, "n", driver.author(0), 0, adds=(driver.stage(0),), lineage_start=0)
         companion = layout.companion_path(0, "n")
-        encoded = encode_record(record, companion_from=1)
+        monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 1)
+        encoded = encode_record(record)
         assert encoded.companion is not None
         driver.fs.create_exclusive(layout.record_path(0), encoded.content)
         with pytest.raises(CorruptData, match="the adds of a record"):

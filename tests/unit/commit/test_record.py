@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -258,7 +257,7 @@ class TestOldBatches:
 
 @pytest.fixture
 def _all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100))
+    monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 100)
 
 
 @pytest.mark.usefixtures("_all_are_large")

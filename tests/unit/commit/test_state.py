@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -256,8 +255,7 @@ class TestWhenBasesAreDue:
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(bases, "BASE_MIN_BYTES", 20_000)
-        small = functools.partial(encode_record, companion_from=1000)
-        monkeypatch.setattr("ftfile.commit.log.records.encode_record", small)
+        monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 1000)
         driver.commit(0, *(driver.stage(0) for _ in range(100)))
         (written,) = list_bases(driver.fs)
         driver.fs.delete(layout.base_path(written))

@@ -61,7 +61,7 @@ def row(number: int, kind: str = "a") -> dict[str, object]:
 
 def make_plain(path: Path) -> None:
     """Make a directory of a query, a batch write and a compaction, with every kind of file that is not encrypted."""
-    with repeatable(), mock.patch.object(record.encode_record, "__defaults__", (3_000,)):
+    with repeatable(), mock.patch.object(record, "COMPANION_FROM_BYTES", 3_000):
         forget_caches()
         query = MicroBatch(str(path), COLUMNS, OPTIONS)
         query.run(0, [[row(1), row(2), row(3)], [row(4, "b"), row(5, "much too long for a record of thirty bytes")]])

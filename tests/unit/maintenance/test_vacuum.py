@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from dataclasses import dataclass, replace
@@ -514,9 +513,7 @@ class TestLog:
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 17
 
     def test_with_records_goes_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(
-            "ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100)
-        )
+        monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 100)
         self.fill(world, 12)
         world.days(8)
         world.vacuum()
@@ -528,9 +525,7 @@ class TestLog:
 
     def test_records_go_before_what_they_keep_elsewhere(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """A reader that finds a record without its adds checks that the record is still there."""
-        monkeypatch.setattr(
-            "ftfile.commit.log.records.encode_record", functools.partial(encode_record, companion_from=100)
-        )
+        monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 100)
         self.fill(world, 12)
         world.days(8)
         world.vacuum()

@@ -339,12 +339,13 @@ class TestLimits:
         assert files(out)[-5:] == [[f"{number}"] for number in range(2, 7)]
         assert [job.attempts > 0 for job in head_of(out).assembly_jobs] == [False, True]
 
-    def test_a_record_with_many_jobs_has_a_companion(self, out: str) -> None:
+    def test_a_record_with_many_jobs_has_a_companion(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = query_of(out, maxBatchesPerFile="1")
         query.run(0, [[{"word": "w", "k": str(number)} for number in range(20)]])
         (record,) = read_records(CommitLog(open_filesystem(out)))
         assert len(record.assembly_jobs) == 20
-        encoded = encode_record(record, 1000)
+        monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 1000)
+        encoded = encode_record(record)
         assert encoded.companion is not None
         assert len(encoded.content) < 3000 < len(encoded.companion)
 

@@ -89,7 +89,7 @@ def test_every_changed_byte_of_a_record_is_detected(out: str, ring: Path) -> Non
 
 @pytest.mark.slow
 def test_every_changed_byte_of_a_companion_is_detected(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_format.encode_record, "__defaults__", (1,))
+    monkeypatch.setattr(record_format, "COMPANION_FROM_BYTES", 1)
     stream(out, ring).run(0, [rows_of("some")])
     (companion,) = [path for path in files_of(out, "_ftfile/log") if path.suffix == ".changes"]
     for _ in changed_at_every_byte(companion):

@@ -168,10 +168,10 @@ class EncodedRecord(NamedTuple):
     companion: bytes | None
 
 
-def encode_record(record: model.Record, companion_from: int = COMPANION_FROM_BYTES) -> EncodedRecord:
-    """Return the bytes of a record; changes of `companion_from` bytes or more go to the companion."""
+def encode_record(record: model.Record) -> EncodedRecord:
+    """Return the bytes of a record; changes of `COMPANION_FROM_BYTES` or more go to the companion."""
     header, changes = {"ftfileRecord": RECORD_FORMAT} | HEADER.to_json(record), compact_json(CHANGES.to_json(record))
-    if len(changes) < companion_from:
+    if len(changes) < COMPANION_FROM_BYTES:
         return EncodedRecord(to_checked_text([compact_json(header), changes]), None)
     content = changes + b"\n"
     path = layout.companion_path(record.version, record.nonce)

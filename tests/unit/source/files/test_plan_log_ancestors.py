@@ -144,7 +144,7 @@ def test_wal_2_a_hundred_entries_and_those_behind_seventy(fs: MemoryFileSystem, 
 
 def test_wal_3_reading_across_bases_and_companions(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     small_bounds(monkeypatch, 1000)
-    monkeypatch.setattr("ftfile.commit.format.record.encode_record.__defaults__", (100,))
+    monkeypatch.setattr("ftfile.commit.format.record.COMPANION_FROM_BYTES", 100)
     positions = add_plans(driver(fs), 40)
     listed = [info.path for info in fs.list(layout.LOG)]
     assert len([path for path in listed if path.endswith(".changes")]) == 40
