@@ -82,33 +82,22 @@ class StagedFile:
         self._stream.abort()
 
 
-class StagedRange:
+class StagedRange(FilteredFile):
     """A segment being written at the end of a spool: takes plain bytes, which go through the filters."""
 
     def __init__(self, spool: StagedFile, chain: Chain) -> None:
-        self._spool = spool
-        self._chain = chain
+        self._spool, self._offset = spool, spool.position
         self._end = _SpoolEnd(spool)
-        self._offset = spool.position
-        self._filtered = FilteredFile(self._end, chain, layout.storage_identity("segment", spool.path, self._offset))
-
-    @property
-    def position(self) -> int:
-        """Return the number of plain bytes so far."""
-        return self._filtered.position
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append plain bytes and return their number."""
-        return self._filtered.write(data)
+        super().__init__(self._end, chain, layout.storage_identity("segment", spool.path, self._offset))
 
     def end(self, number: int, rows: int, bucket: str, stats: dict[str, Any]) -> StagedSegment:
         """End the segment, which has a number in its spool, and return the log's entry of it."""
-        self._filtered.finish()
+        self.finish()
         return StagedSegment(
             f"{self._spool.id}-{number}",
             self._spool.path,
             self._spool.position - self._offset,
-            self._filtered.position,
+            self.position,
             self._end.crc.text(),
             rows,
             bucket,

@@ -13,11 +13,13 @@ from ftfile.core.packing import packed
 from ftfile.encoding.api import Span, Wanted
 from ftfile.encoding.partitions.paths import columns_in_path
 from ftfile.parts.reader import is_splittable, read_add, recorded_names
+from ftfile.source.selection import rows_of_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ftfile.commit.format.model import Add
+    from ftfile.encoding.api import RowFilter
     from ftfile.fs.api import FileSystem
 
 TASK_BYTES = 32 << 20
@@ -62,12 +64,21 @@ def pack(adds: Iterable[Add], definitions: Mapping[str, Any], task_bytes: int = 
     ]
 
 
-def read_share(fs: FileSystem, share: Share, requested: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of adds that may be removed meanwhile, with the requested columns, found by name, case aside."""
+def read_share(
+    fs: FileSystem, share: Share, requested: pa.Schema, *, is_old: bool = True, row_filter: RowFilter | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of adds with the requested columns, found by name, case aside.
+
+    If the adds are not `is_old`, they are live; see `open_add`. Rows that the filter leaves out may come, too.
+    """
     recorded = {key: _as_recorded(encoding, requested) for key, encoding in share.encodings.items()}
     for add, span in share.pieces:
-        encoding, schema, wanted = share.encodings[add.encoding], recorded[add.encoding], Wanted(span=span)
-        for batch in read_add(fs, add, encoding, schema, is_old=True, wanted=wanted):
+        encoding, schema = share.encodings[add.encoding], recorded[add.encoding]
+        if columns_in_path(encoding).issuperset(schema.names):
+            batches = rows_of_path(add, encoding, schema) if span is None or span.number == 0 else iter(())
+        else:
+            batches = read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter, span))
+        for batch in batches:
             yield batch.rename_columns(requested.names)
 
 

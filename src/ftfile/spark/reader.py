@@ -16,13 +16,11 @@ from ftfile.attempt.kind_of_directory import read_marker
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
-from ftfile.encoding.api import RowFilter, Wanted
-from ftfile.encoding.partitions.paths import columns_in_path
+from ftfile.encoding.api import RowFilter
 from ftfile.fs.registry import settings_for_others
-from ftfile.parts.reader import read_add, recorded_names
 from ftfile.source.directory import Directory
-from ftfile.source.selection import Selection, rows_of_path
-from ftfile.source.shares import Share, in_small_batches, pack
+from ftfile.source.selection import Selection
+from ftfile.source.shares import Share, in_small_batches, pack, read_share
 from ftfile.spark.settings import Place, absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 
@@ -68,7 +66,6 @@ class _Files(InputPartition):
     """The share of one task in a read."""
 
     share: Share
-    columns: tuple[str, ...] = ()  # the log's names of the requested ones, in their order
     row_filter: RowFilter | None = None
 
     def __post_init__(self) -> None:
@@ -91,10 +88,9 @@ class FtFileReader(Shipped, DataSourceReader):
         place = self._place
         snapshot = Directory(place.path, place.key_provider, dict(place.storage), SYSTEM).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]) if snapshot.schema is not None else pa.schema([])
-        columns = recorded_names(recorded.names, arrow_schema(self._schema_json).names)
         adds, row_filter = self._chosen(snapshot, recorded)
         shares = pack(adds, snapshot.definitions, self._task_bytes)
-        return [_Files(share, columns, row_filter) for share in shares] or [_Files(Share((), {}))]
+        return [_Files(share, row_filter) for share in shares] or [_Files(Share((), {}))]
 
     def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
         """Return the adds to be read, of a snapshot with the columns `recorded`, and which of their rows."""
@@ -106,15 +102,7 @@ class FtFileReader(Shipped, DataSourceReader):
         """Yield the rows of a task's files, in an executor."""
         assert isinstance(partition, _Files)
         fs, requested = self._place.open(), arrow_schema(self._schema_json)
-        recorded = pa.schema([field.with_name(name) for name, field in zip(partition.columns, requested, strict=False)])
-        for add, span in partition.share.pieces:
-            encoding, wanted = partition.share.encodings[add.encoding], Wanted(partition.row_filter, span)
-            if columns_in_path(encoding).issuperset(recorded.names):
-                batches = rows_of_path(add, encoding, recorded) if span is None or span.number == 0 else iter(())
-            else:
-                batches = read_add(fs, add, encoding, recorded, is_old=self._is_old, wanted=wanted)
-            for batch in batches:
-                yield batch.rename_columns(requested.names)
+        return read_share(fs, partition.share, requested, is_old=self._is_old, row_filter=partition.row_filter)
 
 
 class _PushingReader(FtFileReader):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,8 +23,6 @@ from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from tests.unit.sink.encrypted import ring
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ftfile.commit.read.snapshot import Snapshot
 
 __all__ = ("ring",)
@@ -171,3 +170,15 @@ def test_the_reader_takes_the_size_of_a_task(out: str) -> None:
     found = [[row["id"] for batch in again.read(part) for row in batch.to_pylist()] for part in reader.partitions()]
     assert [len(rows) for rows in found] == [50, 45]
     assert [*chain(*found)] == [*range(ROWS)]
+
+
+@pytest.mark.parametrize("tasks", [1, 7])
+def test_no_file_is_opened_for_columns_of_its_path_alone(out: str, tasks: int) -> None:
+    snapshot = written(out, fileFormat="parquet", partitionBy="word")
+    adds = [*snapshot.adds.values()]
+    for add in adds:
+        (Path(out) / str(add.final_path)).unlink()
+    found = pack(adds, snapshot.definitions, -(-max(add.length for add in adds) // tasks))
+    fs, schema = open_with_keys(out, SYSTEM, None, ()), arrow_schema(spark_schema({"WORD": "string"}))
+    words = [row["WORD"] for share in found for batch in read_share(fs, share, schema) for row in batch.to_pylist()]
+    assert sorted(words) == sorted(f"{number}" * 100 for number in range(ROWS))
