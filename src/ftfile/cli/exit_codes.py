@@ -59,7 +59,8 @@ class Commands(TyperGroup):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(CLOSED) from None
         except (FtfileError, TypeError) as error:
-            if isinstance(error, TypeError) and not _is_of_user(error):
+            # Of an argument of another type than a function takes, `core.arguments` says so.
+            if isinstance(error, TypeError) and ": it takes " not in str(error):
                 raise
             _tell(_text_of(error, ctx.meta.get(PATH, PATH), ctx.invoked_subcommand))
             raise typer.Exit(code_of(error)) from None
@@ -69,11 +70,6 @@ class Commands(TyperGroup):
 def code_of(error: Exception) -> int:
     """Return the exit code of an error that ftfile raises."""
     return next(code for kinds, code in _CODES if isinstance(error, kinds))
-
-
-def _is_of_user(error: TypeError) -> bool:
-    """Return True for an argument of another type than a function takes, as `core.arguments` says it."""
-    return ": it takes " in str(error)
 
 
 def _text_of(error: Exception, path: str, command: str | None) -> str:

@@ -110,27 +110,24 @@ def migrate(  # noqa: PLR0913 - all by name
     """
     fs = open_filesystem(normalise(directory_url(os.fspath(path))), context, dict(storage or {}))
     workers = Threads.of("migrate", threads, context)
-    given = Given(
-        from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished, workers, progress
-    )
+    told = (from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished)
+    given = Given(*told, dry_run, confirm, workers, progress)
     with log_context(job=context.ids.unique()), refusing_file(CommitLog(fs), os.fspath(path)):
-        return _migrate(fs, os.fspath(path), given, confirm, dry_run=dry_run)
+        return _migrate(fs, os.fspath(path), given)
 
 
-def _migrate(
-    fs: FileSystem, path: str, given: Given, confirm: Callable[[MigrateReport], bool] | None, *, dry_run: bool
-) -> MigrateReport:
+def _migrate(fs: FileSystem, path: str, given: Given) -> MigrateReport:
     log = CommitLog(fs)
     with contextlib.suppress(NotFound):
         log.check_layout()
     head = log.read_on()
     if head.version >= 0:
-        return _finish(log, head, path, given, confirm, dry_run=dry_run)
+        return _finish(log, head, path, given)
     found = take_inventory(fs, path, given.from_, leave_unfinished=given.leave_unfinished)
     author = _author(found, given.checkpoint, fs.context)
     table = table_of(fs, directory_url(path), found, author, given)
     report = _report(found, table, author)
-    if dry_run or (confirm is not None and not confirm(report)):
+    if given.dry_run or (given.confirm is not None and not given.confirm(report)):
         return report
     _require_unchanged(fs, path, found, leave_unfinished=given.leave_unfinished)
     version = _commit(log, author, found, table)
@@ -219,15 +216,7 @@ def _commit(log: CommitLog, author: Author, found: Inventory, table: Table) -> i
     return done.version
 
 
-def _finish(
-    log: CommitLog,
-    head: LogState,
-    path: str,
-    given: Given,
-    confirm: Callable[[MigrateReport], bool] | None,
-    *,
-    dry_run: bool,
-) -> MigrateReport:
+def _finish(log: CommitLog, head: LogState, path: str, given: Given) -> MigrateReport:
     """Move aside what an interrupted migration has left in place, if anything, and return what it has recorded."""
     migration = migration_of(head)
     name = None if migration is None else migration["log"]
@@ -248,7 +237,7 @@ def _finish(
         others = still_there(log.fs, migration["from"], live, leave_unfinished=given.leave_unfinished)
     report = _recorded(head, snapshot, migration, others)
     is_done = not others and not is_in_place
-    if dry_run or (confirm is not None and not is_done and not confirm(report)):
+    if given.dry_run or (given.confirm is not None and not is_done and not given.confirm(report)):
         return report
     _move(log.fs, path, name if is_in_place else None, migration["lastEntry"], others)
     if name is not None:

@@ -24,7 +24,7 @@ from ftfile.source.files.decoding.lines import filters_of_name
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ftfile.attempt.pieces.workers import Workers
     from ftfile.commit.format.model import Author
@@ -54,7 +54,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Statements of users about the files, and those who read them; see `migrate`."""
+    """Statements and wishes of users, and those who read the files; see `migrate`."""
 
     from_: str
     file_format: str | None
@@ -63,6 +63,8 @@ class Given:
     options: Mapping[str, str]
     checkpoint: str | os.PathLike[str] | None
     leave_unfinished: bool
+    dry_run: bool
+    confirm: Callable[[Any], bool] | None
     workers: Workers
     progress: OnProgress | None
 
