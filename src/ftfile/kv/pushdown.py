@@ -30,19 +30,12 @@ Comparison: TypeAlias = Literal["in", ">", ">=", "<", "<="]
 
 
 class Condition(NamedTuple):
-    """Values that a key column may have.
+    """Values that a key column may have."""
 
-    Attributes:
-        column: of the key.
-        values: the only ones; None for all that are within the bounds.
-        start: the least value; None for any.
-        end: greater than all values; None for any.
-    """
-
-    column: str
-    values: frozenset[int | bytes] | None = None
-    start: int | bytes | None = None
-    end: int | bytes | None = None
+    column: str  # of the key
+    values: frozenset[int | bytes] | None = None  # the only ones; None for all that are within the bounds
+    start: int | bytes | None = None  # the least value; None for any
+    end: int | bytes | None = None  # greater than all values; None for any
 
 
 def condition_of(
@@ -79,19 +72,12 @@ SPLIT_BYTES, JOIN_BYTES = 128 << 20, 32 << 20
 
 
 class Selection(NamedTuple):
-    """The part of a store to read.
+    """The part of a store to read."""
 
-    Attributes:
-        keys: the key columns, if these are all; None if keys are not known one by one.
-        buckets: None for all of them.
-        ranges: of keys, apart and rising.
-        met: the numbers of conditions that all rows of the selection meet.
-    """
-
-    keys: pa.Table | None
-    buckets: frozenset[int] | None
-    ranges: tuple[KeyRange, ...]
-    met: frozenset[int]
+    keys: pa.Table | None  # the key columns, if these are all; None if keys are not known one by one
+    buckets: frozenset[int] | None  # None for all of them
+    ranges: tuple[KeyRange, ...]  # of keys, apart and rising
+    met: frozenset[int]  # the numbers of conditions that all rows of the selection meet
 
 
 EVERYTHING = Selection(None, None, (((), None),), frozenset())

@@ -42,16 +42,13 @@ def require_range(bounds: tuple[Any, Any, Any], *, everything: bool) -> None:
 
 
 class UserKeys:
-    """Turns the keys of users into stored ones, and back.
-
-    Attributes:
-        to_stored: takes a value, or a tuple with one for each key column; raises as `prefix` does.
-    """
+    """Turns the keys of users into stored ones, and back."""
 
     def __init__(self, definition: StoreDefinition) -> None:
         self._names = definition.keys
         self._kinds = definition.key_types
         self._converters = [_converter(*each) for each in zip(self._names, self._kinds, strict=True)]
+        # Takes a value, or a tuple with one for each key column; raises as `prefix` does.
         self.to_stored: Callable[[Any], Key] = self._one_converter() if len(self._names) == 1 else self._several
 
     def to_user(self, key: Key) -> Any:  # noqa: ANN401

@@ -37,19 +37,12 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreChange:
-    """The change of a store that one record is to make.
+    """The change of a store that one record is to make."""
 
-    Attributes:
-        runs: new ones, old to new; their marks have no position yet.
-        rewrites: results of due jobs.
-        failed: ids of due jobs that were tried in vain.
-        tasks: by which the jobs are done that become due.
-    """
-
-    runs: tuple[Add, ...]
-    rewrites: tuple[Rewrite, ...] = ()
-    failed: frozenset[str] = frozenset()
-    tasks: int = 1
+    runs: tuple[Add, ...]  # new ones, old to new; their marks have no position yet
+    rewrites: tuple[Rewrite, ...] = ()  # results of due jobs
+    failed: frozenset[str] = frozenset()  # ids of due jobs that were tried in vain
+    tasks: int = 1  # by which the jobs are done that become due
 
 
 def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:

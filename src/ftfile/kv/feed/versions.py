@@ -21,22 +21,15 @@ _REBUCKET = "rebucket"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change that one version makes.
-
-    Attributes:
-        time_ms: when it was committed, by the clock of its writer.
-        adds: runs that it adds, as they are recorded.
-        removes: ids of those that it removes.
-        scope: `none` if all rows stay, `new` if those of keys in new runs may change, `all` if any may.
-        buckets: the first bucket of which changes are read, and the one behind the last.
-    """
+    """The change that one version makes."""
 
     version: int
-    time_ms: int
-    adds: tuple[Add, ...]
-    removes: tuple[str, ...]
+    time_ms: int  # when it was committed, by the clock of its writer
+    adds: tuple[Add, ...]  # runs that it adds, as they are recorded
+    removes: tuple[str, ...]  # ids of those that it removes
+    # `none` if all rows stay, `new` if those of keys in new runs may change, `all` if any may.
     scope: Literal["none", "new", "all"]
-    buckets: tuple[int, int]
+    buckets: tuple[int, int]  # the first bucket of which changes are read, and the one behind the last
 
     @property
     def new_runs(self) -> tuple[Add, ...]:
@@ -48,17 +41,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The changes that one task reads, of some buckets.
+    """The changes that one task reads, of some buckets."""
 
-    Attributes:
-        live: runs of the version before the first change.
-        changes: in the order of their versions.
-        definition: of the store, as the log has it.
-    """
-
-    live: tuple[Add, ...]
-    changes: tuple[Change, ...]
-    definition: dict[str, Any]
+    live: tuple[Add, ...]  # runs of the version before the first change
+    changes: tuple[Change, ...]  # in the order of their versions
+    definition: dict[str, Any]  # of the store, as the log has it
 
 
 def change_of(record: Record, buckets: tuple[int, int]) -> Change:

@@ -26,17 +26,11 @@ _ALIGNMENT = 64
 
 
 class WrittenRun(NamedTuple):
-    """A run in a spool.
+    """A run in a spool."""
 
-    Attributes:
-        segment: with marks, of which the position is not known yet.
-        keys: of its first and last row; None without rows.
-        ops: the operations in it, a set of bits.
-    """
-
-    segment: StagedSegment
-    keys: tuple[Key, Key] | None
-    ops: int
+    segment: StagedSegment  # with marks, of which the position is not known yet
+    keys: tuple[Key, Key] | None  # of its first and last row; None without rows
+    ops: int  # the operations in it, a set of bits
 
 
 class RunSpool:

@@ -22,14 +22,10 @@ class _Held(NamedTuple):
 
 
 class SortedRows:
-    """The rows of a run, sorted by key, each read when it is wanted.
-
-    Attributes:
-        taken: number of rows that were given out.
-    """
+    """The rows of a run, sorted by key, each read when it is wanted."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, key_columns: int) -> None:
-        self.taken = 0
+        self.taken = 0  # number of rows that were given out
         self._batches = batches
         self._schema = schema
         self._key_columns = key_columns

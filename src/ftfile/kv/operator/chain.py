@@ -41,20 +41,14 @@ class WalFile(NamedTuple):
 
 @dataclass
 class Found:
-    """The part of a chain that is not recorded.
+    """The part of a chain that is not recorded."""
 
-    Attributes:
-        files: before the newest one, oldest first: what is in them is durable.
-        windows: those that come back, by number.
-        of_newest: the last ones of them, which are in the newest file: of that, a killed process may have left what
-            was not synced.
-        has_more: there are windows that do not come back.
-    """
-
+    # Before the newest one, oldest first: what is in them is durable.
     files: list[WalFile] = field(default_factory=list)
-    windows: list[Window] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)  # those that come back, by number
+    # The last ones of them, which are in the newest file: of that, a killed process may have left what was not synced.
     of_newest: list[Window] = field(default_factory=list)
-    has_more: bool = False
+    has_more: bool = False  # there are windows that do not come back
 
 
 class FileCodec(WalFiles):

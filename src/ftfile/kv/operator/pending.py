@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 
 
 class KeyChanges(NamedTuple):
-    """The changes of one key that are not recorded.
+    """The changes of one key that are not recorded."""
 
-    Attributes:
-        rows: operation and values, new to old; as `fold_key` takes them.
-        is_whole: recorded rows of the key count no more.
-    """
-
-    rows: list[tuple[int, tuple[Any, ...]]]
-    is_whole: bool
+    rows: list[tuple[int, tuple[Any, ...]]]  # operation and values, new to old; as `fold_key` takes them
+    is_whole: bool  # recorded rows of the key count no more
 
     @property
     def is_deleted(self) -> bool:
@@ -35,17 +30,12 @@ class KeyChanges(NamedTuple):
 
 
 class Pending:
-    """Windows that have ended, old to new, and the changes since.
-
-    Attributes:
-        windows: that are not recorded.
-        buffer: of the window that has not ended.
-    """
+    """Windows that have ended, old to new, and the changes since."""
 
     def __init__(self, definition: StoreDefinition, windows: list[Window]) -> None:
         self.definition = definition
-        self.windows = windows
-        self.buffer = Buffer()
+        self.windows = windows  # that are not recorded
+        self.buffer = Buffer()  # of the window that has not ended
 
     def end(self, number: int) -> Window:
         """Return the changes since the last window as a window; `take` makes it one of those that have ended."""

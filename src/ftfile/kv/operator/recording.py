@@ -39,19 +39,12 @@ class _Moved(Exception):
 
 @dataclass(frozen=True)
 class Recorder:
-    """Records what one process writes.
+    """Records what one process writes."""
 
-    Attributes:
-        log: of the store.
-        config: settings of the writer; its definition is that of the store.
-        writer: name of the writer.
-        epoch: of the process.
-    """
-
-    log: CommitLog
-    config: StoreConfig
-    writer: str
-    epoch: int
+    log: CommitLog  # of the store
+    config: StoreConfig  # settings of the writer; its definition is that of the store
+    writer: str  # name of the writer
+    epoch: int  # of the process
 
     @classmethod
     def open(cls, config: StoreConfig, writer: str, context: Context) -> Recorder:

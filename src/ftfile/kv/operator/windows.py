@@ -27,17 +27,13 @@ if TYPE_CHECKING:
 
 
 class Change:
-    """The changes of one key in one window, where they are not one set.
-
-    Attributes:
-        op: `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do.
-        rows: the values of a set and of the merges behind it, old to new; of a delete, of the merges alone.
-    """
+    """The changes of one key in one window, where they are not one set."""
 
     __slots__ = ("op", "rows")
 
     def __init__(self, op: int, rows: list[Values]) -> None:
-        self.op = op
+        self.op = op  # `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do
+        # The values of a set and of the merges behind it, old to new; of a delete, of the merges alone.
         self.rows = rows
 
 
@@ -98,19 +94,12 @@ class Buffer:
 
 @dataclass(slots=True)
 class Window:
-    """A window that has ended and is not recorded yet.
+    """A window that has ended and is not recorded yet."""
 
-    Attributes:
-        number: rises from window to window of a writer.
-        rows: see `Buffer.to_rows`.
-        purges: they end the rows of all windows before.
-        changes: by key; None until somebody asks.
-    """
-
-    number: int
-    rows: pa.RecordBatch
-    purges: tuple[KeyRange, ...]
-    changes: Changes | None = None
+    number: int  # rises from window to window of a writer
+    rows: pa.RecordBatch  # see `Buffer.to_rows`
+    purges: tuple[KeyRange, ...]  # they end the rows of all windows before
+    changes: Changes | None = None  # by key; None until somebody asks
 
     def by_key(self, definition: StoreDefinition) -> Changes:
         """Return the changes by key."""

@@ -20,31 +20,19 @@ if TYPE_CHECKING:
 
 
 class JobTerms(NamedTuple):
-    """The terms of a merge that only the planner knows.
+    """The terms of a merge that only the planner knows."""
 
-    Attributes:
-        at: first and last position of the merged rows.
-        is_bottom: no run of the bucket is older.
-        expired_ms: of deletes that may leave at the bottom of a store with a sequence column; see `fold`.
-    """
-
-    at: tuple[int, int]
-    is_bottom: bool
-    expired_ms: int
+    at: tuple[int, int]  # first and last position of the merged rows
+    is_bottom: bool  # no run of the bucket is older
+    expired_ms: int  # of deletes that may leave at the bottom of a store with a sequence column; see `fold`
 
 
 class Output(NamedTuple):
-    """A run that a task wrote for a job.
+    """A run that a task wrote for a job."""
 
-    Attributes:
-        add: its segment, without marks.
-        keys: of its first and last row; None without rows.
-        ops: the operations in it, a set of bits.
-    """
-
-    add: Add
-    keys: tuple[Key, Key] | None
-    ops: int
+    add: Add  # its segment, without marks
+    keys: tuple[Key, Key] | None  # of its first and last row; None without rows
+    ops: int  # the operations in it, a set of bits
 
 
 class Left(NamedTuple):
@@ -80,19 +68,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The merge of a group's keys below a cut.
+    """The merge of a group's keys below a cut."""
 
-    Attributes:
-        group: of which it is a share.
-        cut: None if it is all of it.
-        folded: runs whose rows below the cut are folded, by position; each purge ends rows of those before it.
-        relabelled: runs whose bytes stay as they are. No output may have keys on both sides of one.
-    """
-
-    group: Group
-    cut: Key | None
+    group: Group  # of which it is a share
+    cut: Key | None  # None if it is all of it
+    # Runs whose rows below the cut are folded, by position; each purge ends rows of those before it.
     folded: tuple[Run, ...]
-    relabelled: tuple[Run, ...]
+    relabelled: tuple[Run, ...]  # runs whose bytes stay as they are. No output may have keys on both sides of one
 
     @property
     def purges(self) -> tuple[KeyRange, ...]:

@@ -20,21 +20,13 @@ _INDEX_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The facts of a run that its record keeps.
+    """The facts of a run that its record keeps."""
 
-    Attributes:
-        at: first and last position of its rows; each is `version << 20 | index`.
-        keys: of the first and of the last row; None without rows.
-        purges: ranges of keys of which rows end in all runs wholly before this one.
-        ops: the operations in it, a set of bits.
-        committed_ms: when the oldest of its rows was committed, by the clock of the driver.
-    """
-
-    at: tuple[int, int]
-    keys: tuple[Key, Key] | None
-    purges: tuple[KeyRange, ...] = ()
-    ops: int = 1
-    committed_ms: int = 0
+    at: tuple[int, int]  # first and last position of its rows; each is `version << 20 | index`
+    keys: tuple[Key, Key] | None  # of the first and of the last row; None without rows
+    purges: tuple[KeyRange, ...] = ()  # ranges of keys of which rows end in all runs wholly before this one
+    ops: int = 1  # the operations in it, a set of bits
+    committed_ms: int = 0  # when the oldest of its rows was committed, by the clock of the driver
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for `Add.rolling_stats`."""
@@ -138,17 +130,11 @@ def version_of(position: int) -> int:
 
 
 class Stretch(NamedTuple):
-    """Live runs of a bucket whose positions overlap: together one sorted run, or to become one.
+    """Live runs of a bucket whose positions overlap: together one sorted run, or to become one."""
 
-    Attributes:
-        runs: by position.
-        at: first and last position.
-        is_free: no due job names one of them.
-    """
-
-    runs: tuple[Run, ...]
-    at: tuple[int, int]
-    is_free: bool
+    runs: tuple[Run, ...]  # by position
+    at: tuple[int, int]  # first and last position
+    is_free: bool  # no due job names one of them
 
     @property
     def size(self) -> int:

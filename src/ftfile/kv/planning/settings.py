@@ -23,24 +23,15 @@ _NAMES = {  # in the log
 
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """The rules by which runs of a bucket are merged.
+    """The rules by which runs of a bucket are merged."""
 
-    Attributes:
-        flush_runs: new runs are merged when there are as many,
-        flush_bytes: or they have as many bytes,
-        flush_rows: or rows.
-        fan_in: runs of similar size that are merged to one.
-        job_bytes: a job that has more bytes to read is cut by keys.
-        max_file_bytes: of a run that a job writes.
-        tombstone_ttl_ms: with a sequence column, how long a deleted row stays deleted when older rows come late.
-    """
-
-    flush_runs: int = 16
-    flush_bytes: int = 2 * _MIB
-    flush_rows: int = 1_000_000
-    fan_in: int = 4
-    job_bytes: int = 256 * _MIB
-    max_file_bytes: int = 128 * _MIB
+    flush_runs: int = 16  # new runs are merged when there are as many,
+    flush_bytes: int = 2 * _MIB  # or they have as many bytes,
+    flush_rows: int = 1_000_000  # or rows
+    fan_in: int = 4  # runs of similar size that are merged to one
+    job_bytes: int = 256 * _MIB  # a job that has more bytes to read is cut by keys
+    max_file_bytes: int = 128 * _MIB  # of a run that a job writes
+    # With a sequence column, how long a deleted row stays deleted when older rows come late.
     tombstone_ttl_ms: int = 7 * _DAY_MS
 
     @property

@@ -37,17 +37,12 @@ _NUMBER = "_number"
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The levels of a bucket, new to old. Several threads may use it; each method raises what opening levels does.
-
-    Attributes:
-        is_unfolded: True if no level is an overlay.
-        all_count: True if each row of a key may be the one that counts, and not the newest.
-    """
+    """The levels of a bucket, new to old. Several threads may use it; each method raises what opening levels does."""
 
     levels: tuple[Level, ...]
     definition: StoreDefinition
-    is_unfolded: bool = False
-    all_count: bool = field(init=False)
+    is_unfolded: bool = False  # True if no level is an overlay
+    all_count: bool = field(init=False)  # True if each row of a key may be the one that counts, and not the newest
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "all_count", self.definition.sequence is not None)

@@ -44,22 +44,17 @@ class Sources(NamedTuple):
 
 
 class Opened:
-    """The rows of a level.
-
-    Attributes:
-        reader: of its run.
-        get: that of the reader.
-        is_plain: True if all rows are sets with the columns of the store, as it has them.
-    """
+    """The rows of a level."""
 
     __slots__ = ("_casts", "_op", "get", "is_plain", "reader")
 
     def __init__(self, reader: RunReader, definition: StoreDefinition) -> None:
-        self.reader = reader
-        self.get = reader.getter()
+        self.reader = reader  # of its run
+        self.get = reader.getter()  # that of the reader
         stored = reader.schema.names[len(definition.keys) :]
         kinds = {name: reader.schema.field(name).type for name in stored}
         wanted = {name: definition.schema.field(name).type for name in definition.values}
+        # True if all rows are sets with the columns of the store, as it has them.
         self.is_plain = kinds == wanted and [*kinds] == [*wanted]
         self._op = stored.index(OP) if OP in stored else None
         self._casts = [
@@ -79,30 +74,24 @@ def _cast(value: Any, old: pa.DataType, new: pa.DataType) -> Any:  # noqa: ANN40
 
 
 class Level:
-    """Runs of a bucket, neighbours in position, that are read as one. Several threads may use it.
-
-    Attributes:
-        runs: old to new.
-        has_rows: False if it has purges alone.
-        low: no row of it has a lesser key;
-        high: or a greater one. Without rows, no key is between both.
-        purges: ranges of keys of which rows end in older levels.
-        run: the rows of its only run, once that is open: it stays so, and its blocks are cached one by one.
-        older: the level that this overlay will be folded onto, with all but its newest runs; None if it is folded.
-        has_rest: True if its run has rows below `low`, which are no longer its own.
-    """
+    """Runs of a bucket, neighbours in position, that are read as one. Several threads may use it."""
 
     def __init__(self, runs: Sequence[Run], sources: Sources) -> None:
-        self.runs = tuple(runs)
+        self.runs = tuple(runs)  # old to new
         keys = [run.marks.keys for run in runs if run.marks.keys is not None]
-        self.has_rows = bool(keys)
+        self.has_rows = bool(keys)  # False if it has purges alone
+        # No row of it has a lesser key than the one, or a greater one than the other. Without rows, none is between.
         self.low: Key = min((first for first, _ in keys), default=())
         self.high: Key = max((last for _, last in keys), default=())
+        # Ranges of keys of which rows end in older levels.
         self.purges: tuple[KeyRange, ...] = union(each for run in runs for each in run.marks.purges)
+        # True if its run has rows below `low`, which are no longer its own.
         self.has_rest = len(runs) == 1 and runs[0].add.skip_rows > 0
         self._sources = sources
+        # The rows of its only run, once that is open: it stays so, and its blocks are cached one by one.
         self.run: Opened | None = None
         self._overlay: Shelf[Opened] = Shelf(1)  # of several
+        # The level that this overlay will be folded onto, with all but its newest runs; None if it is folded.
         self.older: Level | None = None
         self._lock = threading.Lock()
 

@@ -28,27 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The runs of a version.
-
-    Attributes:
-        buckets: by number, those with runs.
-        runs: by the id of their add.
-        keys: turns keys of users into stored ones.
-        hash_key: returns the hash of a stored key.
-        bucket_of: returns the number of the bucket of a stored key, given its hash.
-        to_row: turns values into what users get.
-        get: returns the row of a key, given both as users have them, or the default.
-    """
+    """The runs of a version."""
 
     version: int
     definition: StoreDefinition
     sources: Sources
-    buckets: dict[int, Bucket]
-    runs: dict[str, Run]
-    keys: UserKeys = field(init=False)
-    hash_key: Callable[[Key], int] = field(init=False)
+    buckets: dict[int, Bucket]  # by number, those with runs
+    runs: dict[str, Run]  # by the id of their add
+    keys: UserKeys = field(init=False)  # turns keys of users into stored ones
+    hash_key: Callable[[Key], int] = field(init=False)  # returns the hash of a stored key
+    # Returns the number of the bucket of a stored key, given its hash.
     bucket_of: Callable[[Key, int], int] = field(init=False)
-    to_row: Callable[[tuple[Any, ...]], Any] = field(init=False)
+    to_row: Callable[[tuple[Any, ...]], Any] = field(init=False)  # turns values into what users get
+    # Returns the row of a key, given both as users have them, or the default.
     get: Callable[[Any, Any], Any] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -10,18 +10,13 @@ _Value = TypeVar("_Value")
 
 
 class Shelf(Generic[_Value]):
-    """Cached values of one kind of one run, by number; a reader sets `used` of each value that it uses.
-
-    Attributes:
-        values: None where a value is not cached.
-        used: 1 where a value was used since the hand of the clock passed it.
-    """
+    """Cached values of one kind of one run, by number; a reader sets `used` of each value that it uses."""
 
     __slots__ = ("used", "values")
 
     def __init__(self, count: int) -> None:
-        self.values: list[_Value | None] = [None] * count
-        self.used = bytearray(count)
+        self.values: list[_Value | None] = [None] * count  # None where a value is not cached
+        self.used = bytearray(count)  # 1 where a value was used since the hand of the clock passed it
 
 
 class _Entry(NamedTuple):
@@ -31,16 +26,11 @@ class _Entry(NamedTuple):
 
 
 class Cache:
-    """Values on shelves, together at most `capacity_bytes`. Several threads may use it.
-
-    Attributes:
-        capacity_bytes: that all values may have together; see `resize`.
-        size_bytes: of all values that are cached.
-    """
+    """Values on shelves, together at most `capacity_bytes`. Several threads may use it."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self.size_bytes = 0
-        self.capacity_bytes = capacity_bytes
+        self.size_bytes = 0  # of all values that are cached
+        self.capacity_bytes = capacity_bytes  # that all values may have together; see `resize`
         self._entries: deque[_Entry] = deque()  # the clock: its hand is at the left end
         self._grown: dict[tuple[int, int], int] = {}  # bytes of entries beyond their own, by shelf and number
         self._lock = threading.Lock()

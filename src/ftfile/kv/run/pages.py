@@ -31,17 +31,11 @@ _CHUNK_PAGES = 64  # built at a time
 
 @dataclass(frozen=True, slots=True)
 class PageShape:
-    """How the pages of a run are laid out.
+    """How the pages of a run are laid out."""
 
-    Attributes:
-        pages: their number.
-        slots: of a page, a power of two.
-        place_bits: of a slot that hold a place plus one; those above hold the fingerprint.
-    """
-
-    pages: int
-    slots: int
-    place_bits: int
+    pages: int  # their number
+    slots: int  # of a page, a power of two
+    place_bits: int  # of a slot that hold a place plus one; those above hold the fingerprint
 
     @property
     def fingerprint_mask(self) -> int:

@@ -35,19 +35,12 @@ _WINDOW_BLOCKS = 8
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run that was written.
+    """A run that was written."""
 
-    Attributes:
-        rows: their number.
-        length_bytes: of the run.
-        first_key: as stored values; None without rows.
-        last_key: likewise.
-    """
-
-    rows: int
-    length_bytes: int
-    first_key: tuple[Any, ...] | None
-    last_key: tuple[Any, ...] | None
+    rows: int  # their number
+    length_bytes: int  # of the run
+    first_key: tuple[Any, ...] | None  # as stored values; None without rows
+    last_key: tuple[Any, ...] | None  # likewise
 
 
 def write_run(

@@ -82,17 +82,13 @@ def run_jobs(
 
 @dataclass(frozen=True, slots=True)
 class Merger:
-    """Does jobs; for the attributes see `run_jobs`.
-
-    Attributes:
-        read_version: at which the inputs of the jobs are live.
-    """
+    """Does jobs; for the attributes see `run_jobs`."""
 
     stage: Stage
     definition: StoreDefinition
     encoding: str
     open_spool: Callable[[], RunSpool]
-    read_version: int
+    read_version: int  # at which the inputs of the jobs are live
     window_bytes: int = _WINDOW_BYTES
 
     def merge(self, job: AssemblyJob) -> tuple[Rewrite | None, list[Exception]]:

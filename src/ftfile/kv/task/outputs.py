@@ -71,17 +71,11 @@ class FoldedRows:
 
 @dataclass
 class Outputs:
-    """The runs that a job writes, in one spool, or in several where runs are large.
+    """The runs that a job writes, in one spool, or in several where runs are large."""
 
-    Attributes:
-        open_spool: starts a spool.
-        encoding: key of the definition that says how they are written.
-        max_file_bytes: a run ends at about that length, and a spool that has as many bytes.
-    """
-
-    open_spool: Callable[[], RunSpool]
-    encoding: str
-    max_file_bytes: int
+    open_spool: Callable[[], RunSpool]  # starts a spool
+    encoding: str  # key of the definition that says how they are written
+    max_file_bytes: int  # a run ends at about that length, and a spool that has as many bytes
 
     def __post_init__(self) -> None:
         self._spools: list[RunSpool] = []

@@ -47,29 +47,17 @@ _log = get_logger(__name__)
 
 @dataclass
 class Merges:
-    """Merges under way, in rounds with a record each, so that an interruption loses little.
+    """Merges under way, in rounds with a record each, so that an interruption loses little."""
 
-    Attributes:
-        log: of the store.
-        author: of the records.
-        workers: do the merges of a round side by side.
-        progress: called in this thread after each merge.
-        records: their number.
-        replaced: runs that ended.
-        written: runs that took their place, the rests of merges that are cut included.
-        bytes_written: of new runs.
-        errors: of runs that stay as they are.
-    """
-
-    log: CommitLog
-    author: MaintenanceAuthor
-    workers: Workers
-    progress: OnProgress | None = None
-    records: int = 0
-    replaced: int = 0
-    written: int = 0
-    bytes_written: int = 0
-    errors: list[Exception] = field(default_factory=list)
+    log: CommitLog  # of the store
+    author: MaintenanceAuthor  # of the records
+    workers: Workers  # do the merges of a round side by side
+    progress: OnProgress | None = None  # called in this thread after each merge
+    records: int = 0  # their number
+    replaced: int = 0  # runs that ended
+    written: int = 0  # runs that took their place, the rests of merges that are cut included
+    bytes_written: int = 0  # of new runs
+    errors: list[Exception] = field(default_factory=list)  # of runs that stay as they are
 
     def __post_init__(self) -> None:
         self._left_alone: set[str] = set()
@@ -199,16 +187,11 @@ def all_due(
 
 
 class Done(NamedTuple):
-    """A job that was tried.
-
-    Attributes:
-        rewrite: None if nothing was merged.
-        errors: of runs that stay as they are.
-    """
+    """A job that was tried."""
 
     job: AssemblyJob
-    rewrite: Rewrite | None
-    errors: Sequence[Exception]
+    rewrite: Rewrite | None  # None if nothing was merged
+    errors: Sequence[Exception]  # of runs that stay as they are
 
     @property
     def is_store_away(self) -> bool:

@@ -34,14 +34,10 @@ _CODEC = "lz4"
 
 @dataclass(frozen=True, slots=True)
 class HowWritten:
-    """How the newest writer with settings of its own writes a store; the defaults, if none had any.
-
-    Attributes:
-        encoding: key of the definition that says how new runs are written.
-    """
+    """How the newest writer with settings of its own writes a store; the defaults, if none had any."""
 
     definition: StoreDefinition
-    encoding: str
+    encoding: str  # key of the definition that says how new runs are written
     chain: Chain
     plan: PlanSettings
     compression: str
