@@ -14,8 +14,7 @@ from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.driver.head import definition_after
-from ftfile.kv.driver.proposal import propose_batch
+from ftfile.kv.driver import definition_after, propose_batch
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.marks import open_state
 from ftfile.kv.operator.epochs import refuse_operator

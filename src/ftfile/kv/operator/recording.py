@@ -15,8 +15,7 @@ from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
 from ftfile.core.errors import ConfigError, ReplayMismatch, SchemaError
 from ftfile.kv.buckets import bucket_name, by_bucket
-from ftfile.kv.driver.head import definition_after
-from ftfile.kv.driver.proposal import StoreChange, body_of
+from ftfile.kv.driver import StoreChange, body_of, definition_after
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.operator.epochs import epoch_of, opening, refuse_application, require_epoch
 from ftfile.kv.operator.windows import folded

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.core.errors import ConfigError
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.driver.head import recorded_definition
+from ftfile.kv.driver import recorded_definition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
