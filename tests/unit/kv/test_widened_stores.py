@@ -18,8 +18,8 @@ from ftfile.attempt.logs import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.buckets import by_bucket
+from ftfile.kv.feed.planner import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
-from ftfile.kv.feed.stream import FeedStream
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.upkeep.due import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds

@@ -1,4 +1,7 @@
-"""The changes of a store that a batch reads. A position within a version counts buckets: lesser numbers were read."""
+"""The changes of a store that a batch reads, and the stream that reads them.
+
+A position within a version counts buckets: lesser numbers were read.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.directory_marker import read_marker
 from ftfile.attempt.follow.continuity import required_record
 from ftfile.attempt.follow.offsets import InLog, InSnapshot
 from ftfile.attempt.follow.planner import LogPlanner, Plan, Unit
+from ftfile.attempt.follow.stream import LogStream
+from ftfile.attempt.schema_change import check_requested
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
 from ftfile.core.packing import packed
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import BUCKETS_MAX, definition_of_runs
+from ftfile.kv.feed.rows import feed_schema, stored_columns
 from ftfile.kv.feed.versions import Change, Share, applied, by_bucket, change_of
+from ftfile.kv.reading.open_store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,9 +32,12 @@ if TYPE_CHECKING:
 
     from ftfile.attempt.follow.offsets import Position
     from ftfile.attempt.follow.settings import FollowSettings
+    from ftfile.attempt.follow.stream import FollowConfig
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.core.context import Context
+
 
 _TASK_BYTES = 32 << 20  # of new runs that a task reads
 _ADVICE = (
@@ -174,3 +186,25 @@ def _units(adds: Iterable[Add]) -> Iterator[Unit]:
 
 def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]:
     return tuple(add for number, own in by_bucket(adds).items() if number in numbers for add in own)
+
+
+class FeedStream(LogStream[Share]):
+    """The position of one query in the changes of a store.
+
+    Raises:
+        ConfigError: there is no store.
+        SchemaError: the user's columns are of other types than those of the feed.
+    """
+
+    def __init__(self, config: FollowConfig, context: Context) -> None:
+        super().__init__()
+        reader = open_store(config.path, key_provider=config.key_provider, storage=config.storage, context=context)
+        requested = arrow_schema(config.schema_json)
+        # Types that became wider are told when their versions are read.
+        check_requested(feed_schema(reader.definition), requested, narrower=True)
+        stored = stored_columns(requested, reader.definition)
+        self.marker = read_marker(reader.log.fs)
+        self._planner = FeedPlanner(reader.log, config.settings, stored)
+
+    def _open(self) -> FeedPlanner:
+        return self._planner
