@@ -25,7 +25,7 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.kv.buckets import bucket_number
 from ftfile.kv.columns import DELETE, operations, ops_in
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.feed.differences import differ
+from ftfile.kv.feed.rows import differ
 from ftfile.kv.files.opening import OpenFiles, open_run
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.hashing import buckets_of, hash_rows

@@ -1,4 +1,4 @@
-"""The rows of the feed: keys that changes may concern, looked up before and after."""
+"""The rows of the feed: keys that changes may concern, looked up before and after, and which values differ."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import bools_from, from_numpy, numbers_from
+from ftfile.arrays import kernels as pc
+from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.feed.differences import differ
 from ftfile.kv.feed.versions import applied, by_bucket
 from ftfile.kv.files.opening import open_run
 from ftfile.kv.fold.windows import SortedRows, windows_of
 from ftfile.kv.hashing import hash_rows
+from ftfile.kv.key_columns import bools_of
 from ftfile.kv.key_ranges import union
 from ftfile.kv.reading.bucket import Bucket, shown_schema
 from ftfile.kv.reading.levels import Sources
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
 
+    Flags = NDArray[np.bool_]
+
 OLD, NEW = "old", "new"
 # As in Delta's change data feed.
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
@@ -39,6 +42,61 @@ _VALUE = "value:"  # no name of a column
 _TYPES = ("insert", "update", "delete")
 _TIME = pa.timestamp("us", tz="UTC")
 _WINDOW_BYTES = 16 << 20  # of keys that are looked up at a time
+
+
+def differ(one: pa.Array, other: pa.Array) -> Flags:
+    """Return a flag for each place: True where the values of arrays of one type and length are not the same.
+
+    Null is the same as null, and NaN as NaN.
+    """
+    valid = is_valid(one), is_valid(other)
+    found: Flags = valid[0] != valid[1]
+    places = np.flatnonzero(valid[0] & valid[1])
+    if places.size:
+        both = numbers_from(places)
+        found[places] = _differ(one.take(both), other.take(both))
+    return found
+
+
+def _differ(one: pa.Array, other: pa.Array) -> Flags:
+    """Return the flags of arrays without nulls, whose offset is 0."""
+    kind = one.type
+    if pa.types.is_struct(kind):
+        return _any_differ(one.flatten(), other.flatten(), len(one))
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return _lists_differ(one, other)
+    found: Flags = bools_of(pc.not_equal(one, other))
+    if pa.types.is_floating(kind):
+        are_nan = bools_of(pc.is_nan(one)) & bools_of(pc.is_nan(other))
+        found &= ~are_nan
+    return found
+
+
+def _any_differ(ones: list[pa.Array], others: list[pa.Array], count: int) -> Flags:
+    found = np.zeros(count, np.bool_)
+    for one, other in zip(ones, others, strict=True):
+        found |= differ(one, other)
+    return found
+
+
+def _lists_differ(one: pa.Array, other: pa.Array) -> Flags:
+    starts, other_starts = (values_of(each.offsets, np.int32) for each in (one, other))
+    lengths = np.diff(starts)
+    found: Flags = lengths != np.diff(other_starts)
+    same = np.flatnonzero(~found)
+    owners = np.repeat(same, lengths[same])
+    steps = np.arange(len(owners)) - np.repeat(np.cumsum(lengths[same]) - lengths[same], lengths[same])
+    items, other_items = (
+        [each.take(numbers_from(first[owners] + steps)) for each in _items(array)]
+        for array, first in ((one, starts), (other, other_starts))
+    )
+    found[owners[_any_differ(items, other_items, len(owners))]] = True
+    return found
+
+
+def _items(array: pa.Array) -> list[pa.Array]:
+    """Return the items that the offsets of a list or map count."""
+    return [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
 
 
 def feed_schema(definition: StoreDefinition) -> pa.Schema:

@@ -17,9 +17,8 @@ from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
-from ftfile.kv.feed.differences import differ
 from ftfile.kv.feed.planner import FeedStream
-from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
+from ftfile.kv.feed.rows import as_requested, changed_rows, differ, feed_schema
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 from ftfile.testing.context import current, open_filesystem
