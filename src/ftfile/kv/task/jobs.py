@@ -12,8 +12,7 @@ from ftfile.commit.rewrites import Rewrite
 from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
 from ftfile.kv.columns import SET
-from ftfile.kv.files.coalescing import CoalescingFiles
-from ftfile.kv.files.opening import OpenFiles
+from ftfile.kv.files.opening import CoalescingFiles, OpenFiles
 from ftfile.kv.fold.fold import fold
 from ftfile.kv.fold.windows import windows_of
 from ftfile.kv.planning.jobs import groups_of
