@@ -27,7 +27,7 @@ from ftfile.kv.columns import DELETE, operations, ops_in
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.feed.rows import differ
 from ftfile.kv.files.opening import OpenFiles, open_run
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold import fold
 from ftfile.kv.hashing import buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
 from ftfile.kv.marks import open_marks

@@ -19,7 +19,7 @@ from ftfile.fs.registry import open_filesystem
 from ftfile.kv.buckets import bucket_name
 from ftfile.kv.columns import DELETE, MERGE, OP, SET, ops_in
 from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold import fold
 from ftfile.kv.hashing import key_hasher
 from ftfile.kv.planning.jobs import Left, Output, groups_of
 from ftfile.kv.planning.plan import plan_jobs

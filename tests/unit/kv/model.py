@@ -17,7 +17,7 @@ from ftfile.commit.format.model import Add, AssemblyJob, Origin
 from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations, ops_in
 from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold import fold
 from ftfile.kv.key_ranges import contain
 from ftfile.kv.key_values import Key
 from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, Share, groups_of, job_of

@@ -16,7 +16,7 @@ from ftfile.fs.registry import normalise
 from ftfile.kv.buckets import by_bucket
 from ftfile.kv.columns import DELETE, operations
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import first_fall
 from ftfile.kv.marks import open_state
 from ftfile.kv.planning.runs import apart, run_of

@@ -13,7 +13,7 @@ from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.feed.versions import applied, by_bucket
 from ftfile.kv.files.opening import open_run
-from ftfile.kv.fold.windows import SortedRows, windows_of
+from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.key_ranges import union

@@ -11,8 +11,7 @@ import pyarrow as pa
 from ftfile.arrays.buffers import bools_from, from_numpy, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.windows import SortedRows, windows_of
+from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_ranges import contain, overlap
 from ftfile.kv.reading.one_key import fold_key
 from ftfile.kv.run.blocks import TooManyBytes

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.columns import OP, SET
 from ftfile.kv.files.opening import CoalescingFiles, open_run
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold import fold
 from ftfile.kv.key_ranges import union
 from ftfile.kv.run.cache import Cache, Shelf
 from ftfile.kv.run.reader import END_BYTES, RunReader

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.kv.columns import DELETE, MERGE, OP, SET
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import key_array
 from ftfile.kv.merge_functions import LAST
 

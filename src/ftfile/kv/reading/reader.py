@@ -22,7 +22,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import StoreDefinition, definition_of_runs
 from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.fold.windows import SortedRows, windows_of
+from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows
 from ftfile.kv.reading.bucket import shown_schema
 from ftfile.kv.reading.levels import Sources, open_levels

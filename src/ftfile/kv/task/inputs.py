@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import CorruptData
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.files.opening import open_run
-from ftfile.kv.fold.windows import SortedRows
+from ftfile.kv.fold import SortedRows
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.jobs import Left
 from ftfile.kv.run.cache import Cache

@@ -13,8 +13,7 @@ from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
 from ftfile.kv.columns import SET
 from ftfile.kv.files.opening import CoalescingFiles, OpenFiles
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.windows import windows_of
+from ftfile.kv.fold import fold, windows_of
 from ftfile.kv.planning.jobs import groups_of
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.task.inputs import Inputs, cut_of

@@ -11,7 +11,7 @@ from ftfile.arrays.buffers import from_numpy, is_valid, rows_where
 from ftfile.kv.buckets import by_bucket
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import bools_of
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from ftfile.kv.buckets import bucket_number, by_bucket
 from ftfile.kv.columns import ops_in
 from ftfile.kv.definition import check_buckets
 from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.windows import SortedRows, windows_of
+from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import Marks, position_of, run_of
 from ftfile.kv.task.inputs import Inputs
