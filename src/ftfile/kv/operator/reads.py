@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.kv.key_values import Key
     from ftfile.kv.operator.codecs import Codec
-    from ftfile.kv.operator.pending import Pending
+    from ftfile.kv.operator.windows import Pending
 
     Rows = list[tuple[int, tuple[Any, ...]]]
 
