@@ -11,14 +11,13 @@ from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
-from ftfile.kv.operator.chain import FileCodec
 from ftfile.kv.operator.codecs import Codec
 from ftfile.kv.operator.epochs import check_writer_name
 from ftfile.kv.operator.reads import WindowReader
 from ftfile.kv.operator.recording import Recorder
 from ftfile.kv.operator.settings import Columns, config_of
 from ftfile.kv.operator.upkeep import Upkeep, keep_up
-from ftfile.kv.operator.wal import MAX_FILE_BYTES, Wal
+from ftfile.kv.operator.wal import MAX_FILE_BYTES, FileCodec, Wal
 from ftfile.kv.operator.windows import Buffer, Pending
 from ftfile.kv.user_keys import require_range
 

@@ -13,8 +13,7 @@ from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import CorruptData, FtfileError, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import define
-from ftfile.kv.operator.chain import FileCodec, read_chain
-from ftfile.kv.operator.wal import Wal
+from ftfile.kv.operator.wal import FileCodec, Wal, read_chain
 from ftfile.kv.operator.windows import Buffer, Window
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS
