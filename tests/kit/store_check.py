@@ -31,7 +31,7 @@ from ftfile.kv.fold import fold
 from ftfile.kv.hashing import buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
 from ftfile.kv.marks import open_marks
-from ftfile.kv.operator.epochs import TABLE
+from ftfile.kv.operator.recording import TABLE
 from ftfile.kv.planning.runs import apart, position_of, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.testing.checker import DirectoryReport, check_directory

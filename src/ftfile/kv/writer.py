@@ -17,7 +17,7 @@ from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.driver import definition_after, propose_batch
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.marks import open_state
-from ftfile.kv.operator.epochs import refuse_operator
+from ftfile.kv.operator.recording import refuse_operator
 from ftfile.kv.task.jobs import run_jobs
 from ftfile.kv.task.rows import RunWriter
 from ftfile.kv.upkeep.automatic import vacuum_if_due

@@ -12,9 +12,8 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.kv.operator.codecs import Codec
-from ftfile.kv.operator.epochs import check_writer_name
 from ftfile.kv.operator.reads import WindowReader
-from ftfile.kv.operator.recording import Recorder
+from ftfile.kv.operator.recording import Recorder, check_writer_name
 from ftfile.kv.operator.settings import Columns, config_of
 from ftfile.kv.operator.upkeep import Upkeep, keep_up
 from ftfile.kv.operator.wal import MAX_FILE_BYTES, FileCodec, Wal

@@ -13,7 +13,7 @@ from ftfile.commit.format.record import definition_key
 from ftfile.commit.log.fold import Fold
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit, record_of
-from ftfile.kv.operator.epochs import opening
+from ftfile.kv.operator.recording import opening
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import build_pages
 from ftfile.testing.checker import InvariantViolation, check_directory
