@@ -15,9 +15,9 @@ from ftfile.kv.operator.codecs import Codec
 from ftfile.kv.operator.reads import WindowReader
 from ftfile.kv.operator.recording import Recorder, check_writer_name
 from ftfile.kv.operator.settings import Columns, config_of
-from ftfile.kv.operator.upkeep import Upkeep, keep_up
 from ftfile.kv.operator.wal import MAX_FILE_BYTES, FileCodec, Wal
 from ftfile.kv.operator.windows import Buffer, Pending
+from ftfile.kv.upkeep.automatic import Upkeep, keep_up
 from ftfile.kv.user_keys import require_range
 
 if TYPE_CHECKING:
