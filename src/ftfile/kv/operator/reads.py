@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.columns import SET
 from ftfile.kv.operator.values import row_maker
-from ftfile.kv.reading.one_key import fold_key
+from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.user_keys import UserKeys
 
