@@ -25,8 +25,8 @@ from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.marks import open_state
+from ftfile.kv.merging import run_jobs
 from ftfile.kv.operator.recording import refuse_operator
-from ftfile.kv.task.jobs import run_jobs
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from ftfile.kv.task import inputs
 
 from ftfile import kv
 from ftfile.attempt.follow.offsets import InLog
@@ -23,6 +24,7 @@ from ftfile.kv.definition import define
 from ftfile.kv.feed import planner as feed_planner
 from ftfile.kv.feed import rows as feed_rows
 from ftfile.kv.hashing import hash_rows
+from ftfile.kv.merging import FoldedRows, Outputs
 from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
 from ftfile.kv.pushdown import Condition, select
@@ -32,8 +34,6 @@ from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.pages import PageTable, Probes, build_pages, shape_for
 from ftfile.kv.run.reader import SCAN_BYTES, RunReader
 from ftfile.kv.run.writer import BLOCK_BYTES
-from ftfile.kv.task import inputs
-from ftfile.kv.task.outputs import FoldedRows, Outputs
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.building import Builder
 from tests.unit.kv.runs import Written, numbered, written

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 import pytest
+from ftfile.kv.task import jobs as task_jobs
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
@@ -20,13 +21,12 @@ from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
 from ftfile.kv.columns import OP
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.files.spool import RunSpool
+from ftfile.kv.merging import Merger, run_jobs
 from ftfile.kv.planning.jobs import JobTerms, job_of
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
-from ftfile.kv.task import jobs as task_jobs
-from ftfile.kv.task.jobs import Merger, run_jobs
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem

@@ -17,9 +17,9 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.fs.registry import open_filesystem
 from ftfile.kv.key_values import encode_key
+from ftfile.kv.merging import Merger
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.reading.verify import StoreReport
-from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep import due
 from ftfile.kv.upkeep.compact import CompactReport
 from ftfile.kv.upkeep.due import Merging

@@ -18,9 +18,9 @@ from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.core.retry import is_away
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
+from ftfile.kv.merging import Merger
 from ftfile.kv.planning.jobs import without
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
-from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep.maintained import how_written
 
 if TYPE_CHECKING:

@@ -22,9 +22,8 @@ from ftfile.kv.definition import check_buckets
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.marks import open_marks, seal_marks
+from ftfile.kv.merging import FoldedRows, Inputs, Outputs
 from ftfile.kv.planning.runs import Marks, position_of, run_of
-from ftfile.kv.task.inputs import Inputs
-from ftfile.kv.task.outputs import FoldedRows, Outputs
 from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.core.retry import AWAY_S
+from ftfile.kv.merging import Merger
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.reading import verify
-from ftfile.kv.task.jobs import Merger
 from ftfile.kv.upkeep.due import Merges, Merging, all_due, merge_due
 from ftfile.kv.upkeep.maintained import how_written
 from ftfile.testing.context import current, open_filesystem
