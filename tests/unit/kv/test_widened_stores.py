@@ -21,7 +21,7 @@ from ftfile.kv.buckets import by_bucket
 from ftfile.kv.feed.planner import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.upkeep.due import merge_due
+from ftfile.kv.upkeep.compact import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem

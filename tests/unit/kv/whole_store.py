@@ -12,7 +12,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv.columns import DELETE, MERGE, SET
-from ftfile.kv.upkeep.due import merge_due
+from ftfile.kv.upkeep.compact import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem

@@ -21,8 +21,7 @@ from ftfile.kv.merging import Merger
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import due
-from ftfile.kv.upkeep.compact import CompactReport
-from ftfile.kv.upkeep.due import Merging
+from ftfile.kv.upkeep.compact import CompactReport, Merging
 from ftfile.spark.maintenance.calls import compact, verify
 from ftfile.spark.maintenance.spark_tasks import shares_of
 from tests.kit.store_check import check_store

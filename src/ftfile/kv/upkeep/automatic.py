@@ -10,7 +10,7 @@ from ftfile.commit.log.times import created_ms
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
-from ftfile.kv.upkeep.due import merge_due
+from ftfile.kv.upkeep.compact import merge_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,7 +19,7 @@ from ftfile.kv.merging import Merger
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.reading import verify
-from ftfile.kv.upkeep.due import Merges, Merging, all_due, merge_due
+from ftfile.kv.upkeep.compact import Merges, Merging, all_due, merge_due
 from ftfile.kv.upkeep.maintained import how_written
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
