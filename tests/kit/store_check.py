@@ -22,13 +22,12 @@ import pyarrow.compute as pc
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.kv.buckets import bucket_number
 from ftfile.kv.columns import DELETE, operations, ops_in
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.feed.rows import differ
 from ftfile.kv.files.opening import OpenFiles, open_run
 from ftfile.kv.fold import fold
-from ftfile.kv.hashing import buckets_of, hash_rows
+from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
 from ftfile.kv.marks import open_marks
 from ftfile.kv.operator.recording import TABLE

@@ -7,17 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from ftfile.arrays.buffers import is_valid
+from ftfile.arrays.buffers import from_numpy, is_valid
 from ftfile.arrays.words import byte_ranges
 from ftfile.core.errors import ConfigError
 from ftfile.kv.key_columns import is_byte_key, is_hashed_as_int, key_integers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
+
+    from ftfile.kv.definition import StoreDefinition
 
     Words = NDArray[np.uint64]
     Rows = NDArray[np.intp] | slice
@@ -39,6 +41,7 @@ _ALL = slice(None)
 # Of a value, whose stripes must be hashed one after the other.
 _LONG_BYTES = 2048
 _CHUNK_ROWS = 8_192  # whose temporaries stay in the processor's cache
+_PREFIX = "b="
 
 
 def hash_ints(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
@@ -268,3 +271,29 @@ def _packer(kind: pa.DataType) -> Callable[[Any], bytes]:
     if is_byte_key(kind):
         return bytes
     return struct.Struct("<i" if is_hashed_as_int(kind) else "<q").pack
+
+
+def bucket_name(number: int) -> str:
+    """Return the name of a bucket in the log; names sort as numbers do."""
+    return f"{_PREFIX}{number:05d}"
+
+
+def bucket_number(name: str) -> int:
+    """Return the number of a bucket by its name."""
+    return int(name.removeprefix(_PREFIX))
+
+
+def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each bucket that has any, in their order, by bucket; the columns of keys have no nulls."""
+    if not rows.num_rows:
+        return
+    keys = rows.select(definition.bucket_by).combine_chunks().to_batches()[0]
+    numbers = buckets_of(hash_rows(keys.columns), definition.buckets)
+    if (numbers == numbers[0]).all():
+        yield bucket_name(int(numbers[0])), rows
+        return
+    order = np.argsort(numbers, kind="stable")
+    sorted_rows, found = rows.take(from_numpy(order, pa.int64())), numbers[order]
+    starts = np.flatnonzero(np.diff(found, prepend=-1))
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(found)], strict=True):
+        yield bucket_name(int(found[start])), sorted_rows.slice(start, end - start)

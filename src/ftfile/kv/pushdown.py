@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.packing import packed
-from ftfile.kv.buckets import bucket_number
-from ftfile.kv.hashing import buckets_of, hash_rows
+from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import key_array
 from ftfile.kv.key_ranges import behind, clip, overlap
 from ftfile.kv.user_keys import UserKeys

@@ -16,13 +16,13 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
-from ftfile.kv.buckets import by_bucket
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.driver import definition_after, propose_batch
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.fold import fold
+from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.marks import open_state
 from ftfile.kv.merging import run_jobs

@@ -16,11 +16,10 @@ from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
 from ftfile.fs.registry import open_filesystem
-from ftfile.kv.buckets import bucket_name
 from ftfile.kv.columns import DELETE, MERGE, OP, SET, ops_in
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.fold import fold
-from ftfile.kv.hashing import key_hasher
+from ftfile.kv.hashing import bucket_name, key_hasher
 from ftfile.kv.planning.jobs import Left, Output, groups_of
 from ftfile.kv.planning.plan import plan_jobs
 from ftfile.kv.planning.runs import Marks, placed

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from ftfile.commit.format.model import Add, Origin
-from ftfile.kv.buckets import bucket_name, bucket_number, by_bucket
 from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket
 from ftfile.kv.planning.runs import Marks, Run
 from ftfile.kv.pushdown import (
     EVERYTHING,

@@ -12,11 +12,10 @@ from ftfile.core.checksum import checksum
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.keys.keys import Keys
-from ftfile.kv.buckets import bucket_name, bucket_number, by_bucket
 from ftfile.kv.columns import DELETE, OP, SET
 from ftfile.kv.definition import define
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.hashing import hash_rows
+from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket, hash_rows
 from ftfile.kv.key_ranges import decode_ranges
 from ftfile.kv.planning.runs import Marks
 from ftfile.testing.context import open_filesystem

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.kv.buckets import bucket_name
+from ftfile.kv.hashing import bucket_name
 from ftfile.kv.planning.runs import Marks, run_of
 from tests.unit.kv.building import COUNTS, WORDS, Builder
 

@@ -17,10 +17,10 @@ from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.attempt.logs import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.kv.buckets import by_bucket
 from ftfile.kv.feed.planner import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.files.opening import OpenFiles
+from ftfile.kv.hashing import by_bucket
 from ftfile.kv.upkeep.compact import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.kv.buckets import bucket_number
+from ftfile.kv.hashing import bucket_number
 from ftfile.kv.planning.runs import version_of
 
 if TYPE_CHECKING:

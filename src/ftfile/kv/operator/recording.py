@@ -17,9 +17,9 @@ from ftfile.commit.log.fold import ENTRIES_MAX
 from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
-from ftfile.kv.buckets import bucket_name, by_bucket
 from ftfile.kv.driver import StoreChange, body_of, definition_after
 from ftfile.kv.files.spool import RunSpool
+from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.kv.buckets import bucket_number
-from ftfile.kv.hashing import key_hasher
+from ftfile.kv.hashing import bucket_number, key_hasher
 from ftfile.kv.marks import open_marks
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import run_of

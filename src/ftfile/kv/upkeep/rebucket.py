@@ -16,11 +16,11 @@ from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
-from ftfile.kv.buckets import bucket_number, by_bucket
 from ftfile.kv.columns import ops_in
 from ftfile.kv.definition import check_buckets
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold import SortedRows, fold, windows_of
+from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.merging import FoldedRows, Inputs, Outputs
 from ftfile.kv.planning.runs import Marks, position_of, run_of
