@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from benchmarks.settings import Settings
     from ftfile.commit.format.model import AssemblyJob
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
 
 __all__ = ("Amplification", "Workload", "run", "simulate")
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, Record
     from ftfile.fs.api import FileSystem
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
 
 __all__ = ("StoreReport", "check_store", "key_at")

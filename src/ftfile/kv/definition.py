@@ -13,7 +13,7 @@ from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.arrays.widening import is_wider
 from ftfile.core.errors import ConfigError
 from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET
-from ftfile.kv.key_values import is_key_type
+from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
 
     Numbers = NDArray[np.int64]
     Combine = Callable[[pa.Array, pa.Array], pa.Array]

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.kv.key_columns import bools_of
-from ftfile.kv.key_values import Key, decode_key, encode_key, to_scalar
+from ftfile.kv.key_columns import Key, bools_of, decode_key, encode_key, to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.files.opening import Files
     from ftfile.kv.files.spool import RunSpool
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.jobs import Group, Share
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader

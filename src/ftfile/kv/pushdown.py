@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
 
 Comparison: TypeAlias = Literal["in", ">", ">=", "<", "<="]

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.kv.key_columns import key_array
+from ftfile.kv.key_columns import key_array, to_scalar
 from ftfile.kv.key_ranges import behind
-from ftfile.kv.key_values import to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
 
     ToStored = Callable[[Any], int | bytes]
 

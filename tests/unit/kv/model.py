@@ -18,8 +18,8 @@ from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations, ops_in
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.fold import fold
+from ftfile.kv.key_columns import Key
 from ftfile.kv.key_ranges import contain
-from ftfile.kv.key_values import Key
 from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, Share, groups_of, job_of
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of

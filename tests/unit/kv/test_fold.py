@@ -18,7 +18,7 @@ from ftfile.kv.merge_functions import merge_function
 from tests.unit.kv.model import Expected
 
 if TYPE_CHECKING:
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "sum": (pa.int64(), st.integers(-(1 << 40), 1 << 40)),

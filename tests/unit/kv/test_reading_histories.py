@@ -14,7 +14,7 @@ from ftfile.core.checksum import checksum
 from ftfile.kv.columns import ops_in
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.hashing import hash_rows, key_hasher
-from ftfile.kv.key_values import to_scalar
+from ftfile.kv.key_columns import to_scalar
 from ftfile.kv.planning.jobs import Output
 from ftfile.kv.reading import levels
 from ftfile.kv.reading.levels import Sources
@@ -30,7 +30,7 @@ from tests.unit.kv.runs import written
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
 
 HISTORIES, AT_ONCE = 16 if THOROUGH else 4, 4
 

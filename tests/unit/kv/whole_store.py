@@ -21,7 +21,7 @@ from tests.kit.store_check import StoreReport, check_store
 from tests.unit.kv.model import Expected
 
 if TYPE_CHECKING:
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
 
 COLUMNS = {"k": "string", "n": "long", "m": "long", "s": "string", "gone": "boolean"}
 MERGES = ("last", "n:sum", "n:sum,m:max,s:append", "m:min,s:coalesce")

@@ -16,7 +16,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.fs.registry import open_filesystem
-from ftfile.kv.key_values import encode_key
+from ftfile.kv.key_columns import encode_key
 from ftfile.kv.merging import Merger
 from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.reading.verify import StoreReport

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ftfile.attempt.stage import Stage
     from ftfile.filters.chain import Chain
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
 
 _ALIGNMENT = 64
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ftfile.commit.log.log import CommitLog
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.operator.codecs import Codec
     from ftfile.kv.operator.windows import Pending
 

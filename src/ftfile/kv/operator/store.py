@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.core.context import Context
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.operator.windows import Window
 
 WINDOW_MAX = (1 << 63) - 1  # the number has 64 bits in the files of windows

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from ftfile.core.ids import IdSource
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
     from ftfile.kv.planning.settings import PlanSettings
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.errors import ConfigError
+from ftfile.kv.key_columns import Key, decode_key, encode_key
 from ftfile.kv.key_ranges import KeyRange, decode_ranges, encode_ranges, overlap
-from ftfile.kv.key_values import Key, decode_key, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.reading.levels import Level
 
     Values = tuple[Any, ...]

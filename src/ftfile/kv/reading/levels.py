@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.files.opening import Files, OpenFiles
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
     from ftfile.kv.planning.runs import Run
 
     Values = tuple[Any, ...]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.dead_letters import DeadLetter
     from ftfile.commit.read.history import Version
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
 
 # The last column of what `lookup` returns.

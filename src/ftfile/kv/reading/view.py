@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.cache import Cache
 
