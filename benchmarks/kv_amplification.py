@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from benchmarks.report import Cell, Table
 from ftfile.commit.format.model import Add, Origin
 from ftfile.commit.rewrites import Rewrite
-from ftfile.kv.planning.jobs import Group, Left, Output, Share, groups_of
+from ftfile.kv.planning.jobs import Group, Left, Output, PlanSettings, Share, groups_of
 from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, placed
-from ftfile.kv.planning.settings import PlanSettings
 from ftfile.testing.clock import SeededIds
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import PlanSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

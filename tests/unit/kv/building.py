@@ -20,10 +20,9 @@ from ftfile.kv.columns import DELETE, MERGE, OP, SET, ops_in
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_name, key_hasher
-from ftfile.kv.planning.jobs import Left, Output, groups_of
+from ftfile.kv.planning.jobs import Left, Output, PlanSettings, groups_of
 from ftfile.kv.planning.plan import plan_jobs
 from ftfile.kv.planning.runs import Marks, placed
-from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
 from tests.kit.store_check import key_at

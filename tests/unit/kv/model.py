@@ -20,10 +20,9 @@ from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key
 from ftfile.kv.key_ranges import contain
-from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, Share, groups_of, job_of
+from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, PlanSettings, Share, groups_of, job_of
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
-from ftfile.kv.planning.settings import PlanSettings
 from ftfile.testing.clock import SeededIds
 from tests.kit.store_check import key_at
 

@@ -18,8 +18,7 @@ from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.merging import Merger
-from ftfile.kv.planning.jobs import Output
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import Output, PlanSettings
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.testing.clock import ManualClock, SeededIds

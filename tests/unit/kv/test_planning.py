@@ -10,10 +10,9 @@ import pytest
 from ftfile.commit.format.model import Add, AssemblyJob, Origin
 from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.planning import plan
-from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, groups_of, without
+from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, PlanSettings, groups_of, without
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
-from ftfile.kv.planning.settings import PlanSettings
 from ftfile.testing.clock import SeededIds
 
 if TYPE_CHECKING:

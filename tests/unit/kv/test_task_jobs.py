@@ -22,9 +22,8 @@ from ftfile.kv.columns import OP
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.merging import Merger, run_jobs
-from ftfile.kv.planning.jobs import JobTerms, job_of
+from ftfile.kv.planning.jobs import JobTerms, PlanSettings, job_of
 from ftfile.kv.planning.runs import Marks, run_of
-from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.testing.clock import ManualClock, SeededIds

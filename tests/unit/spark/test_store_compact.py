@@ -18,7 +18,7 @@ from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.fs.registry import open_filesystem
 from ftfile.kv.key_columns import encode_key
 from ftfile.kv.merging import Merger
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import due
 from ftfile.kv.upkeep.compact import CompactReport, Merging

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.ids import IdSource
-    from ftfile.kv.planning.settings import PlanSettings
+    from ftfile.kv.planning.jobs import PlanSettings
 
 # Below it all runs count as equally large: most of their cost is a file.
 _SMALL_BYTES = 8192

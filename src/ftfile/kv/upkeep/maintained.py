@@ -17,7 +17,7 @@ from ftfile.filters.chain import Chain
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.run.writer import BLOCK_BYTES
 
 if TYPE_CHECKING:

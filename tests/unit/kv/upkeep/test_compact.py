@@ -17,7 +17,7 @@ from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.core.retry import AWAY_S
 from ftfile.kv.merging import Merger
 from ftfile.kv.planning import plan
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading import verify
 from ftfile.kv.upkeep.compact import Merges, Merging, all_due, merge_due
 from ftfile.kv.upkeep.maintained import how_written
