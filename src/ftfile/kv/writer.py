@@ -20,12 +20,12 @@ from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.driver import definition_after, propose_batch
+from ftfile.kv.due_jobs import run_jobs
 from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.marks import open_state
-from ftfile.kv.merging import run_jobs
 from ftfile.kv.operator.recording import refuse_operator
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 

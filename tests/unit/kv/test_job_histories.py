@@ -16,8 +16,8 @@ from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Origin
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
+from ftfile.kv.due_jobs import Merger
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.merging import Merger
 from ftfile.kv.planning.jobs import Output, PlanSettings
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader

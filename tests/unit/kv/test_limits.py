@@ -21,10 +21,10 @@ from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv import marks, pushdown
 from ftfile.kv.definition import define
+from ftfile.kv.due_jobs import FoldedRows, Outputs
 from ftfile.kv.feed import planner as feed_planner
 from ftfile.kv.feed import rows as feed_rows
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.merging import FoldedRows, Outputs
 from ftfile.kv.planning import runs as planned_runs
 from ftfile.kv.planning.runs import placed
 from ftfile.kv.pushdown import Condition, select

@@ -20,8 +20,8 @@ from ftfile.filters.chain import Chain
 from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
 from ftfile.kv.columns import OP
 from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.merging import Merger, run_jobs
 from ftfile.kv.planning.jobs import JobTerms, PlanSettings, job_of
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.cache import Cache

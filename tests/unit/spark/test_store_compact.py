@@ -16,8 +16,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.fs.registry import open_filesystem
+from ftfile.kv.due_jobs import Merger
 from ftfile.kv.key_columns import encode_key
-from ftfile.kv.merging import Merger
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import due

@@ -20,8 +20,8 @@ from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.core.retry import is_away
 from ftfile.kv.columns import SET
+from ftfile.kv.due_jobs import Merger
 from ftfile.kv.marks import open_state, seal_jobs, seal_marks
-from ftfile.kv.merging import Merger
 from ftfile.kv.planning.jobs import JobTerms, job_of, without
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import run_of, stretches_of

@@ -15,7 +15,7 @@ from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.core.retry import AWAY_S
-from ftfile.kv.merging import Merger
+from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading import verify
