@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from ftfile.kv.task import inputs
 
 from ftfile import kv
 from ftfile.attempt.follow.offsets import InLog
@@ -19,7 +18,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv import marks, pushdown
+from ftfile.kv import due_jobs, marks, pushdown
 from ftfile.kv.definition import define
 from ftfile.kv.due_jobs import FoldedRows, Outputs
 from ftfile.kv.feed import planner as feed_planner
@@ -209,7 +208,7 @@ class TestPlans:
 
 class TestJobs:
     def test_inputs_that_no_cache_holds(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(inputs, "_CACHE_BYTES", 0)
+        monkeypatch.setattr(due_jobs, "_CACHE_BYTES", 0)
         query = counting(out, buckets="1", flushIntervalCount="3", jobBytes="2000", blockBytes="512")
         for batch in range(3):
             query.run(batch, [rows(*map(str, range(batch, 900, 2)))])

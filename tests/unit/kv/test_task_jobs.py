@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pyarrow as pa
 import pytest
-from ftfile.kv.task import jobs as task_jobs
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.stage import Stage
@@ -18,6 +17,7 @@ from ftfile.core.context import Context
 from ftfile.core.errors import CorruptData, OutOfSpace, Unavailable
 from ftfile.filters.chain import Chain
 from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
+from ftfile.kv import due_jobs
 from ftfile.kv.columns import OP
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.due_jobs import Merger, run_jobs
@@ -182,7 +182,7 @@ class TestShare:
         merge = Merger.merge
 
         def slow(self: Merger, job: AssemblyJob) -> Any:
-            bench.clock.advance(task_jobs.BUDGET_S * 0.75)
+            bench.clock.advance(due_jobs.BUDGET_S * 0.75)
             return merge(self, job)
 
         monkeypatch.setattr(Merger, "merge", slow)

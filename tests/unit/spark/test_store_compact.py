@@ -20,7 +20,7 @@ from ftfile.kv.due_jobs import Merger
 from ftfile.kv.key_columns import encode_key
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading.verify import StoreReport
-from ftfile.kv.upkeep import due
+from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactReport, Merging
 from ftfile.spark.maintenance.calls import compact, verify
 from ftfile.spark.maintenance.spark_tasks import shares_of
@@ -123,7 +123,7 @@ class TestRounds:
             for place, size in enumerate(sizes)
         ]
         work = Merging(how_with(10), 0)
-        found = [work.size_of(job) for job in due._round_of(work, jobs, 2)]  # noqa: SLF001
+        found = [work.size_of(job) for job in compaction._round_of(work, jobs, 2)]  # noqa: SLF001
         assert shares_of(found, min(len(found), 2)) == shares
 
 
