@@ -193,16 +193,4 @@ class StoreWriter(Writer[StoreConfig]):
             refuse_operator(head, self.config.transaction)
             return propose(head, snapshot)
 
-        return prepare, lambda _: self._keep_up(log)
-
-    def _keep_up(self, log: CommitLog) -> None:
-        """Start a vacuum in a thread, if it is time."""
-        config = self.config
-        vacuum_if_due(
-            config.path,
-            log,
-            grace_s=config.grace_s,
-            interval_s=config.vacuum_interval_s,
-            key_provider=None if config.encryption is None else config.encryption.keys.reference,
-            storage=dict(config.storage.connection),
-        )
+        return prepare, lambda _: vacuum_if_due(self.config, log)

@@ -13,7 +13,7 @@ from ftfile.core.logs import get_logger
 from ftfile.kv.upkeep.compact import merge_due
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
@@ -26,36 +26,20 @@ _running: set[str] = set()  # paths
 _log = get_logger(__name__)
 
 
-def vacuum_if_due(
-    path: str,
-    log: CommitLog,
-    *,
-    grace_s: float,
-    interval_s: float,
-    key_provider: str | None,
-    storage: Mapping[str, str],
-) -> threading.Thread | None:
-    """Start a vacuum in a thread if `interval_s` seconds have passed since the last one; return the thread, or None.
+def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | None:
+    """Start a vacuum in a thread if `vacuumInterval` has passed since the last one; return the thread, or None.
 
-    It keeps what versions of the last `grace_s` seconds need. Nothing is raised: what fails is logged, and tried again
-    after the next interval. The log tells a new process, and others, when the last vacuum was that deleted anything.
-
-    Args:
-        path: of the store.
-        log: of it, with the clock and the ids.
-        grace_s: for how long files stay that a merge replaced.
-        interval_s: 0 for no vacuum at all.
-        key_provider: see `ftfile.vacuum`.
-        storage: likewise.
+    It keeps what versions of the last `grace` need. Nothing is raised: what fails is logged, and tried again after the
+    next interval. The log tells a new process, and others, when the last vacuum was that deleted anything.
     """
-    now_ms, interval_ms = log.clock.now_ms(), 1000 * interval_s
+    path, now_ms, interval_ms = config.path, log.clock.now_ms(), 1000 * config.vacuum_interval_s
     with _lock:
         known = path in _last_ms and now_ms - _last_ms[path] < interval_ms
-        if interval_s <= 0 or known or path in _running:
+        if interval_ms <= 0 or known or path in _running:
             return None
         _running.add(path)
     try:
-        _last_ms[path] = max(_last_ms.get(path, 0), _recorded_ms(log, grace_s))
+        _last_ms[path] = max(_last_ms.get(path, 0), _recorded_ms(log, config.grace_s))
         is_due = now_ms - _last_ms[path] >= interval_ms
     except FtfileError as error:
         _log.warning("whether %s is to be vacuumed is not known: %s", path, error)
@@ -66,7 +50,7 @@ def vacuum_if_due(
     _last_ms[path] = now_ms
     thread = threading.Thread(
         target=contextvars.copy_context().run,
-        args=(_vacuum, path, grace_s, key_provider, dict(storage), log.fs.context),
+        args=(_vacuum, config, log.fs.context),
         name=f"vacuum of {path}",
         daemon=True,  # one that dies halfway loses nothing
     )
@@ -88,16 +72,16 @@ def forget_vacuums() -> None:
         _last_ms.clear()
 
 
-def _vacuum(path: str, grace_s: float, key_provider: str | None, storage: Mapping[str, str], context: Context) -> None:
-    retention = f"{round(1000 * grace_s)}ms"
+def _vacuum(config: StoreConfig, context: Context) -> None:
+    path, encryption = config.path, config.encryption
     try:
         vacuum(
             path,
             dry_run=False,
-            retention=retention,
+            retention=f"{round(1000 * config.grace_s)}ms",
             force=True,
-            key_provider=key_provider,
-            storage=storage,
+            key_provider=None if encryption is None else encryption.keys.reference,
+            storage=dict(config.storage.connection),
             context=context,
         )
     except FtfileError as error:
@@ -116,14 +100,7 @@ def keep_up(log: CommitLog, config: StoreConfig) -> None:
         FtfileError: merges failed; they stay due.
     """
     merges = merge_due(log)
-    vacuum_if_due(
-        config.path,
-        log,
-        grace_s=config.grace_s,
-        interval_s=config.vacuum_interval_s,
-        key_provider=config.encryption.keys.reference if config.encryption is not None else None,
-        storage=dict(config.storage.settings),
-    )
+    vacuum_if_due(config, log)
     if merges.errors:
         raise merges.errors[0]
 

@@ -280,7 +280,7 @@ def test_a_version_that_vacuum_has_deleted(clock: ManualClock) -> None:
     query.run(3, [rows(a=9)])
     clock.advance(9000)
     log = kv.open(PATH, context=current()).log
-    thread = vacuum_if_due(PATH, log, grace_s=1, interval_s=1, key_provider=None, storage={})
+    thread = vacuum_if_due(store(grace="1s", vacuumInterval="1s").config(), log)
     assert thread is not None
     thread.join()
     for action in (lambda: follower.latest_offset(start), lambda: [*again]):

@@ -28,7 +28,7 @@ def write(query: StoreBatch, batch: int) -> None:
 
 def due(grace_s: float = 2 * HOUR_S, interval_s: float = HOUR_S) -> threading.Thread | None:
     log = CommitLog(open_filesystem(PATH))
-    thread = vacuum_if_due(PATH, log, grace_s=grace_s, interval_s=interval_s, key_provider=None, storage={})
+    thread = vacuum_if_due(counts(grace=f"{grace_s}s", vacuumInterval=f"{interval_s}s").config(), log)
     if thread is not None:
         thread.join()
     return thread
