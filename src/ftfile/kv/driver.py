@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
 from ftfile.kv.planning.runs import placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ftfile.attempt.message import TaskCommit
     from ftfile.commit.format.model import AssemblyJob
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
+    from ftfile.kv.planning.jobs import PlanSettings
 
 
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
@@ -78,13 +79,9 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
         return config.definition
     recorded, given = StoreDefinition.from_json(text), config.definition
     require_same(recorded, given)
-    old, new = (spark_schema_json(_values_of(each)) for each in (recorded, given))
+    old, new = (spark_schema_json(pa.schema(each.value_fields)) for each in (recorded, given))
     check_schema_change(old, new, config.on_schema_change, has_any=False)
     return joined([recorded, given])
-
-
-def _values_of(definition: StoreDefinition) -> pa.Schema:
-    return pa.schema([definition.schema.field(name) for name in definition.values])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,39 +148,47 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     texts = {definition_key(text): text for text in (encoding, encoding["schema"], settings)}
     keys = [*texts]
     state, now_ms = open_state(log.fs, head), log.clock.now_ms()
-    accepted = Accepted() if config.overwrite else _accepted(log, state, change)
+    accepted = Accepted() if config.overwrite else accepted_merges(log, state, change.rewrites)
     runs = placed([replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
     removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
-    ended = {remove.id for remove in removes}
-    live = {add.id: add for add in state.segments.values() if add.id not in ended}
-    live |= {add.id: add for add in (*runs, *accepted.adds)}
+    adds = (*runs, *accepted.adds)
+    live = live_after(state, removes, adds)
     return Body(
-        adds=seal_marks(log.fs, (*runs, *accepted.adds)),
+        adds=seal_marks(log.fs, adds),
         removes=removes,
         overwrite=config.overwrite,
-        assembly_jobs=seal_jobs(log.fs, _due_jobs(config, log, state, change, live)),
+        assembly_jobs=due_after(log, state, live, config.plan, failed=change.failed, tasks=change.tasks),
         tasks=change.tasks,
         schema=keys[1],
         settings=keys[2],
         encoding=keys[0],
         definitions=texts,
-        metrics=_metrics(accepted),
+        metrics={"runsMerged": len(accepted.removes)} if accepted.removes else {},
     )
 
 
-def _accepted(log: CommitLog, state: LogState, change: StoreChange) -> Accepted:
-    found = accept_rewrites(log, state, change.rewrites).rewrites
+def accepted_merges(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]) -> Accepted:
+    """Return the merges that the record behind a state can take."""
+    found = accept_rewrites(log, state, rewrites).rewrites
     return Accepted(tuple(acceptable(state.segments, found)))
 
 
-def _due_jobs(
-    config: StoreConfig, log: CommitLog, state: LogState, change: StoreChange, live: dict[str, Add]
-) -> list[AssemblyJob]:
-    due = still_due(state.assembly_jobs, live, change.failed, state.version + 1)
-    now_ms = log.clock.now_ms()
-    return [*due, *plan_jobs(live.values(), due, config.plan, log.ids, now_ms=now_ms, tasks=change.tasks)]
+def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) -> dict[str, Add]:
+    """Return the live runs by id once a record behind a state removes some and adds others."""
+    ended = {remove.id for remove in removes}
+    return {add.id: add for add in (*state.segments.values(), *adds) if add.id not in ended}
 
 
-def _metrics(accepted: Accepted) -> dict[str, Any]:
-    merged = len(accepted.removes)
-    return {"runsMerged": merged} if merged else {}
+def due_after(
+    log: CommitLog,
+    state: LogState,
+    live: Mapping[str, Add],
+    plan: PlanSettings,
+    *,
+    failed: Collection[str] = (),
+    tasks: int,
+) -> tuple[AssemblyJob, ...]:
+    """Return the due jobs, as the record behind a state has them, given the runs that are live after it, by id."""
+    due = still_due(state.assembly_jobs, live, failed, state.version + 1)
+    more = plan_jobs(live.values(), due, plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
+    return seal_jobs(log.fs, (*due, *more))

@@ -13,17 +13,17 @@ from ftfile.attempt.storage import durability_of
 from ftfile.commit.format.model import AssemblyJob, Body, MaintenanceAuthor
 from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
-from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.core.retry import is_away
 from ftfile.kv.columns import SET
+from ftfile.kv.driver import accepted_merges, due_after, live_after
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.marks import open_state, seal_jobs, seal_marks
+from ftfile.kv.marks import open_state, seal_marks
 from ftfile.kv.planning.jobs import JobTerms, job_of, without
-from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
+from ftfile.kv.planning.plan import is_held, plan_jobs
 from ftfile.kv.planning.runs import run_of, stretches_of
 from ftfile.kv.upkeep.maintained import how_written, open_store_log
 
@@ -127,20 +127,15 @@ class Merges:
     def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
         """Return the body of the record of those merges that a head can take; None without any."""
         log = self.log
-        found = accept_rewrites(log, state, rewrites).rewrites
-        accepted = Accepted(tuple(acceptable(state.segments, found)))
+        accepted = accepted_merges(log, state, rewrites)
         if not accepted.rewrites:
             return None
-        ended = {remove.id for remove in accepted.removes}
-        live = {add.id: add for add in state.segments.values() if add.id not in ended}
-        live |= {add.id: add for add in accepted.adds}
-        due = still_due(state.assembly_jobs, live, (), state.version + 1)
+        live = live_after(state, accepted.removes, accepted.adds)
         tasks = max((job.payload["taskCount"] for job in state.assembly_jobs), default=1)
-        more = plan_jobs(live.values(), due, how.plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
         return Body(
             adds=seal_marks(log.fs, accepted.adds),
             removes=accepted.removes,
-            assembly_jobs=seal_jobs(log.fs, (*due, *more)),
+            assembly_jobs=due_after(log, state, live, how.plan, tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
