@@ -135,16 +135,7 @@ def define(
     merge: str = LAST,
     sequence: str | None = None,
 ) -> StoreDefinition:
-    """Return the definition of a store for rows of a schema, whose columns may be in any order.
-
-    Args:
-        schema: of the rows that are written.
-        keys: `keyColumns`.
-        bucket_by: `bucketBy`; all key columns if empty.
-        buckets: see `StoreDefinition`.
-        merge: a function for all value columns, or `column:function` for some, with commas between them. Functions are
-            last, sum, min, max, append, coalesce, and `module:Class` of the user's.
-        sequence: `sequenceColumn`.
+    """Return the definition of a store for rows of a schema, whose columns may be in any order, by a writer's options.
 
     Raises:
         ConfigError: these make no store; the error names the option.

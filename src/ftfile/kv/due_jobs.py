@@ -229,14 +229,8 @@ def run_jobs(
     """Do the due jobs that fall to the stage's partition; return the results, and the ids of jobs that failed.
 
     At each version other jobs fall to a task, so that none waits for a task that is no longer there. Those that failed
-    come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on.
-
-    Args:
-        stage: of the task; also gives the file system, the clock and the ids.
-        head: the log as the task found it; the state of a view is enough.
-        definition: of the store, which new runs follow.
-        encoding: key of the definition that says how new runs are written.
-        open_spool: starts a file for new runs.
+    come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on. For the arguments
+    see `Merger`; of the head, the state of a view is enough.
     """
     jobs = head.assembly_jobs
     tasks = jobs[-1].payload["taskCount"] if jobs else 0
@@ -264,12 +258,12 @@ def run_jobs(
 
 @dataclass(frozen=True, slots=True)
 class Merger:
-    """Does jobs; for the attributes see `run_jobs`."""
+    """Does jobs."""
 
-    stage: Stage
-    definition: StoreDefinition
-    encoding: str
-    open_spool: Callable[[], RunSpool]
+    stage: Stage  # of the task; also gives the file system, the clock and the ids
+    definition: StoreDefinition  # which new runs follow
+    encoding: str  # key of the definition that says how new runs are written
+    open_spool: Callable[[], RunSpool]  # starts a file for new runs
     read_version: int  # at which the inputs of the jobs are live
     window_bytes: int = _WINDOW_BYTES
 

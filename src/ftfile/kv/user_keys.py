@@ -76,10 +76,7 @@ class UserKeys:
     def range_of(self, start: Any, end: Any, prefix: tuple[Any, ...] = ()) -> KeyRange:  # noqa: ANN401
         """Return the stored form of the range from `start` on and before `end`, both with a prefix in front.
 
-        Args:
-            start: a key, or the first values of one, without the prefix; None for the first key.
-            end: likewise; None for all keys behind.
-            prefix: the first values of all keys in the range.
+        They are keys, or the first values of one, without the prefix; None for the first key, and for all keys behind.
 
         Raises:
             TypeError, ConfigError: see `prefix`; or no key lies in the range.

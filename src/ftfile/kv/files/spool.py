@@ -58,12 +58,9 @@ class RunSpool:
         return self._file.position
 
     def write(self, bucket: str, batches: Iterable[pa.RecordBatch], purges: Sequence[KeyRange] = ()) -> WrittenRun:
-        """Append a run of a bucket.
+        """Append a run of a bucket: rows that `fold` returned, all with the columns of the first batch.
 
-        Args:
-            bucket: its name.
-            batches: rows that `fold` returned, pulled as they are written; all have the columns of the first one.
-            purges: ranges whose keys end in all runs before this one; without rows, the run has them alone.
+        Keys in the ranges of its purges end in all runs before it; without rows, it has them alone.
 
         Raises:
             EncodingError: see `write_run`; the file is of no use then.

@@ -54,16 +54,8 @@ def plan_jobs(  # noqa: PLR0913 - the others by name
     """Return the jobs that are due beside those that are due already.
 
     A job is about one bucket, or about neighbouring buckets with few bytes. Jobs of a plan, and those due before, have
-    no run in common, and none in a stretch that another one has. Those that failed keep no other from its turn.
-
-    Args:
-        live: all live runs of the store.
-        due: jobs planned before.
-        settings: the rules.
-        ids: names the jobs.
-        now_ms: by the driver's clock.
-        tasks: number of tasks that do the jobs side by side.
-        left_alone: ids of runs that no job is to name.
+    no run in common, and none in a stretch that another one has. Those that failed keep no other from its turn. No job
+    names a run that is `left_alone`, by id.
     """
     busy = {add.id for job in due for add in job.inputs}.union(left_alone)
     buckets: dict[str, list[Run]] = {}

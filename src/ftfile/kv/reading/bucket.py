@@ -42,11 +42,8 @@ class _NotHere(Exception):
 def fold_key(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreDefinition) -> Values | None:
     """Return the values of a key; None if it has none.
 
-    Args:
-        rows: operation and values of each row, new to old; the first that is no merge is the last one, except with a
-            sequence column.
-        key: of them.
-        definition: of the store; the values are those of its value columns.
+    Of each row it takes operation and values, new to old; the first that is no merge is the last one, except with a
+    sequence column.
 
     Raises:
         EncodingError, UserCodeError: see `fold`.
@@ -181,13 +178,9 @@ class Bucket:
     def scan(
         self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from one key on and before another, sorted, folded in windows.
+        """Yield the rows from one key on and before another, sorted, folded in windows of about some bytes.
 
-        Args:
-            start: a key, or a prefix of keys; None for the first row.
-            end: likewise; None for all rows behind.
-            columns: those wanted, in order; the key columns come first in any case.
-            window_bytes: about the memory that it takes.
+        Both may be prefixes; None for the first row, and for all behind. Key columns come first in any case.
         """
         definition = _narrowed(self.definition, columns)
         shown = shown_schema(definition, columns).names

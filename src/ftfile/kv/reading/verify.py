@@ -92,14 +92,8 @@ def verify(  # noqa: PLR0913 - all by name
     run's bucket, and from the first to the last that were committed; its pages find every row. Runs of a bucket with
     keys in common are apart in position.
 
-    Args:
-        path: of the store.
-        version: see `ftfile.kv.open`, as for the others and for errors; of damaged runs, none is raised.
-        threads: that read, each with memory for some blocks; by default one for each core.
-        progress: called with a `Progress` after each file.
-        key_provider: see `ftfile.kv.open`.
-        storage: likewise.
-        context: likewise.
+    Threads that read have memory for some blocks each; by default there is one for each core. `progress` is called with
+    a `Progress` after each file. For other arguments and errors see `ftfile.kv.open`; of damaged runs, none is raised.
 
     Raises:
         ConfigError: also if `threads` is below 1.

@@ -62,14 +62,9 @@ class RunReader:
         cache: Cache,
         parallel: Parallel = _in_turn,
     ) -> None:
-        """Read directory and schema of a run.
+        """Read directory and schema of a run, of which `read_range` returns bytes by offset and length.
 
-        Args:
-            read_range: returns the bytes of the run from an offset on, of a length.
-            length_bytes: of the run.
-            path: for errors.
-            cache: keeps blocks and pages.
-            parallel: calls a function with every item, some at once, and returns the results.
+        The cache keeps blocks and pages, and `parallel` calls a function with every item, some at once.
 
         Raises:
             CorruptData: there is no run of this length.
@@ -134,15 +129,7 @@ class RunReader:
         return get
 
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
-        """Look many keys up.
-
-        Args:
-            keys: the key columns, of the same types as in the run, in any order.
-            hashes: of these.
-
-        Returns:
-            Numbers of the keys that the run has, and their rows, in one order.
-        """
+        """Return the numbers of the keys that the run has, and their rows, in one order; keys may be in any."""
         probes, wanted = self._probes(hashes), np.arange(len(hashes))
         numbers, found = [wanted[:0]], []
         while wanted.size:
@@ -166,11 +153,7 @@ class RunReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows from one key on and before another, sorted, in blocks; either may be a prefix of a key.
 
-        Args:
-            start: None for the first row.
-            end: None for all rows behind.
-            columns: names, in the order wanted; None for all.
-            read_bytes: read at a time, or a block if that is more.
+        None stands for the first row, all rows behind, all columns. It reads `read_bytes` or a block at a time.
         """
         blocks = range(self._directory.blocks)
         first = bisect.bisect_right(blocks, start, key=self._first_key_of) - 1 if start is not None else 0

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 128 << 10  # before compression
 PAGED_ROWS_MIN = 4096  # runs of fewer rows are read whole: their pages would be as long as they are
-COMPRESSIONS = ("none", "lz4", "zstd")
-_ZSTD_LEVEL = 1
+COMPRESSIONS: dict[str, tuple[str, int | None] | None] = {"none": None, "lz4": ("lz4", None), "zstd": ("zstd", 1)}
 _HEAD = struct.Struct("<8s4sI")  # of an Arrow file: magic bytes, mark and length of the schema
 _WINDOW_ROWS_MAX = 16_384  # collected, and cut into blocks, at a time
 _WINDOW_BLOCKS = 8
@@ -54,15 +53,8 @@ def write_run(
 ) -> RunSummary:
     """Write rows as a run, which begins where `stream` is.
 
-    Memory is that of some blocks, and of 48 bytes for each row.
-
-    Args:
-        stream: takes the bytes.
-        batches: the rows, sorted by their keys, each key once; of any sizes.
-        schema: of the rows.
-        keys: names of the key columns, the first ones of the schema.
-        compression: of the blocks, one of `COMPRESSIONS`.
-        block_bytes: about the length of a block before compression.
+    Memory is that of some blocks, and of 48 bytes for each row. Batches of any size have the rows, sorted by their
+    keys, the first columns of the schema, each key once; blocks have about `block_bytes` before compression.
 
     Raises:
         SchemaError: a column cannot be a key, or cannot be in a run.
@@ -137,11 +129,7 @@ class _RunWriter:
         self._key_columns = key_columns
         self._key_schema = pa.schema([schema.field(number) for number in range(key_columns)])
         self._pieces = _Pieces()
-        codec = {
-            "none": None,
-            "lz4": pa.Codec("lz4"),
-            "zstd": pa.Codec("zstd", _ZSTD_LEVEL),
-        }[compression]
+        codec = pa.Codec(*named) if (named := COMPRESSIONS[compression]) else None
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         self._arrow = pa.ipc.new_file(pa.PythonFile(self._pieces, mode="w"), schema, options=options)
         self._position = 0
