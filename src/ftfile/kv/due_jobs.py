@@ -18,8 +18,9 @@ from ftfile.kv.columns import SET
 from ftfile.kv.files.opening import CoalescingFiles, OpenFiles, open_run
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
-from ftfile.kv.planning.jobs import Left, Output, groups_of
+from ftfile.kv.planning.jobs import Left, groups_of
 from ftfile.kv.planning.plan import is_held
+from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.cache import Cache
 
 if TYPE_CHECKING:
@@ -185,8 +186,8 @@ class Outputs:
         """Return the bytes of rows that a run takes at a time."""
         return min(max(self.max_file_bytes // 8, 1), _PIECE_BYTES_MAX)
 
-    def write(self, bucket: str, rows: FoldedRows, origin: Origin) -> Output:
-        """Write a run of the next rows; without any, an empty run."""
+    def write(self, bucket: str, rows: FoldedRows, origin: Origin) -> Run:
+        """Write a run of the next rows, which has no position yet; without any, an empty run."""
         if not self._is_open:
             self._spools.append(self.open_spool())
             self._is_open = True
@@ -208,7 +209,7 @@ class Outputs:
         made = spool.write(bucket, rows.of_one_run(is_full))
         if spool.position >= self.max_file_bytes // 2:
             self.end()
-        return Output(segment_of(made.segment, self.encoding, origin, {}), made.keys, made.ops)
+        return run_of(segment_of(made, self.encoding, origin, {}))
 
     def end(self) -> None:
         """End the spool that is being written."""
@@ -312,7 +313,7 @@ class Merger:
             raise
         return Rewrite(tuple(inputs), tuple(adds), self.read_version, job.reason)
 
-    def _written(self, share: Share, runs: Inputs, outputs: Outputs) -> tuple[list[Output], dict[str, Left]]:
+    def _written(self, share: Share, runs: Inputs, outputs: Outputs) -> tuple[list[Run], dict[str, Left]]:
         """Write the folded rows of a share; return their runs, and the rests of its inputs."""
         runs.open(share.folded)
         inputs = [runs.rows(run, share.cut) for run in share.folded]

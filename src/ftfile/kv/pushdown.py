@@ -15,6 +15,7 @@ from ftfile.core.packing import packed
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import key_array
 from ftfile.kv.key_ranges import behind, clip, overlap
+from ftfile.kv.planning.runs import runs_by_bucket
 from ftfile.kv.user_keys import UserKeys
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Sele
     buckets = None
     if _is_at_most(KEYS_MAX, hashed):
         parts = _table([*_tuples(hashed)], definition.bucket_by, definition)
-        buckets = frozenset(_bucket_numbers(parts, definition))
+        hashes = hash_rows([column.combine_chunks() for column in parts.columns])
+        buckets = frozenset(buckets_of(hashes, definition.buckets).tolist())
     ranges, used = _ranges([columns[name] for name in definition.keys], definition)
     met = frozenset(number for number, each in enumerate(conditions) if each.column in used)
     return Selection(None, buckets, ranges, met)
@@ -142,13 +144,6 @@ def _tuples(sets: Sequence[frozenset[int | bytes] | None]) -> Iterable[Key]:
     return itertools.product(*(each or () for each in sets))
 
 
-def _bucket_numbers(table: pa.Table, definition: StoreDefinition) -> list[int]:
-    """Return the buckets of keys, given their columns of `bucket_by`."""
-    hashes = hash_rows([column.combine_chunks() for column in table.columns])
-    found: list[int] = buckets_of(hashes, definition.buckets).tolist()
-    return found
-
-
 def _table(keys: Sequence[Key], names: Sequence[str], definition: StoreDefinition) -> pa.Table:
     kinds = [definition.schema.field(name).type for name in names]
     arrays = [key_array([key[place] for key in keys], kind) for place, kind in enumerate(kinds)]
@@ -175,10 +170,8 @@ def shares_of(
 
 def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -> Iterable[tuple[BucketShare, int]]:
     """Yield a share for each bucket with rows, and more for a large one, each with the bytes of its runs."""
-    buckets: dict[int, list[Run]] = {}
-    for run in runs:
-        buckets.setdefault(bucket_number(run.add.bucket), []).append(run)
-    for number, members in sorted(buckets.items()):
+    for name, members in runs_by_bucket(runs).items():
+        number = bucket_number(name)
         if selection.buckets is None or number in selection.buckets:
             for start, end in _stretches(members, split_bytes):
                 ranges = clip(selection.ranges, start, end)

@@ -93,7 +93,7 @@ class RunWriter:
                 self._stage, self._definition, config.hidden_chain, config.compression, config.block_bytes
             )
         for bucket, of_bucket in by_bucket(folded, self._definition):
-            self.segments.append(self._spool.write(bucket, of_bucket.to_batches()).segment)
+            self.segments.append(self._spool.write(bucket, of_bucket.to_batches()))
 
     def _without_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Give rows without a key, or without what orders them, to `badRecords`; return the others."""

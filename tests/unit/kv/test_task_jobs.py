@@ -73,11 +73,10 @@ class Bench:
         ]
         rows = pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
         spool = self.spool(self.stage())
-        made = spool.write(bucket, [rows])
+        each = spool.write(bucket, [rows])
         spool.end()
         self.versions += 1
-        marks = Marks((self.versions << 20, self.versions << 20), made.keys, (), made.ops)
-        each = made.segment
+        marks = replace(Marks.from_json(each.rolling_stats), at=(self.versions << 20, self.versions << 20))
         add = Add(
             each.id,
             "segment",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,18 +19,9 @@ if TYPE_CHECKING:
     from ftfile.attempt.stage import Stage
     from ftfile.filters.chain import Chain
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_columns import Key
     from ftfile.kv.key_ranges import KeyRange
 
 _ALIGNMENT = 64
-
-
-class WrittenRun(NamedTuple):
-    """A run in a spool."""
-
-    segment: StagedSegment  # with marks, of which the position is not known yet
-    keys: tuple[Key, Key] | None  # of its first and last row; None without rows
-    ops: int  # the operations in it, a set of bits
 
 
 class RunSpool:
@@ -57,10 +48,11 @@ class RunSpool:
         """Return the bytes in the file; they grow while a run is written."""
         return self._file.position
 
-    def write(self, bucket: str, batches: Iterable[pa.RecordBatch], purges: Sequence[KeyRange] = ()) -> WrittenRun:
-        """Append a run of a bucket: rows that `fold` returned, all with the columns of the first batch.
+    def write(self, bucket: str, batches: Iterable[pa.RecordBatch], purges: Sequence[KeyRange] = ()) -> StagedSegment:
+        """Append a run of a bucket, and return it with its marks, of which the position is not known yet.
 
-        Keys in the ranges of its purges end in all runs before it; without rows, it has them alone.
+        Its rows are those that `fold` returned, all with the columns of the first batch. Keys in the ranges of its
+        purges end in all runs before it; without rows, it has them alone.
 
         Raises:
             EncodingError: see `write_run`; the file is of no use then.
@@ -79,10 +71,8 @@ class RunSpool:
 
         names, compression, block_bytes = self._definition.keys, self._compression, self._block_bytes
         summary = write_run(piece, noted(), schema, names, compression=compression, block_bytes=block_bytes)
-        keys = None if summary.first_key is None or summary.last_key is None else (summary.first_key, summary.last_key)
-        marks = Marks((0, 0), keys, tuple(purges), ops)
         self._runs += 1
-        return WrittenRun(piece.end(self._runs, summary.rows, bucket, marks.to_json()), keys, ops)
+        return piece.end(self._runs, summary.rows, bucket, Marks((0, 0), summary.keys, tuple(purges), ops).to_json())
 
     def end(self) -> None:
         """Make the runs durable."""

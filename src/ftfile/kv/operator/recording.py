@@ -215,7 +215,7 @@ class Recorder:
         except BaseException:
             stage.discard()
             raise
-        return [segment_of(run.segment, "", identity.origin(), {}) for run in written]
+        return [segment_of(run, "", identity.origin(), {}) for run in written]
 
 
 def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ftfile.commit.format.model import Add, AssemblyJob
 from ftfile.kv.columns import SET
 from ftfile.kv.key_ranges import clip
-from ftfile.kv.planning.runs import Marks, Run, meet, run_of
+from ftfile.kv.planning.runs import Run, meet, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -67,14 +67,6 @@ class JobTerms(NamedTuple):
     expired_ms: int  # of deletes that may leave at the bottom of a store with a sequence column; see `fold`
 
 
-class Output(NamedTuple):
-    """A run that a task wrote for a job."""
-
-    add: Add  # its segment, without marks
-    keys: tuple[Key, Key] | None  # of its first and last row; None without rows
-    ops: int  # the operations in it, a set of bits
-
-
 class Left(NamedTuple):
     """How much of a run lies below a cut: the number of its rows there, and the first key that is left, if any."""
 
@@ -124,15 +116,16 @@ class Share:
         return clip((each for run in (*self.folded, *self.relabelled) for each in run.marks.purges), end=self.cut)
 
     def replacement(
-        self, outputs: Sequence[Output], left: Mapping[str, Left], ids: IdSource
+        self, outputs: Sequence[Run], left: Mapping[str, Left], ids: IdSource
     ) -> tuple[tuple[Add, ...], tuple[Add, ...]]:
         """Return the adds that the share replaces, and those that replace them.
 
-        The keys of outputs are apart. `left` has each folded run that does not end below the cut, by id.
+        The keys of outputs are apart; of their marks, keys and operations count. `left` has each folded run that does
+        not end below the cut, by id.
         """
         at, used = self.group.terms.at, (*self.folded, *self.relabelled)
         committed_ms = min((run.marks.committed_ms for run in self.folded), default=0)
-        pieces = [Run(each.add, Marks(at, each.keys, (), each.ops, committed_ms)) for each in outputs]
+        pieces = [Run(run.add, replace(run.marks, at=at, committed_ms=committed_ms)) for run in outputs]
         pieces += [
             Run(replace(run.add, id=ids.unique()), replace(run.marks, at=at, purges=())) for run in self.relabelled
         ]

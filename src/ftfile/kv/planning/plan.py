@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
 from ftfile.kv.planning.jobs import JobTerms, groups_of, job_of, without
-from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, stretches_of
+from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, runs_by_bucket, stretches_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -58,11 +58,10 @@ def plan_jobs(  # noqa: PLR0913 - the others by name
     names a run that is `left_alone`, by id.
     """
     busy = {add.id for job in due for add in job.inputs}.union(left_alone)
-    buckets: dict[str, list[Run]] = {}
-    for add in live:
-        buckets.setdefault(add.bucket, []).append(run_of(add))
     windows = [
-        window for _, runs in sorted(buckets.items()) for window in _due_in(stretches_of(runs, busy), settings, now_ms)
+        window
+        for runs in runs_by_bucket(map(run_of, live)).values()
+        for window in _due_in(stretches_of(runs, busy), settings, now_ms)
     ]
     jobs: list[AssemblyJob] = []
     room = _RUNS_MAX - sum(len(job.inputs) for job in due if not job.attempts)

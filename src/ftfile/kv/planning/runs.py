@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,6 +86,14 @@ def is_run(add: Add) -> bool:
 def run_of(add: Add) -> Run:
     """Return the run of a segment."""
     return Run(add, Marks.from_json(add.rolling_stats))
+
+
+def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Return the runs of each bucket, in its order, by the names of buckets in theirs."""
+    found: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        found[run.add.bucket].append(run)
+    return dict(sorted(found.items()))
 
 
 def meet(one: Run, other: Run) -> bool:

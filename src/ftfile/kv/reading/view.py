@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.kv.hashing import bucket_number, key_hasher
 from ftfile.kv.marks import open_marks
 from ftfile.kv.planning.plan import is_held
-from ftfile.kv.planning.runs import run_of
+from ftfile.kv.planning.runs import run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
 from ftfile.kv.reading.levels import Level, Sources, levels_of
 from ftfile.kv.user_keys import UserKeys, row_maker
@@ -76,19 +75,12 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
     if before is not None and before.definition != sources.definition:
         before = None
     known = {} if before is None else before.runs
-    by_bucket: defaultdict[str, list[Run]] = defaultdict(list)
-    runs: dict[str, Run] = {}
-    new = []
-    for add in adds:
-        if run := known.get(add.id):
-            runs[add.id] = run
-        else:
-            new.append(add)
-    runs.update((add.id, run_of(add)) for add in open_marks(sources.files.fs, new))
-    for run in runs.values():
-        by_bucket[run.add.bucket].append(run)
+    adds = [*adds]
+    runs = {add.id: known[add.id] for add in adds if add.id in known}
+    new = [add for add in adds if add.id not in known]
+    runs |= {add.id: run_of(add) for add in open_marks(sources.files.fs, new)}
     buckets: dict[int, Bucket] = {}
-    for name, members in by_bucket.items():
+    for name, members in runs_by_bucket(runs.values()).items():
         members.sort(key=lambda run: run.marks.at)
         number = bucket_number(name)
         old = before.buckets.get(number) if before is not None else None

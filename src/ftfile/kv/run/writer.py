@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
     from numpy.typing import NDArray
 
+    from ftfile.kv.key_columns import Key
+
 BLOCK_BYTES = 128 << 10  # before compression
 PAGED_ROWS_MIN = 4096  # runs of fewer rows are read whole: their pages would be as long as they are
 COMPRESSIONS: dict[str, tuple[str, int | None] | None] = {"none": None, "lz4": ("lz4", None), "zstd": ("zstd", 1)}
@@ -32,14 +33,11 @@ _WINDOW_ROWS_MAX = 16_384  # collected, and cut into blocks, at a time
 _WINDOW_BLOCKS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """A run that was written."""
+class RunSummary(NamedTuple):
+    """The rows of a run that was written."""
 
     rows: int  # their number
-    length_bytes: int  # of the run
-    first_key: tuple[Any, ...] | None  # as stored values; None without rows
-    last_key: tuple[Any, ...] | None  # likewise
+    keys: tuple[Key, Key] | None  # of the first and of the last one; None without rows
 
 
 def write_run(
@@ -202,8 +200,8 @@ class _RunWriter:
         )
         self._append(encode_directory(directory, self._position, len(end)))
         self._append(end)
-        first, last = (key_reader(batch.columns)(0) for batch in (keys[0], keys[-1])) if keys else (None, None)
-        return RunSummary(rows, self._position, first, last)
+        first, last = (key_reader(batch.columns)(0) for batch in (keys[0], keys[-1])) if keys else ((), ())
+        return RunSummary(rows, (first, last) if keys else None)
 
     def _taken(self) -> bytes:
         """Return the bytes from pyarrow; append the header, which comes with the first block or the end, by itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +24,7 @@ from ftfile.kv.due_jobs import Merger
 from ftfile.kv.marks import open_state, seal_marks
 from ftfile.kv.planning.jobs import JobTerms, job_of, without
 from ftfile.kv.planning.plan import is_held, plan_jobs
-from ftfile.kv.planning.runs import run_of, stretches_of
+from ftfile.kv.planning.runs import run_of, runs_by_bucket, stretches_of
 from ftfile.kv.upkeep.maintained import how_written, open_store_log
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
-    from ftfile.kv.planning.runs import Run, Stretch
+    from ftfile.kv.planning.runs import Stretch
     from ftfile.kv.upkeep.maintained import HowWritten
 
     Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
@@ -311,12 +311,10 @@ class _FullMerges:
 
     def choose(self, head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterator[AssemblyJob]:
         """Yield a job for each bucket that has more to merge, and none of these runs."""
-        buckets: defaultdict[str, list[Run]] = defaultdict(list)
-        for add in head.segments.values():
-            buckets[add.bucket].append(run_of(add))
+        buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
             self._end = max((run.marks.at[1] for runs in buckets.values() for run in runs), default=0)
-        for bucket, runs in sorted(buckets.items()):
+        for bucket, runs in buckets.items():
             stretches = [stretch for stretch in stretches_of(runs) if stretch.at[1] <= self._end]
             newer_ms = [run.marks.committed_ms for run in runs if run.marks.at[0] > self._end]
             expired_ms = min([self._log.clock.now_ms(), *newer_ms]) - how.plan.tombstone_ttl_ms

@@ -138,7 +138,7 @@ def _written(
     """Write a run without rows for each bucket and its purges."""
     spool = how.spool(new_stage(log, author, how.storage.durability))
     try:
-        written = [spool.write(bucket, (), ranges).segment for bucket, ranges in purges]
+        written = [spool.write(bucket, (), ranges) for bucket, ranges in purges]
         spool.end()
     except BaseException:
         spool.discard()
