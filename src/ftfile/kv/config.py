@@ -17,12 +17,14 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.planning.jobs import PlanSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.attempt.stage import Stage
     from ftfile.fs.api import Capabilities
 
 # Of a row, by default: those of a block, and of a window of a merge, are in memory together.
@@ -101,6 +103,10 @@ class StoreConfig(WriteConfig):
     def hidden_chain(self) -> Chain:
         """Return the filters around runs, and around dead letters."""
         return Chain() if self.encryption is None else Chain((self.encryption.around_others,))
+
+    def spool(self, stage: Stage, definition: StoreDefinition) -> RunSpool:
+        """Return a new file for runs of a store with a definition."""
+        return RunSpool(stage, definition, self.hidden_chain, self.compression, self.block_bytes)
 
     def encoding(self, definition: StoreDefinition) -> dict[str, Any]:
         """Return the log's description of the store and of its runs, given its definition there."""

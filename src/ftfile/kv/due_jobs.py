@@ -224,24 +224,21 @@ class Outputs:
             spool.discard()
 
 
-def run_jobs(
-    stage: Stage, head: LogState, definition: StoreDefinition, encoding: str, open_spool: Callable[[], RunSpool]
-) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
-    """Do the due jobs that fall to the stage's partition; return the results, and the ids of jobs that failed.
+def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
+    """Do the due jobs that fall to a task; return the results, and the ids of jobs that failed.
 
     At each version other jobs fall to a task, so that none waits for a task that is no longer there. Those that failed
-    come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on. For the arguments
-    see `Merger`; of the head, the state of a view is enough.
+    come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on. Of the
+    head, the state of a view is enough.
     """
     jobs = head.assembly_jobs
     tasks = jobs[-1].payload["taskCount"] if jobs else 0
     own = [
         job
         for number, job in enumerate(jobs)
-        if (number + head.version) % tasks == stage.partition and not is_held(job, head.version + 1)
+        if (number + head.version) % tasks == merger.stage.partition and not is_held(job, head.version + 1)
     ]
-    clock = stage.fs.context.clock
-    merger = Merger(stage, definition, encoding, open_spool, head.version)
+    clock = merger.stage.fs.context.clock
     began_s = clock.monotonic_s()
     done, failed = [], []
     for number, job in enumerate(sorted(own, key=lambda job: job.attempts)):

@@ -160,13 +160,12 @@ class Groups:
     ends: Numbers
 
 
+@dataclass(eq=False)
 class _PairError(Exception):
-    """A pair cannot be combined, the number of which this is."""
+    """A pair cannot be combined."""
 
-    def __init__(self, place: int, cause: Exception) -> None:
-        super().__init__(place, cause)
-        self.place = place
-        self.cause = cause
+    place: int  # its number
+    cause: Exception
 
 
 def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinition) -> pa.Array:

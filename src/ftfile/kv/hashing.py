@@ -44,18 +44,7 @@ _CHUNK_ROWS = 8_192  # whose temporaries stay in the processor's cache
 _PREFIX = "b="
 
 
-def hash_ints(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
-    """Return the hashes of integers as 4 bytes each, the least significant first."""
-    words = values.astype(np.int64).view(np.uint64) & np.uint64(0xFFFF_FFFF)
-    return _chunked(_hash_ints, seeds, words)
-
-
-def hash_longs(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
-    """Return the hashes of integers as 8 bytes each, the least significant first."""
-    return _chunked(_hash_longs, seeds, values.astype(np.int64, copy=False).view(np.uint64))
-
-
-def hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
+def _hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
     """Return the hashes of the ranges of `data` between one offset and the next."""
     hash_chunk = partial(_hash_ranges, data)
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -86,7 +75,7 @@ def _chunked(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[An
 
 
 def _hash_ints(seeds: Words, words: Words) -> Words:
-    return _finished(_with_half_word(seeds + _INT_START, words))
+    return _finished(_with_half_word(seeds + _INT_START, words & np.uint64(0xFFFF_FFFF)))
 
 
 def _hash_longs(seeds: Words, words: Words) -> Words:
@@ -234,9 +223,9 @@ def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
 def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
     if is_byte_key(column.type):
         offsets, data = byte_ranges(column)
-        return hash_bytes(offsets, np.frombuffer(data, np.uint8), seeds)
-    hash_values = hash_ints if is_hashed_as_int(column.type) else hash_longs
-    return hash_values(key_integers(column), seeds)
+        return _hash_bytes(offsets, np.frombuffer(data, np.uint8), seeds)
+    words = key_integers(column).astype(np.int64, copy=False).view(np.uint64)
+    return _chunked(_hash_ints if is_hashed_as_int(column.type) else _hash_longs, seeds, words)
 
 
 def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]:

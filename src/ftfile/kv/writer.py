@@ -20,8 +20,7 @@ from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.driver import definition_after, propose_batch
-from ftfile.kv.due_jobs import run_jobs
-from ftfile.kv.files.spool import RunSpool
+from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.kv.files.spool import RunSpool
 
 
 # Rows are in memory as they came, in one piece, sorted, and by bucket.
@@ -88,10 +88,7 @@ class RunWriter:
         self._held, self._held_bytes = [], 0
         folded = fold([rows], self._definition, bottom=False)
         if self._spool is None:
-            config = self._config
-            self._spool = RunSpool(
-                self._stage, self._definition, config.hidden_chain, config.compression, config.block_bytes
-            )
+            self._spool = self._config.spool(self._stage, self._definition)
         for bucket, of_bucket in by_bucket(folded, self._definition):
             self.segments.append(self._spool.write(bucket, of_bucket.to_batches()))
 
@@ -175,11 +172,8 @@ class StoreWriter(Writer[StoreConfig]):
         except Exception as error:  # it must not fail the batch, whatever it is
             _log.warning("no runs are merged: %s", error)
             return (), ()
-
-        def open_spool() -> RunSpool:
-            return RunSpool(stage, definition, config.hidden_chain, config.compression, config.block_bytes)
-
-        return run_jobs(stage, state, definition, encoding, open_spool)
+        merger = Merger(stage, definition, encoding, lambda: config.spool(stage, definition), head.version)
+        return run_jobs(merger, state)
 
     def _definition(self) -> str:
         return definition_key(self.config.definition.to_json())

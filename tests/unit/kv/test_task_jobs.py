@@ -105,13 +105,7 @@ class Bench:
     ) -> tuple[tuple[Rewritten, ...], tuple[str, ...]]:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
         head = LogState(version=version, assembly_jobs=tuple(jobs), whole=False)
-        return run_jobs(
-            stage,
-            head,
-            self.definition,
-            "new",
-            lambda: self.spool(stage),
-        )
+        return run_jobs(Merger(stage, self.definition, "new", lambda: self.spool(stage), version), head)
 
     def rows(self, adds: Iterable[Add]) -> dict[int, int]:
         found: dict[int, int] = {}

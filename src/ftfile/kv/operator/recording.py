@@ -18,7 +18,6 @@ from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
 from ftfile.kv.driver import StoreChange, body_of, definition_after
-from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
 
@@ -208,7 +207,7 @@ class Recorder:
         own = dict(by_bucket(rows, definition))
         if purges:
             own |= {name: rows.slice(0, 0) for name in map(bucket_name, range(definition.buckets)) if name not in own}
-        spool = RunSpool(stage, definition, config.hidden_chain, config.compression, config.block_bytes)
+        spool = config.spool(stage, definition)
         try:
             written = [spool.write(name, own[name].to_batches(), purges) for name in sorted(own)]
             spool.end()

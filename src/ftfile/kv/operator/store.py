@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.core.context import Context
-    from ftfile.kv.key_columns import Key
     from ftfile.kv.operator.windows import Window
 
 WINDOW_MAX = (1 << 63) - 1  # the number has 64 bits in the files of windows
@@ -37,19 +36,10 @@ _log = get_logger(__name__)
 class _ClosedBuffer(Buffer):
     """Takes nothing."""
 
-    def __bool__(self) -> bool:
-        return False
-
-    def put(self, key: Key, row: tuple[Any, ...]) -> NoReturn:  # noqa: ARG002
+    def put(self, *_: object, **__: object) -> NoReturn:
         raise ConfigError("the store is closed: open it again")
 
-    merge = put
-
-    def delete(self, key: Key) -> NoReturn:
-        self.put(key, ())
-
-    def purge(self, start: Key, end: Key | None) -> NoReturn:  # noqa: ARG002
-        self.put(start, ())
+    merge = delete = purge = put
 
 
 class KeyValueStore(WindowReader):

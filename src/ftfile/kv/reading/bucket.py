@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,15 +103,11 @@ class Bucket:
     levels: tuple[Level, ...]
     definition: StoreDefinition
     is_unfolded: bool = False  # True if no level is an overlay
-    all_count: bool = field(init=False)  # True if each row of a key may be the one that counts, and not the newest
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "all_count", self.definition.sequence is not None)
 
     def get(self, key: Key, hashed: int) -> Values | None:
         """Return the values of a key; None if it has none."""
         found: list[tuple[int, Values]] = []
-        all_count = self.all_count
+        all_count = self.definition.sequence is not None  # and not just the newest row
         try:
             for level in self.levels:
                 if level.low <= key <= level.high:
