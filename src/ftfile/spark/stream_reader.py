@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ftfile.kv.feed.planner import FeedStream
-    from ftfile.kv.feed.versions import Share as StoreShare
+    from ftfile.kv.feed.rows import Share as StoreShare
 
 _log = get_logger(__name__)
 

@@ -21,8 +21,7 @@ from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
 from ftfile.core.packing import packed
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import BUCKETS_MAX, definition_of_runs
-from ftfile.kv.feed.rows import feed_schema, stored_columns
-from ftfile.kv.feed.versions import Change, Share, applied, by_bucket, change_of
+from ftfile.kv.feed.rows import Change, Share, applied, by_bucket, change_of, feed_schema, stored_columns
 from ftfile.kv.reading.open_store import open_store
 
 if TYPE_CHECKING:

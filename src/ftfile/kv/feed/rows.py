@@ -1,39 +1,44 @@
-"""The rows of the feed: keys that changes may concern, looked up before and after, and which values differ."""
+"""The rows of the feed: keys that changes of versions may concern, looked up before and after."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
+from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.feed.versions import applied, by_bucket
 from ftfile.kv.files.opening import open_run
 from ftfile.kv.fold import SortedRows, windows_of
-from ftfile.kv.hashing import hash_rows
+from ftfile.kv.hashing import bucket_number, hash_rows
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.key_ranges import union
+from ftfile.kv.planning.runs import version_of
 from ftfile.kv.reading.bucket import Bucket, shown_schema
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.reading.view import view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.kv.feed.versions import Change, Share
+    from ftfile.commit.format.model import Add, Record
     from ftfile.kv.files.opening import OpenFiles
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
 
     Flags = NDArray[np.bool_]
 
+# Maintenance that writes all rows anew, and changes none.
+_REBUCKET = "rebucket"
 OLD, NEW = "old", "new"
 # As in Delta's change data feed.
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
@@ -42,6 +47,71 @@ _VALUE = "value:"  # no name of a column
 _TYPES = ("insert", "update", "delete")
 _TIME = pa.timestamp("us", tz="UTC")
 _WINDOW_BYTES = 16 << 20  # of keys that are looked up at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change that one version makes."""
+
+    version: int
+    time_ms: int  # when it was committed, by the clock of its writer
+    adds: tuple[Add, ...]  # runs that it adds, as they are recorded
+    removes: tuple[str, ...]  # ids of those that it removes
+    # `none` if all rows stay, `new` if those of keys in new runs may change, `all` if any may.
+    scope: Literal["none", "new", "all"]
+    buckets: tuple[int, int]  # the first bucket of which changes are read, and the one behind the last
+
+    @property
+    def new_runs(self) -> tuple[Add, ...]:
+        """Return the runs whose rows no earlier version has: those that no job made of others."""
+        if self.scope == "none":
+            return ()
+        return tuple(add for add in self.adds if _is_new(add, self.version))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The changes that one task reads, of some buckets."""
+
+    live: tuple[Add, ...]  # runs of the version before the first change
+    changes: tuple[Change, ...]  # in the order of their versions
+    definition: dict[str, Any]  # of the store, as the log has it
+
+
+def change_of(record: Record, buckets: tuple[int, int]) -> Change:
+    """Return the change that a record makes, to be read in some buckets."""
+    author = record.author
+    removes = tuple(remove.id for remove in record.removes)
+    scope: Literal["none", "new", "all"] = "new"
+    if isinstance(author, MaintenanceAuthor) and author.operation == _REBUCKET:
+        scope = "none"
+    elif record.overwrite and removes:
+        scope = "all"
+    elif not any(_is_new(add, record.version) for add in record.adds):
+        scope = "none"
+    return Change(record.version, record.time_ms, record.adds, removes, scope, buckets)
+
+
+def applied(live: Mapping[str, Add], change: Change) -> dict[str, Add]:
+    """Return the live runs by id after a change."""
+    after = dict(live)
+    for removed in change.removes:
+        after.pop(removed, None)
+    after.update((add.id, add) for add in change.adds)
+    return after
+
+
+def by_bucket(adds: Iterable[Add]) -> dict[int, list[Add]]:
+    """Return runs by the number of their bucket, in its order."""
+    found: defaultdict[int, list[Add]] = defaultdict(list)
+    for add in adds:
+        found[bucket_number(add.bucket)].append(add)
+    return dict(sorted(found.items()))
+
+
+def _is_new(add: Add, version: int) -> bool:
+    first, last = add.rolling_stats["at"]
+    return bool(first == last and version_of(first) == version)
 
 
 def differ(one: pa.Array, other: pa.Array) -> Flags:
