@@ -15,7 +15,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import open_filesystem, settings_for_others
-from ftfile.kv.feed.planner import FeedStream
+from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import Share, as_requested, changed_rows, feed_schema
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.reading.open_store import open_store

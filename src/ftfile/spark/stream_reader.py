@@ -42,7 +42,7 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.kv.feed.planner import FeedStream
+    from ftfile.kv.feed.changes import FeedStream
     from ftfile.kv.feed.rows import Share as StoreShare
 
 _log = get_logger(__name__)

@@ -17,7 +17,7 @@ from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.attempt.logs import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.kv.feed.planner import FeedStream
+from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.hashing import by_bucket

@@ -17,7 +17,7 @@ from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
-from ftfile.kv.feed.planner import FeedStream
+from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, differ, feed_schema
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.upkeep.automatic import vacuum_if_due
