@@ -21,7 +21,7 @@ from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv import due_jobs, marks, pushdown
 from ftfile.kv.definition import define
 from ftfile.kv.due_jobs import FoldedRows, Outputs
-from ftfile.kv.feed import planner as feed_planner
+from ftfile.kv.feed import changes as feed_changes
 from ftfile.kv.feed import rows as feed_rows
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.planning import runs as planned_runs
@@ -159,10 +159,10 @@ class TestFeed:
         for batch in range(3):
             query.run(batch, [rows(*"abcdefghij", n=batch + 1)])
         whole = [row for batch in kv.changes(out) for row in batch.to_pylist()]
-        monkeypatch.setattr(feed_planner, "_TASK_BYTES", 1)
+        monkeypatch.setattr(feed_changes, "_TASK_BYTES", 1)
         monkeypatch.setattr(feed_rows, "_WINDOW_BYTES", 1)
         log = CommitLog(open_filesystem(out))
-        followed = feed_planner.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)
+        followed = feed_changes.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)
         head = log.read_on()
         assert len(followed.shares(InLog(0, ""), InLog(head.version, head.nonce))) == 4
         found = [row for batch in kv.changes(out) for row in batch.to_pylist()]
