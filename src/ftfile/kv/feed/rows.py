@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
+from ftfile.arrays.nested import map_entries
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
@@ -132,7 +133,8 @@ def _differ(one: pa.Array, other: pa.Array) -> Flags:
     """Return the flags of arrays without nulls, whose offset is 0."""
     kind = one.type
     if pa.types.is_struct(kind):
-        return _any_differ(one.flatten(), other.flatten(), len(one))
+        fields = zip(one.flatten(), other.flatten(), strict=True)
+        return np.logical_or.reduce([np.zeros(len(one), np.bool_), *(differ(*each) for each in fields)])
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return _lists_differ(one, other)
     found: Flags = bools_of(pc.not_equal(one, other))
@@ -142,31 +144,14 @@ def _differ(one: pa.Array, other: pa.Array) -> Flags:
     return found
 
 
-def _any_differ(ones: list[pa.Array], others: list[pa.Array], count: int) -> Flags:
-    found = np.zeros(count, np.bool_)
-    for one, other in zip(ones, others, strict=True):
-        found |= differ(one, other)
-    return found
-
-
 def _lists_differ(one: pa.Array, other: pa.Array) -> Flags:
-    starts, other_starts = (values_of(each.offsets, np.int32) for each in (one, other))
-    lengths = np.diff(starts)
-    found: Flags = lengths != np.diff(other_starts)
+    lengths, others = (np.diff(values_of(each.offsets, np.int32)) for each in (one, other))
+    found: Flags = lengths != others
     same = np.flatnonzero(~found)
-    owners = np.repeat(same, lengths[same])
-    steps = np.arange(len(owners)) - np.repeat(np.cumsum(lengths[same]) - lengths[same], lengths[same])
-    items, other_items = (
-        [each.take(numbers_from(first[owners] + steps)) for each in _items(array)]
-        for array, first in ((one, starts), (other, other_starts))
-    )
-    found[owners[_any_differ(items, other_items, len(owners))]] = True
+    rows = [each.take(numbers_from(same)) for each in (one, other)]
+    items = [map_entries(each) if pa.types.is_map(each.type) else each.flatten() for each in rows]
+    found[np.repeat(same, lengths[same])[differ(*items)]] = True
     return found
-
-
-def _items(array: pa.Array) -> list[pa.Array]:
-    """Return the items that the offsets of a list or map count."""
-    return [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
 
 
 def feed_schema(definition: StoreDefinition) -> pa.Schema:
