@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
+from ftfile.arrays.buffers import bools_from, is_valid, numbers_from, values_of
 from ftfile.arrays.nested import map_entries
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.core.errors import ConfigError, NotFound, StaleFiles
@@ -21,7 +21,7 @@ from ftfile.kv.hashing import bucket_number, hash_rows
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.key_ranges import union
 from ftfile.kv.planning.runs import version_of
-from ftfile.kv.reading.bucket import Bucket, shown_schema
+from ftfile.kv.reading.bucket import Bucket, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.reading.view import view_of
@@ -297,12 +297,8 @@ def _looked_up(
     bucket: Bucket, keys: pa.RecordBatch, hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], list[pa.Array]]:
     """Return which keys have rows, and the value columns, null where they have none."""
-    numbers, rows = bucket.lookup(keys, hashes)
-    places = np.full(keys.num_rows, -1)
-    places[numbers] = np.arange(len(numbers))
-    found = places >= 0
-    taken = from_numpy(places, pa.int64(), found)
-    return found, [column.combine_chunks().take(taken) for column in rows.columns]
+    found, columns = in_order(keys.num_rows, *bucket.lookup(keys, hashes))
+    return found, [column.combine_chunks() for column in columns]
 
 
 def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:

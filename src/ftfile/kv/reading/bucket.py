@@ -186,7 +186,7 @@ class Bucket:
         read_bytes = window_bytes // len(levels)
         if len(levels) == 1 and _meets(levels[0], start, end) and not _has_ops(levels[0]):
             for batch in _scanned(levels[0], definition, start, end, read_bytes)[0]:
-                yield _batch_of(definition.aligned(pa.Table.from_batches([batch])).select(shown))
+                yield batch_of(definition.aligned(pa.Table.from_batches([batch])).select(shown))
             return
         sources = [_rows_of(level, definition, start, end, read_bytes) for level in levels]
         purges = [level.purges for level in levels]
@@ -194,7 +194,7 @@ class Bucket:
             rows = fold(window, definition, bottom=True, purges=purges)
             rows = rows.filter(bools_from(operations(rows) != DELETE)) if OP in rows.column_names else rows
             if rows.num_rows:
-                yield _batch_of(rows.select(shown))
+                yield batch_of(rows.select(shown))
 
     def _unfolded(self) -> Bucket:
         """Return the bucket without overlays, one of which may have a key whose values cannot be merged."""
@@ -241,6 +241,15 @@ class Bucket:
         return np.concatenate([numbers for numbers, _ in found]), pa.concat_tables([rows for _, rows in found])
 
 
+def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.bool_], list[pa.ChunkedArray]]:
+    """Return which of some keys have rows, by their numbers, and columns in the order of keys, null for the others."""
+    places = np.full(count, -1)
+    places[numbers] = np.arange(len(numbers))
+    is_found = places >= 0
+    taken = from_numpy(places, pa.int64(), None if is_found.all() else is_found)
+    return is_found, [column.take(taken) for column in rows.combine_chunks().columns]
+
+
 def shown_schema(definition: StoreDefinition, columns: Sequence[str]) -> pa.Schema:
     """Return the columns of what `Bucket.scan` yields: those of the keys, then others that are wanted."""
     names = [*definition.keys, *(name for name in columns if name not in definition.keys)]
@@ -285,7 +294,7 @@ def _scanned(
     return reader.scan(low, end, schema.names, read_bytes=read_bytes), schema
 
 
-def _batch_of(table: pa.Table) -> pa.RecordBatch:
+def batch_of(table: pa.Table) -> pa.RecordBatch:
     """Return a table with at least one row as one batch."""
     (batch,) = table.combine_chunks().to_batches()
     return batch

@@ -24,7 +24,7 @@ from ftfile.kv.definition import StoreDefinition, definition_of_runs
 from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows
-from ftfile.kv.reading.bucket import shown_schema
+from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.cache import Cache
@@ -182,13 +182,13 @@ class Reader:
         definition = view.definition
         shown = _chosen(columns, definition.values, "the value columns of the store are")
         batch = key_columns_of(keys, definition)
-        present = np.ones(batch.num_rows, np.bool_)
-        for column in batch.columns:
-            present &= is_valid(column)
-        numbers = np.flatnonzero(present)
+        numbers = np.flatnonzero(np.logical_and.reduce([is_valid(column) for column in batch.columns]))
         given = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
-        found = [(numbers[places], rows) for places, rows in self._looked_up(view, given, shown)]
-        return _in_order(batch, found, [definition.schema.field(name) for name in shown])
+        fields = [definition.schema.field(name) for name in shown]
+        found = [(numbers[:0], pa.schema(fields).empty_table()), *self._looked_up(view, given, shown)]
+        places = np.concatenate([numbers[own] for own, _ in found])
+        is_found, columns = in_order(batch.num_rows, places, pa.concat_tables([rows for _, rows in found]))
+        return pa.table([*batch.columns, *columns, bools_from(is_found)], names=[*definition.keys, *shown, FOUND])
 
     def _looked_up(self, view: View, keys: pa.RecordBatch, columns: Sequence[str]) -> list[tuple[np.ndarray, pa.Table]]:
         """Return, for each bucket, which of the keys have rows, and these; no key has a null."""
@@ -296,7 +296,7 @@ class Reader:
             for window in windows_of([SortedRows(source, schema, len(keys)) for source in sources], _SCAN_BYTES):
                 rows = pa.concat_tables(window)
                 if rows.num_rows:
-                    yield _sorted(rows, keys).select(columns)
+                    yield batch_of(rows.sort_by([(name, "ascending") for name in keys])).select(columns)
 
     def _view_of_head(self, before: View | None) -> View:
         head = self._log.read_on()
@@ -359,26 +359,3 @@ def _by_bucket(keys: pa.RecordBatch, hashes: np.ndarray, definition: StoreDefini
     order = np.argsort(buckets, kind="stable")
     found, starts = np.unique(buckets[order], return_index=True)
     return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=False))
-
-
-def _in_order(
-    keys: pa.RecordBatch, found: Sequence[tuple[np.ndarray, pa.Table]], fields: Sequence[pa.Field]
-) -> pa.Table:
-    """Return keys with their rows, and nulls for those without."""
-    places = np.full(keys.num_rows, -1)
-    numbers = np.concatenate([np.empty(0, np.int64), *(own for own, _ in found)])
-    places[numbers] = np.arange(len(numbers))
-    is_found = places >= 0
-    taken = from_numpy(places, pa.int64(), None if is_found.all() else is_found)
-    rows = pa.concat_tables(
-        [pa.Table.from_batches([], pa.schema(fields)), *(rows for _, rows in found)]
-    ).combine_chunks()
-    columns = [*keys.columns, *(column.take(taken) for column in rows.columns)]
-    marker = bools_from(is_found)
-    return pa.table([*columns, marker], names=[*keys.schema.names, *(field.name for field in fields), FOUND])
-
-
-def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.RecordBatch:
-    rows = rows.sort_by([(name, "ascending") for name in keys])
-    (batch,) = rows.combine_chunks().to_batches()
-    return batch
