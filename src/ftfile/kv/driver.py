@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ftfile.kv.config import StoreConfig
     from ftfile.kv.planning.jobs import PlanSettings
 
-
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4
 _log = get_logger(__name__)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
 
-
 # Of small runs, which are read whole when they are opened.
 _CACHE_BYTES = 32 << 20
 # Of pages and directory, for each row.

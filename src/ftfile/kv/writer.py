@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.kv.files.spool import RunSpool
 
-
 # Rows are in memory as they came, in one piece, sorted, and by bucket.
 _COPIES = 4
 _log = get_logger(__name__)

@@ -43,13 +43,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.attempt.follow.offsets import Position
     from ftfile.attempt.follow.stream import FollowConfig
     from ftfile.commit.format.model import Add, Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
-
 
 _TASK_BYTES = 32 << 20  # of new runs that a task reads
 _ADVICE = (
@@ -57,6 +55,14 @@ _ADVICE = (
     "the newest version. Changes can be read for the `grace` of the store's writers: make that longer than a query may "
     "rest"
 )
+
+
+@contextmanager
+def _advising() -> Iterator[None]:
+    try:
+        yield
+    except HistoryGone as error:
+        raise StaleFiles(f"{str(error).split('. What was')[0]}. {_ADVICE}") from error
 
 
 class FeedPlanner(LogPlanner[Share]):
@@ -69,21 +75,13 @@ class FeedPlanner(LogPlanner[Share]):
         super().__init__(log, settings, columns)
         self._live = _LiveRuns(log)
 
-    def plan(self, start: Position, end_version: int | None = None, *, limited: bool = True) -> Position:
-        """Return the position up to which a batch reads, as `LogPlanner.plan` does."""
-        with _advising():
-            return super().plan(start, end_version, limited=limited)
+    plan = _advising()(LogPlanner.plan)
+    shares = _advising()(LogPlanner.shares)
 
-    def shares(self, start: Position, end: Position) -> list[Share]:
-        """Return the changes between two positions, as `LogPlanner.shares` does."""
-        with _advising():
-            return super().shares(start, end)
-
+    @_advising()
     def shares_of_version(self, version: int) -> list[Share]:
         """Return the changes of one version, as `shares` does."""
-        head = self._log.read_on()
-        with _advising():
-            return self._shares_of_records(head, InLog(version - 1, ""), InLog(version, ""))
+        return self._shares_of_records(self._log.read_on(), InLog(version - 1, ""), InLog(version, ""))
 
     def _units_of(self, record: Record) -> Iterable[Unit]:
         return _units(change_of(record, (0, BUCKETS_MAX)).new_runs)
@@ -150,14 +148,6 @@ class _LiveRuns:
     def keep(self, version: int, adds: dict[str, Add], definitions: dict[str, Any]) -> None:
         """Note the live runs of a version, which is likely to be asked for next."""
         self._version, self._adds, self.definitions = version, adds, definitions
-
-
-@contextmanager
-def _advising() -> Iterator[None]:
-    try:
-        yield
-    except HistoryGone as error:
-        raise StaleFiles(f"{str(error).split('. What was')[0]}. {_ADVICE}") from error
 
 
 def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping[str, Any]) -> list[Share]:

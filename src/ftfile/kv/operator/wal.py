@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.kv.definition import StoreDefinition
 
-
 _ADVICE = (
     "Restore it from a copy, or the records of the store, if it is those that are lost; or open the store with "
     "restore={recorded}, which forgets the windows behind, and let what feeds it go back"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ftfile.kv.key_columns import Key
     from ftfile.kv.key_ranges import KeyRange
 
-
 _MIB = 1 << 20
 _DAY_MS = 86_400_000
 _NAMES = {  # in the log

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
 
-
 _lock = threading.Lock()
 _last_ms: dict[str, int] = {}  # by path: when one began, as far as this process knows
 _running: set[str] = set()  # paths
