@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ftfile.kv.hashing import bucket_number, key_hasher
@@ -14,7 +14,7 @@ from ftfile.kv.reading.levels import Level, Sources, levels_of
 from ftfile.kv.user_keys import UserKeys, row_maker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
@@ -24,30 +24,20 @@ if TYPE_CHECKING:
     from ftfile.kv.run.cache import Cache
 
 
-@dataclass(frozen=True, slots=True)
 class View:
     """The runs of a version."""
 
-    version: int
-    definition: StoreDefinition
-    sources: Sources
-    buckets: dict[int, Bucket]  # by number, those with runs
-    runs: dict[str, Run]  # by the id of their add
-    keys: UserKeys = field(init=False)  # turns keys of users into stored ones
-    hash_key: Callable[[Key], int] = field(init=False)  # returns the hash of a stored key
-    # Returns the number of the bucket of a stored key, given its hash.
-    bucket_of: Callable[[Key, int], int] = field(init=False)
-    to_row: Callable[[tuple[Any, ...]], Any] = field(init=False)  # turns values into what users get
-    # Returns the row of a key, given both as users have them, or the default.
-    get: Callable[[Any, Any], Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        definition = self.definition
-        object.__setattr__(self, "keys", UserKeys(definition))
-        object.__setattr__(self, "hash_key", key_hasher(definition.key_types))
-        object.__setattr__(self, "bucket_of", _bucket_finder(definition))
-        object.__setattr__(self, "to_row", row_maker(definition))
-        object.__setattr__(self, "get", self._getter())
+    def __init__(self, version: int, sources: Sources, buckets: dict[int, Bucket], runs: dict[str, Run]) -> None:
+        self.version = version
+        self.sources = sources
+        self.definition = definition = sources.definition
+        self.buckets = buckets  # by number, those with runs
+        self.runs = runs  # by the id of their add
+        self.keys = UserKeys(definition)  # turns keys of users into stored ones
+        self.hash_key = key_hasher(definition.key_types)  # returns the hash of a stored key
+        self.bucket_of = _bucket_finder(definition)  # returns the number of the bucket of a key, given its hash, too
+        self.to_row = row_maker(definition)  # turns values into what users get
+        self.get = self._getter()  # returns the row of a key, given both as users have them, or the default
 
     def _getter(self) -> Callable[[Any, Any], Any]:
         """Return the function for single keys, which need not look attributes up."""
@@ -85,25 +75,20 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
         number = bucket_number(name)
         old = before.buckets.get(number) if before is not None else None
         buckets[number] = Bucket(_levels(members, sources, old), sources.definition)
-    return View(version, sources.definition, sources, buckets, runs)
+    return View(version, sources, buckets, runs)
 
 
 def _levels(runs: Sequence[Run], sources: Sources, old: Bucket | None) -> tuple[Level, ...]:
     """Return levels, those of the bucket before where they have the same runs."""
-    made = levels_of(runs, sources)
-    if old is None:
-        return tuple(made)
-    known = {_ids(level): level for level in old.levels}
-    return tuple(known.get(_ids(level)) or _continued(level, old) for level in made)
+    known = {} if old is None else {_ids(level): level for level in old.levels}
+    return tuple(known.get(_ids(level)) or _continued(level, known) for level in levels_of(runs, sources))
 
 
-def _continued(level: Level, old: Bucket) -> Level:
-    if level.is_overlay:
-        ids = _ids(level)
-        for older in old.levels:
-            if ids[: len(older.runs)] == _ids(older):
-                return level.continuing(older)
-    return level
+def _continued(level: Level, known: Mapping[tuple[str, ...], Level]) -> Level:
+    ids = _ids(level)
+    olds = (old for old_ids, old in known.items() if level.is_overlay and ids[: len(old_ids)] == old_ids)
+    older = next(olds, None)
+    return level if older is None else level.continuing(older)
 
 
 def _ids(level: Level) -> tuple[str, ...]:

@@ -86,14 +86,11 @@ class RunReader:
         self._blocks: Shelf[Block] = Shelf(directory.blocks)
         self._may_map = True
         self._row_bits, self._row_mask = directory.row_bits, (1 << directory.row_bits) - 1
-        shape = directory.shape if len(directory.page_crcs) else one_page(self.rows, directory.blocks << self._row_bits)
-        self._shape = shape
-        self._pages: Shelf[memoryview] = Shelf(shape.pages)
+        own = len(directory.page_crcs) > 0
+        self._shape = directory.shape if own else one_page(self.rows, directory.blocks << self._row_bits)
+        self._pages: Shelf[memoryview] = Shelf(self._shape.pages)
         self._table: Shelf[PageTable] = Shelf(1)
         self._keeps_table = True
-        self._page_count, self._slot_mask = shape.pages, shape.slots - 1
-        self._fingerprint_mask, self._place_bits = shape.fingerprint_mask, shape.place_bits
-        self._place_end = shape.place_end
         if len(end) == length_bytes:
             cache.put(self._whole, 0, end, length_bytes)
 
@@ -103,8 +100,9 @@ class RunReader:
 
     def getter(self) -> Callable[[Key, int], tuple[Any, ...] | None]:
         """Return `get` as a function for many calls, which need not look attributes up."""
-        page_count, slot_mask, row_bits, row_mask = self._page_count, self._slot_mask, self._row_bits, self._row_mask
-        fingerprint_mask, place_bits, place_end = self._fingerprint_mask, self._place_bits, self._place_end
+        shape, row_bits, row_mask = self._shape, self._row_bits, self._row_mask
+        page_count, slot_mask, place_bits = shape.pages, shape.slots - 1, shape.place_bits
+        fingerprint_mask, place_end = shape.fingerprint_mask, shape.place_end
         pages, pages_used, load_page = self._pages.values, self._pages.used, self._load_page
         blocks, blocks_used, load_block = self._blocks.values, self._blocks.used, self._load_block
 
