@@ -135,10 +135,9 @@ def define(
     merge: str = LAST,
     sequence: str | None = None,
 ) -> StoreDefinition:
-    """Return the definition of a store for rows of a schema, whose columns may be in any order, by a writer's options.
+    """Return the definition of a store by a writer's options, for rows of a schema with columns in any order.
 
-    Raises:
-        ConfigError: these make no store; the error names the option.
+    A ConfigError names the option if these make no store.
     """
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):

@@ -49,11 +49,7 @@ def recorded_definition(
 ) -> StoreDefinition | None:
     """Return the definition of the store that a writer's options name; None if nothing was committed there.
 
-    For `durable`, see `CommitLog.read_on`.
-
-    Raises:
-        ConfigError: an option is wrong.
-        StorageError, CorruptData: the log cannot be read.
+    For `durable`, see `CommitLog.read_on`. A ConfigError says which option is wrong.
     """
     parsed = parse_options(options, "ftkv-write")
     if parsed["path"] is None:
@@ -136,11 +132,7 @@ def _check_definition(config: StoreConfig, messages: Sequence[TaskCommit]) -> No
 def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreChange) -> Body:
     """Return the body of the record that follows a head: runs with positions, accepted rewrites, and the due jobs.
 
-    An overwrite replaces all runs. Of rewrites, those are left out that come too late.
-
-    Raises:
-        ConfigError, SchemaError: see `definition_after`.
-        CorruptData, ConfigError: see `open_marks`.
+    An overwrite replaces all runs. Of rewrites, those are left out that come too late. It raises as `definition_after`.
     """
     definition = definition_after(config, head)
     encoding, settings = config.encoding(definition), config.settings()

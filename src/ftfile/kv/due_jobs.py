@@ -82,8 +82,7 @@ class Inputs:
     def left(self, run: Run, cut: Key | None, taken_rows: int) -> Left | None:
         """Return the rest of a run of which all rows below a cut were taken; None for a run that ends below it.
 
-        Raises:
-            CorruptData: the run has another number of rows than its record says.
+        CorruptData tells of a run with another number of rows than its record says.
         """
         expected = run.add.rows
         if taken_rows > expected or (run.ends_below(cut) and taken_rows < expected):

@@ -169,12 +169,7 @@ class _PairError(Exception):
 
 
 def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinition) -> pa.Array:
-    """Return a column's value for each group, merged of all its values that are not null.
-
-    Raises:
-        EncodingError: a merged value has no place in the column.
-        UserCodeError: the user's function failed.
-    """
+    """Return a column's value for each group, merged of all its values that are not null; raises as `fold` does."""
     column = rows[name].combine_chunks()
     sizes = groups.ends - groups.starts
     found = groups.order[groups.ends - 1].copy()  # by group, where its value is

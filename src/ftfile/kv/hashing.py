@@ -229,11 +229,7 @@ def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint
 
 
 def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]:
-    """Return the function from the stored values of a key, one of each type, to its hash, from 0 to 2**64 - 1.
-
-    Raises:
-        ConfigError: the package xxhash is missing.
-    """
+    """Return the function from the stored values of a key, one of each type, to its hash, from 0 to 2**64 - 1."""
     try:
         from xxhash import xxh64_intdigest  # noqa: PLC0415 - optional
     except ImportError as error:

@@ -127,11 +127,7 @@ def is_merge_name(name: str) -> bool:
 
 
 def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column of merged values: sums are wider, as Spark's are.
-
-    Raises:
-        ConfigError: there is no such function, or it does not take values of this type.
-    """
+    """Return the type of merged values, that of sums wider, as in Spark; ConfigError for a function that takes none."""
     if name == LAST:
         return kind
     if name not in _FUNCTIONS:

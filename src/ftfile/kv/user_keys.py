@@ -77,9 +77,7 @@ class UserKeys:
         """Return the stored form of the range from `start` on and before `end`, both with a prefix in front.
 
         They are keys, or the first values of one, without the prefix; None for the first key, and for all keys behind.
-
-        Raises:
-            TypeError, ConfigError: see `prefix`; or no key lies in the range.
+        It raises as `prefix` does, and a ConfigError if no key lies in the range.
         """
         first, last = (self.prefix((*prefix, *_parts(bound))) for bound in (start, end))
         behind_last = behind(last, self._kinds) if end is None else last

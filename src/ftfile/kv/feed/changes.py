@@ -191,12 +191,7 @@ def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]
 
 
 class FeedStream(LogStream[Share]):
-    """The position of one query in the changes of a store.
-
-    Raises:
-        ConfigError: there is no store.
-        SchemaError: the user's columns are of other types than those of the feed.
-    """
+    """The position of one query in the changes of a store; SchemaError if columns have other types than the feed's."""
 
     def __init__(self, config: FollowConfig, context: Context) -> None:
         super().__init__()

@@ -155,11 +155,7 @@ def _lists_differ(one: pa.Array, other: pa.Array) -> Flags:
 
 
 def feed_schema(definition: StoreDefinition) -> pa.Schema:
-    """Return the columns of the feed of a store: keys, old and new values, what changed, and when.
-
-    Raises:
-        ConfigError: a key column has the name of another one.
-    """
+    """Return the columns of the feed of a store: keys, old and new values, what changed, and when."""
     taken = [name for name in definition.keys if name.lower() in _OWN]
     if taken:
         raise ConfigError(f"the key columns {taken} have names of columns of the change feed: it cannot be read")

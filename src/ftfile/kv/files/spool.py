@@ -52,10 +52,8 @@ class RunSpool:
         """Append a run of a bucket, and return it with its marks, of which the position is not known yet.
 
         Its rows are those that `fold` returned, all with the columns of the first batch. Keys in the ranges of its
-        purges end in all runs before it; without rows, it has them alone.
-
-        Raises:
-            EncodingError: see `write_run`; the file is of no use then.
+        purges end in all runs before it; without rows, it has them alone. Where `write_run` fails, the file is of no
+        use any more.
         """
         self._file.write(bytes(-self._file.position % _ALIGNMENT))
         piece, ops = StagedRange(self._file, self._filters), 0

@@ -141,11 +141,7 @@ class Recorder:
         return cls(log, replace(config, definition=definition), writer, epoch)
 
     def head(self) -> LogState:
-        """Return the newest state of the log.
-
-        Raises:
-            Fenced, CorruptData: see `require_epoch`.
-        """
+        """Return the newest state of the log; raises as `require_epoch` does."""
         head = self.log.read_on()
         require_epoch(head, self.writer, self.epoch)
         return head

@@ -110,11 +110,7 @@ def apart(one: Run, other: Run) -> bool:
 
 
 def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
-    """Return new runs with their positions, in order, in the record of a version.
-
-    Raises:
-        ConfigError: a record has no positions for as many.
-    """
+    """Return new runs with their positions, in order, in the record of a version; ConfigError for too many."""
     if len(adds) > 1 << _INDEX_BITS:
         raise ConfigError(
             f"{len(adds)} runs are too many for one record, which takes {1 << _INDEX_BITS}: fewer tasks or buckets, or "

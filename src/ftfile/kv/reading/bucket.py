@@ -43,10 +43,7 @@ def fold_key(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreDefi
     """Return the values of a key; None if it has none.
 
     Of each row it takes operation and values, new to old; the first that is no merge is the last one, except with a
-    sequence column.
-
-    Raises:
-        EncodingError, UserCodeError: see `fold`.
+    sequence column. It raises as `fold` does.
     """
     if definition.sequence is not None:
         place = definition.values.index(definition.sequence)

@@ -102,8 +102,7 @@ class Level:
     def opened(self, files: Files | None = None) -> Opened:
         """Return its rows; the first call opens its run, or folds its runs, with other files if some are given.
 
-        Raises:
-            CorruptData, EncodingError, UserCodeError, NotFound, StorageError: see `open_run`, `fold`.
+        It raises as `open_run` and `fold` do.
         """
         if self.run is not None:
             return self.run
@@ -188,11 +187,7 @@ def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
 
 
 def open_levels(levels: Sequence[Level], sources: Sources) -> None:
-    """Open levels side by side; runs that are neighbours in a file come with one call.
-
-    Raises:
-        CorruptData, EncodingError, UserCodeError, NotFound, StorageError: see `Level.opened`.
-    """
+    """Open levels side by side; runs that are neighbours in a file come with one call. It raises as `opened` does."""
     closed = [level for level in levels if level.held is None]
     # Larger runs are not read whole when they are opened.
     small = (

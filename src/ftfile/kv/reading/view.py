@@ -57,11 +57,7 @@ class View:
 
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
-    """Return the view of a version; what is open in the view before, and still live, is taken from there.
-
-    Raises:
-        CorruptData, ConfigError: see `open_marks`.
-    """
+    """Return the view of a version; what is open in the view before, and still live, is taken from there."""
     if before is not None and before.definition != sources.definition:
         before = None
     known = {} if before is None else before.runs

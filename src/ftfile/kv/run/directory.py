@@ -130,10 +130,8 @@ def encode_directory(directory: Directory, offset: int, end_bytes: int) -> bytes
 def bytes_behind_pages(end: memoryview, length: int, path: str) -> int:
     """Return how many of the last bytes of a run its directory and the end behind it are, given some of them.
 
-    More than these are needed to know, if it returns a greater number: ask again with as many.
-
-    Raises:
-        CorruptData: it is no run of this length.
+    More than these are needed to know, if it returns a greater number: ask again with as many. CorruptData tells that
+    it is no run of this length.
     """
     footer_bytes = int.from_bytes(end[-_ARROW_END_BYTES : -len(_ARROW_MAGIC)], "little")
     end_bytes = len(END_OF_STREAM) + footer_bytes + _ARROW_END_BYTES
@@ -147,11 +145,7 @@ def bytes_behind_pages(end: memoryview, length: int, path: str) -> int:
 
 
 def decode_directory(behind_pages: memoryview, length: int, path: str) -> tuple[Directory, pa.Schema]:
-    """Return the directory of a run of this length, and the schema of its rows, from as many bytes as it takes.
-
-    Raises:
-        CorruptData: the bytes are not those that were written.
-    """
+    """Return the directory of a run of this length, and the schema of its rows, from as many verified bytes."""
     footer_bytes = int.from_bytes(behind_pages[-_ARROW_END_BYTES : -len(_ARROW_MAGIC)], "little")
     end_bytes = len(END_OF_STREAM) + footer_bytes + _ARROW_END_BYTES
     content, end = behind_pages[:-end_bytes], behind_pages[-end_bytes:]

@@ -82,11 +82,7 @@ def one_page(rows: int, place_max: int) -> PageShape:
 
 
 def shape_for(hashes: Hashes, place_max: int) -> PageShape:
-    """Return the shape of pages for hashes of rows whose greatest place is `place_max`.
-
-    Raises:
-        EncodingError: places have more bits than a slot.
-    """
+    """Return the shape of pages for hashes of rows whose greatest place is `place_max`; EncodingError for too many."""
     bits = (place_max + 1).bit_length()
     if bits > _SLOT_BITS:
         raise EncodingError(f"{len(hashes)} rows are too many for one run")

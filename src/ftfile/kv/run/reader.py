@@ -64,10 +64,8 @@ class RunReader:
     ) -> None:
         """Read directory and schema of a run, of which `read_range` returns bytes by offset and length.
 
-        The cache keeps blocks and pages, and `parallel` calls a function with every item, some at once.
-
-        Raises:
-            CorruptData: there is no run of this length.
+        The cache keeps blocks and pages, and `parallel` calls a function with every item, some at once. CorruptData
+        tells that there is no run of this length.
         """
         self._read_range = read_range
         self._length_bytes = length_bytes

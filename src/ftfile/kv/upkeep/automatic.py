@@ -93,11 +93,7 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
 
 
 def keep_up(log: CommitLog, config: StoreConfig) -> None:
-    """Merge the runs that are due, and begin a vacuum if it is time for one.
-
-    Raises:
-        FtfileError: merges failed; they stay due.
-    """
+    """Merge the runs that are due, and begin a vacuum if it is time; what made merges fail is raised: they stay due."""
     merges = merge_due(log)
     vacuum_if_due(config, log)
     if merges.errors:

@@ -159,10 +159,7 @@ def merge_due(log: CommitLog) -> Merges:
     """Do the jobs that are due, beside a writer that shares the log or not; return the results.
 
     Jobs that fail stay due, and their errors are among the results; those that failed often are left alone for a while.
-
-    Raises:
-        CommitError: as for a batch write.
-        StorageError: the log cannot be read.
+    It raises as `commit` does.
     """
     author = MaintenanceAuthor("compact", log.ids.unique())
     merges = Merges(log, author, Threads(author.job_id, 1))  # the writer is at work, too

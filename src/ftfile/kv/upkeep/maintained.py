@@ -75,11 +75,7 @@ def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Sta
 def open_store_log(
     path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
 ) -> CommitLog:
-    """Return a log of a store that nobody else uses, with its keys, if it is encrypted.
-
-    Raises:
-        ConfigError: it is no store, or its keys are not known.
-    """
+    """Return a log of a store that nobody else uses, with its keys; ConfigError for no store, or keys not known."""
     log, url = open_as_written(path, key_provider, storage, context, otherwise=NO_STORE), normalise(os.fspath(path))
     head = log.read_on()
     refuse_files(head, url)
