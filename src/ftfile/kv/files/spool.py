@@ -72,6 +72,18 @@ class RunSpool:
         self._runs += 1
         return piece.end(self._runs, summary.rows, bucket, Marks((0, 0), summary.keys, tuple(purges), ops).to_json())
 
+    def write_all(
+        self, runs: Iterable[tuple[str, Iterable[pa.RecordBatch], Sequence[KeyRange]]]
+    ) -> list[StagedSegment]:
+        """Write runs, and make them durable; if that fails, remove the file. Arguments are those of `write`."""
+        try:
+            written = [self.write(*run) for run in runs]
+            self.end()
+        except BaseException:
+            self.discard()
+            raise
+        return written
+
     def end(self) -> None:
         """Make the runs durable."""
         self._stage.end(self._file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables, store_of
@@ -48,8 +48,7 @@ def check_writer_name(writer: str) -> None:
 
 def epoch_of(head: LogState, writer: str) -> int:
     """Return the epoch of the process that opened the store last as this writer; 0 for none."""
-    table = head.tables.get(TABLE)
-    found = None if table is None else table.get(writer)
+    found = head.tables.get(TABLE, {}).get(writer)
     return 0 if found is None else int(found[1])
 
 
@@ -74,11 +73,6 @@ def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
             f"txnAppId={transaction.app_id!r}: a KeyValueStore writes to the store as writer={transaction.app_id!r}, "
             f"and txnVersion={transaction.version} would count as one of its windows. Take another txnAppId"
         )
-
-
-def opening(writer: str, epoch: int) -> dict[str, Any]:
-    """Return the change of the log's tables that says that an epoch has begun."""
-    return {TABLE: {"set": {writer: epoch}}}
 
 
 def require_epoch(head: LogState, writer: str, epoch: int) -> None:
@@ -133,7 +127,7 @@ class Recorder:
             epoch = max(epoch_of(head, writer) + 1, epoch_min)
             refuse_application(head, writer)
             found[:] = [(epoch, _definition_after(config, head))]
-            return replace(body_of(config, log, head, StoreChange(())), tables=opening(writer, epoch))
+            return replace(body_of(config, log, head, StoreChange(())), tables={TABLE: {"set": {writer: epoch}}})
 
         with log.lock:
             commit(log, MaintenanceAuthor("openWriter", log.ids.unique()), prepare, config.policy)
@@ -149,13 +143,8 @@ class Recorder:
     def record(self, number: int, windows: Sequence[Window]) -> int:
         """Record windows up to one, each of them once, and return the last one that the log has then.
 
-        That is another one where an earlier try, whose outcome was unknown, has recorded them.
-
-        Raises:
-            Fenced: a newer process has opened the store as this writer.
-            SchemaError: another writer has changed the columns of the store.
-            CommitError: see `commit.protocol.commit`; nothing that could be committed was deleted.
-            EncodingError, UserCodeError: values cannot be merged; nothing was written.
+        That is another one where an earlier try, whose outcome was unknown, has recorded them. It raises as
+        `KeyValueStore.committed` does.
         """
         while (last := recorded_window(self.head(), self.writer)) < number:
             left = [window for window in windows if window.number > last]
@@ -202,18 +191,13 @@ class Recorder:
         own = dict(by_bucket(rows, definition))
         if purges:
             own |= {name: rows.slice(0, 0) for name in map(bucket_name, range(definition.buckets)) if name not in own}
-        spool = config.spool(stage, definition)
-        try:
-            written = [spool.write(name, own[name].to_batches(), purges) for name in sorted(own)]
-            spool.end()
-        except BaseException:
-            stage.discard()
-            raise
+        runs = ((name, own[name].to_batches(), purges) for name in sorted(own))
+        written = config.spool(stage, definition).write_all(runs)
         return [segment_of(run, "", identity.origin(), {}) for run in written]
 
 
 def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
-    """Return the definition of the store once this writer has opened it; see `driver.head.definition_after`."""
+    """Return the definition of the store once this writer has opened it; see `driver.definition_after`."""
     store = store_of(head)
     if store is not None and store["sequenceColumn"] is not None:
         raise ConfigError(

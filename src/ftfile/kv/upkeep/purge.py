@@ -137,10 +137,4 @@ def _written(
 ) -> list[StagedSegment]:
     """Write a run without rows for each bucket and its purges."""
     spool = how.spool(new_stage(log, author, how.storage.durability))
-    try:
-        written = [spool.write(bucket, (), ranges) for bucket, ranges in purges]
-        spool.end()
-    except BaseException:
-        spool.discard()
-        raise
-    return written
+    return spool.write_all((bucket, (), ranges) for bucket, ranges in purges)
