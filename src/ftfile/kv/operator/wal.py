@@ -79,15 +79,7 @@ class FileCodec(WalFiles):
         text = {"purges": encode_ranges(window.purges)}
         return self._encode(WINDOW, window.number, name, offset, text, memoryview(window.rows.serialize()))
 
-    def previous(self, name: layout.WalName, frame: Frame) -> WalFile | None:
-        """Return the file that the beginning of another one names."""
-        text, _ = self._decode(name, frame)
-        if text["previous"] is None:
-            return None
-        epoch, number, length = text["previous"]
-        return WalFile(layout.WalName(epoch, number), frame.window, length)
-
-    def windows(self, name: layout.WalName, begin: Frame, frames: Sequence[Frame]) -> list[Window]:
+    def _windows(self, name: layout.WalName, begin: Frame, frames: Sequence[Frame]) -> list[Window]:
         """Return the windows of frames."""
         schema = pa.ipc.read_schema(pa.py_buffer(self._decode(name, begin)[1])) if frames else None
         found = []
@@ -104,56 +96,46 @@ class FileCodec(WalFiles):
         table = self._definition.aligned(pa.Table.from_batches([rows])).combine_chunks()
         return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=self._schema)
 
+    def read_chain(self, recorded: int, up_to: int | None) -> Found:
+        """Return the windows behind the last recorded one, up to one that is to come back, or all.
 
-def read_chain(fs: FileSystem, writer: str, codec: FileCodec, recorded: int, up_to: int | None) -> Found:
-    """Return the windows of a writer behind the last recorded one, up to one that is to come back, or all.
+        CorruptData tells of a window that was synced and is damaged, or gone.
+        """
+        names = list_wal(self._fs, self._writer)
+        found = Found()
+        head = newest = self.newest(names)
+        cut: int | None = None
+        while head is not None:
+            name, (begin, *frames) = head
+            counted = [frame for frame in frames if cut is None or frame.window <= cut]
+            wanted = [frame for frame in counted if up_to is None or frame.window <= up_to]
+            found.has_more |= len(wanted) < len(counted)
+            windows = self._windows(name, begin, [frame for frame in wanted if frame.window > recorded])
+            found.windows[:0] = windows
+            if head is newest:
+                found.of_newest = windows
+            else:
+                last = wanted[-1].window if wanted else begin.window if up_to is None else min(begin.window, up_to)
+                found.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
+            if up_to is not None and up_to <= recorded:
+                found.has_more |= begin.window > recorded
+                break
+            cut = begin.window if cut is None else min(cut, begin.window)
+            head = self._head_before(name, begin, names, recorded) if begin.window > recorded else None
+        return found
 
-    Raises:
-        CorruptData: a window that was synced is damaged, or gone.
-    """
-    names = list_wal(fs, writer)
-    found = Found()
-    head = newest = codec.newest(names)
-    cut: int | None = None
-    while head is not None:
-        name, (begin, *frames) = head
-        counted = [frame for frame in frames if cut is None or frame.window <= cut]
-        wanted = [frame for frame in counted if up_to is None or frame.window <= up_to]
-        found.has_more |= len(wanted) < len(counted)
-        windows = codec.windows(name, begin, [frame for frame in wanted if frame.window > recorded])
-        found.windows[:0] = windows
-        if head is newest:
-            found.of_newest = windows
-        else:
-            last = wanted[-1].window if wanted else begin.window if up_to is None else min(begin.window, up_to)
-            found.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
-        if up_to is not None and up_to <= recorded:
-            found.has_more |= begin.window > recorded
-            break
-        cut = begin.window if cut is None else min(cut, begin.window)
-        head = _head_before(fs, writer, codec, (name, begin), names, recorded)
-    return found
-
-
-def _head_before(
-    fs: FileSystem,
-    writer: str,
-    codec: FileCodec,
-    head: tuple[layout.WalName, Frame],
-    names: Sequence[layout.WalName],
-    recorded: int,
-) -> tuple[layout.WalName, list[Frame]] | None:
-    """Return the file before another one, and its frames; None if it has no window that is not recorded."""
-    name, begin = head
-    if begin.window <= recorded:
-        return None
-    previous = codec.previous(name, begin)
-    if previous is None or previous.name not in names:
-        path = layout.wal_directory(writer) if previous is None else layout.wal_path(writer, previous.name)
-        expected = f"the windows behind {recorded} up to {begin.window}, which no record has"
-        raise CorruptData(path, expected, "no file", _ADVICE.format(recorded=recorded))
-    path = layout.wal_path(writer, previous.name)
-    return previous.name, read_frames(fs.read(path), path, previous.length)
+    def _head_before(
+        self, name: layout.WalName, begin: Frame, names: Sequence[layout.WalName], recorded: int
+    ) -> tuple[layout.WalName, list[Frame]]:
+        """Return the file before another one, and its frames."""
+        found = self._decode(name, begin)[0]["previous"]  # with the length up to which its frames count
+        previous = layout.WalName(*found[:2]) if found else None
+        if previous is None or previous not in names:
+            path = layout.wal_directory(self._writer) if previous is None else layout.wal_path(self._writer, previous)
+            expected = f"the windows behind {recorded} up to {begin.window}, which no record has"
+            raise CorruptData(path, expected, "no file", _ADVICE.format(recorded=recorded))
+        path = layout.wal_path(self._writer, previous)
+        return previous, read_frames(self._fs.read(path), path, found[2])
 
 
 class Wal:
@@ -189,7 +171,7 @@ class Wal:
         self._recorded = recorded
         names = list_wal(self._fs, self._writer)
         self._number = max((name.number + 1 for name in names if name.epoch >= self._epoch), default=0)
-        found = read_chain(self._fs, self._writer, self._codec, recorded, up_to)
+        found = self._codec.read_chain(recorded, up_to)
         self._files = found.files
         if found.windows or found.has_more:
             # From now on they count as durable.
