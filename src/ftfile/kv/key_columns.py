@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import bools_from, from_numpy, strings_from, values_of
-from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,16 +74,6 @@ def is_byte_key(kind: pa.DataType) -> bool:
 def is_hashed_as_int(kind: pa.DataType) -> bool:
     """Return True for the types that Spark hashes as an int: those of at most 32 bits; it hashes others as a long."""
     return not pa.types.is_decimal128(kind) and bool(kind.bit_width <= _INT_BITS)
-
-
-def refuse_key_types(fields: Sequence[pa.Field]) -> None:
-    """Raise `SchemaError` if a column is of a type that no key may have."""
-    for field in fields:
-        if not is_key_type(field.type):
-            raise SchemaError(
-                f"column {field.name!r}: {field.type} cannot be a key; keys are strings, binary, integers, dates, "
-                f"timestamps, booleans, and decimals of at most {PRECISION_MAX} digits"
-            )
 
 
 def key_integers(array: pa.Array) -> NDArray[np.signedinteger[Any]]:

@@ -26,15 +26,12 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
 
 
+@dataclass(slots=True)
 class Change:
     """The changes of one key in one window, where they are not one set."""
 
-    __slots__ = ("op", "rows")
-
-    def __init__(self, op: int, rows: list[Values]) -> None:
-        self.op = op  # `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do
-        # The values of a set and of the merges behind it, old to new; of a delete, of the merges alone.
-        self.rows = rows
+    op: int  # `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do
+    rows: list[Values]  # the values of a set and of the merges behind it, old to new; of a delete, of the merges alone
 
 
 Changes = dict["Key", "Change | Values"]  # the values alone are those of one set
@@ -104,7 +101,16 @@ class Window:
     def by_key(self, definition: StoreDefinition) -> Changes:
         """Return the changes by key."""
         if self.changes is None:
-            self.changes = _by_key(self.rows, definition)
+            buffer, rows = Buffer(), self.rows
+            key_of = key_reader([rows.column(name) for name in definition.keys])
+            values = [rows.column(name).to_pylist() for name in definition.values]
+            for row, op in enumerate(rows.column(OP).to_pylist()):
+                if op == DELETE:
+                    buffer.delete(key_of(row))
+                else:
+                    take = buffer.put if op == SET else buffer.merge
+                    take(key_of(row), tuple([column[row] for column in values]))
+            self.changes = buffer.changes
         return self.changes
 
 
@@ -120,36 +126,17 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     return fold(tables, definition, bottom=False, purges=purges), union(each for some in purges for each in some)
 
 
-def _by_key(rows: pa.RecordBatch, definition: StoreDefinition) -> Changes:
-    buffer = Buffer()
-    key_of = key_reader([rows.column(name) for name in definition.keys])
-    values = [rows.column(name).to_pylist() for name in definition.values]
-    for row, op in enumerate(rows.column(OP).to_pylist()):
-        key = key_of(row)
-        if op == DELETE:
-            buffer.delete(key)
-        elif op == SET:
-            buffer.put(key, tuple([column[row] for column in values]))
-        else:
-            buffer.merge(key, tuple([column[row] for column in values]))
-    return buffer.changes
-
-
 def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:
     """Return key, values and operation of each row."""
     keys: list[Key] = []
     rows: list[Values] = []
     ops: list[int] = []
     for key, change in changes.items():
-        if isinstance(change, tuple):
-            keys.append(key)
-            rows.append(change)
-            ops.append(SET)
-            continue
-        first = change.rows if change.op != DELETE else (nothing, *change.rows)
-        keys += [key] * len(first)
-        rows += first
-        ops += [change.op, *[MERGE] * (len(first) - 1)]
+        op, own = (SET, [change]) if isinstance(change, tuple) else (change.op, change.rows)
+        own = [nothing, *own] if op == DELETE else own
+        keys += [key] * len(own)
+        rows += own
+        ops += [op, *[MERGE] * (len(own) - 1)]
     return keys, rows, np.array(ops, np.int8)
 
 

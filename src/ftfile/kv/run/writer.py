@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy
 from ftfile.core.checksum import crc32
-from ftfile.core.errors import EncodingError, SchemaError
+from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.key_columns import first_fall, key_reader, refuse_key_types
+from ftfile.kv.key_columns import first_fall, key_reader
 from ftfile.kv.run.blocks import joined
 from ftfile.kv.run.directory import END_OF_STREAM, Directory, encode_directory, padded
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
@@ -55,23 +55,12 @@ def write_run(
     keys, the first columns of the schema, each key once; blocks have about `block_bytes` before compression.
 
     Raises:
-        SchemaError: a column cannot be a key, or cannot be in a run.
         EncodingError: keys do not rise, a key is null, or there are too many rows.
     """
-    _refuse_schema(schema, keys)
     writer = _RunWriter(stream, schema, len(keys), compression)
     for window in _windows(batches, schema, block_bytes):
         writer.write(window, -(-window.nbytes // block_bytes))
     return writer.finish()
-
-
-def _refuse_schema(schema: pa.Schema, keys: Sequence[str]) -> None:
-    if not keys or list(keys) != schema.names[: len(keys)]:
-        raise SchemaError(f"key columns {list(keys)} are not the first ones of {schema.names}")
-    refuse_key_types([schema.field(number) for number in range(len(keys))])
-    for field in schema:
-        if pa.types.is_dictionary(field.type):
-            raise SchemaError(f"column {field.name!r}: a run has no dictionaries; cast it to {field.type.value_type}")
 
 
 def _windows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, block_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -79,8 +68,6 @@ def _windows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, block_bytes: 
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
-        if batch.schema != schema:
-            raise SchemaError(f"rows have the columns {batch.schema}, not {schema}")
         for start in range(0, batch.num_rows, _WINDOW_ROWS_MAX):
             piece = batch.slice(start, _WINDOW_ROWS_MAX)
             held.append(piece)
