@@ -25,7 +25,6 @@ from ftfile.core.errors import CorruptData, NotFound
 from ftfile.kv.columns import DELETE, operations, ops_in
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.feed.rows import differ
-from ftfile.kv.files.opening import OpenFiles, open_run
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
@@ -33,6 +32,7 @@ from ftfile.kv.marks import open_marks
 from ftfile.kv.operator.recording import TABLE
 from ftfile.kv.planning.runs import apart, position_of, run_of
 from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.testing.checker import DirectoryReport, check_directory
 from ftfile.testing.log_check import LogContents, require
 

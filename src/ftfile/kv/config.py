@@ -17,9 +17,9 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.run_files import RunSpool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,13 +15,13 @@ from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.columns import SET
-from ftfile.kv.files.opening import CoalescingFiles, OpenFiles, open_run
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.jobs import Left, groups_of
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.commit.log.state import LogState
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.files.opening import Files
-    from ftfile.kv.files.spool import RunSpool
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.jobs import Group, Share
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
+    from ftfile.kv.run_files import Files, RunSpool
 
 # Of small runs, which are read whole when they are opened.
 _CACHE_BYTES = 32 << 20

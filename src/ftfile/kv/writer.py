@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
-    from ftfile.kv.files.spool import RunSpool
+    from ftfile.kv.run_files import RunSpool
 
 # Rows are in memory as they came, in one piece, sorted, and by bucket.
 _COPIES = 4

@@ -11,7 +11,7 @@ import pytest
 from ftfile import kv
 from ftfile.commit.format.model import Add, Origin
 from ftfile.core.errors import CorruptData
-from ftfile.kv.files.opening import CoalescingFiles
+from ftfile.kv.run_files import CoalescingFiles
 from ftfile.testing.context import current
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted

@@ -17,11 +17,11 @@ from ftfile.commit.format.model import Origin
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.planning.runs import Run, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
+from ftfile.kv.run_files import RunSpool
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.kv.model import STEPS, TTL_MS, Store

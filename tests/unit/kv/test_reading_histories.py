@@ -12,7 +12,6 @@ import pytest
 from ftfile.commit.format.model import Add, Origin
 from ftfile.core.checksum import checksum
 from ftfile.kv.columns import ops_in
-from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.hashing import hash_rows, key_hasher
 from ftfile.kv.key_columns import to_scalar
 from ftfile.kv.planning.runs import Marks, Run
@@ -21,6 +20,7 @@ from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.view import View, view_of
 from ftfile.kv.run import writer
 from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import OpenFiles
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.crash.share import THOROUGH
 from tests.kit.store_check import key_at

@@ -14,10 +14,10 @@ from ftfile.filters.chain import Chain
 from ftfile.keys.keys import Keys
 from ftfile.kv.columns import DELETE, OP, SET
 from ftfile.kv.definition import define
-from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket, hash_rows
 from ftfile.kv.key_ranges import decode_ranges
 from ftfile.kv.planning.runs import Marks
+from ftfile.kv.run_files import RunSpool
 from ftfile.testing.context import open_filesystem
 from tests.unit.sink.encrypted import ring
 

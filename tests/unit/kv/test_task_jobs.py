@@ -21,11 +21,11 @@ from ftfile.kv import due_jobs
 from ftfile.kv.columns import OP
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.due_jobs import Merger, run_jobs
-from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.planning.jobs import JobTerms, PlanSettings, job_of
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
+from ftfile.kv.run_files import RunSpool
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem

@@ -19,8 +19,8 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
-from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.hashing import by_bucket
+from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.compact import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable

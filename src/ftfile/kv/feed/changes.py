@@ -34,8 +34,8 @@ from ftfile.kv.feed.rows import (
     feed_schema,
     stored_columns,
 )
-from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.reading.open_store import open_store
+from ftfile.kv.run_files import OpenFiles
 
 if TYPE_CHECKING:
     import os

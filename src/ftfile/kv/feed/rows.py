@@ -15,7 +15,6 @@ from ftfile.arrays.nested import map_entries
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.files.opening import open_run
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, hash_rows
 from ftfile.kv.key_columns import bools_of
@@ -25,6 +24,7 @@ from ftfile.kv.reading.bucket import Bucket, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.reading.view import view_of
+from ftfile.kv.run_files import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.commit.format.model import Add, Record
-    from ftfile.kv.files.opening import OpenFiles
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
+    from ftfile.kv.run_files import OpenFiles
 
     Flags = NDArray[np.bool_]
 

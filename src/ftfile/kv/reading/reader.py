@@ -21,13 +21,13 @@ from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import StoreDefinition, definition_of_runs
-from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows
 from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.user_keys import key_columns_of
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from ftfile.core.errors import ConfigError
 from ftfile.filters.chain import Chain
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.files.spool import RunSpool
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.run.writer import BLOCK_BYTES
+from ftfile.kv.run_files import RunSpool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

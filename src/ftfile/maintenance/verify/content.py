@@ -10,9 +10,9 @@ from ftfile.attempt.pieces.workers import Work
 from ftfile.commit.format.model import Add
 from ftfile.commit.places import has_content, open_add
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
-from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.planning.runs import is_run
 from ftfile.kv.reading.verify import check_bytes
+from ftfile.kv.run_files import OpenFiles
 from ftfile.parts.reader import read_add
 
 if TYPE_CHECKING:

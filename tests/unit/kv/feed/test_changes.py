@@ -19,7 +19,7 @@ from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
 from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, differ, feed_schema
-from ftfile.kv.files.opening import OpenFiles
+from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
