@@ -14,8 +14,7 @@ from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.key_columns import bools_of, first_fall, key_reader
-from ftfile.kv.key_ranges import contain, union
+from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, union
 from ftfile.kv.merge_functions import is_merge_name, merge_function
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_columns import Key
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import Key, KeyRange
 
     Numbers = NDArray[np.int64]
     Combine = Callable[[pa.Array, pa.Array], pa.Array]

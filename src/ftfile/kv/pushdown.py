@@ -13,8 +13,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError
 from ftfile.core.packing import packed
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
-from ftfile.kv.key_columns import key_array
-from ftfile.kv.key_ranges import behind, clip, overlap
+from ftfile.kv.key_columns import behind, clip, key_array, overlap
 from ftfile.kv.planning.runs import runs_by_bucket
 from ftfile.kv.user_keys import UserKeys
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_columns import Key
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.runs import Run
 
 Comparison: TypeAlias = Literal["in", ">", ">=", "<", "<="]

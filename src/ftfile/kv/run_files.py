@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.fs.api import FileSystem, InputFile
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import KeyRange
 
     ReadRange = Callable[[int, int], bytes | memoryview]
 

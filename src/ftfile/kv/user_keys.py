@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.kv.key_columns import key_array, to_scalar
-from ftfile.kv.key_ranges import behind
+from ftfile.kv.key_columns import behind, key_array, to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_columns import Key
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import Key, KeyRange
 
     ToStored = Callable[[Any], int | bytes]
 

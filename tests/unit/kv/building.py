@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.filters.aes_gcm import AesGcm
-    from ftfile.kv.key_columns import Key
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.jobs import Share
 
 __all__ = ("COUNTS", "WORDS", "Builder")

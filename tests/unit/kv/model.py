@@ -18,8 +18,7 @@ from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations, ops_in
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.fold import fold
-from ftfile.kv.key_columns import Key
-from ftfile.kv.key_ranges import contain
+from ftfile.kv.key_columns import Key, contain
 from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, Share, groups_of, job_of
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
@@ -29,7 +28,7 @@ from tests.kit.store_check import key_at
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import KeyRange
 
 Row = tuple[int, Key, tuple[Any, ...]]  # operation, key, values
 ROW_BYTES = 10

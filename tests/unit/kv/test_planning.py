@@ -18,7 +18,7 @@ from ftfile.testing.clock import SeededIds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import KeyRange
 
 SETTINGS = PlanSettings()
 MIB = 1 << 20

@@ -15,7 +15,7 @@ from ftfile.keys.keys import Keys
 from ftfile.kv.columns import DELETE, OP, SET
 from ftfile.kv.definition import define
 from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket, hash_rows
-from ftfile.kv.key_ranges import decode_ranges
+from ftfile.kv.key_columns import decode_ranges
 from ftfile.kv.planning.runs import Marks
 from ftfile.kv.run_files import RunSpool
 from ftfile.testing.context import open_filesystem

@@ -17,8 +17,7 @@ from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, hash_rows
-from ftfile.kv.key_columns import bools_of
-from ftfile.kv.key_ranges import union
+from ftfile.kv.key_columns import bools_of, union
 from ftfile.kv.planning.runs import version_of
 from ftfile.kv.reading.bucket import Bucket, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources

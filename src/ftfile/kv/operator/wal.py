@@ -17,7 +17,7 @@ from ftfile.commit.wal.files import WalFiles, list_wal
 from ftfile.commit.wal.frames import BEGIN, WINDOW, Frame, read_frames
 from ftfile.core.errors import CorruptData, StorageError
 from ftfile.core.logs import get_logger
-from ftfile.kv.key_ranges import decode_ranges, encode_ranges
+from ftfile.kv.key_columns import decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
 
 if TYPE_CHECKING:

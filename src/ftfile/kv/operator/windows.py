@@ -12,8 +12,7 @@ from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import EncodingError
 from ftfile.kv.columns import DELETE, MERGE, OP, SET
 from ftfile.kv.fold import fold
-from ftfile.kv.key_columns import key_array, key_reader
-from ftfile.kv.key_ranges import KeyRange, overlap, union
+from ftfile.kv.key_columns import KeyRange, key_array, key_reader, overlap, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

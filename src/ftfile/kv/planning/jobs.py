@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.commit.format.model import Add, AssemblyJob
 from ftfile.kv.columns import SET
-from ftfile.kv.key_ranges import clip
+from ftfile.kv.key_columns import clip
 from ftfile.kv.planning.runs import Run, meet, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from ftfile.core.ids import IdSource
-    from ftfile.kv.key_columns import Key
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import Key, KeyRange
 
 _MIB = 1 << 20
 _DAY_MS = 86_400_000

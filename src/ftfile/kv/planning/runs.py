@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.errors import ConfigError
-from ftfile.kv.key_columns import Key, decode_key, encode_key
-from ftfile.kv.key_ranges import KeyRange, decode_ranges, encode_ranges, overlap
+from ftfile.kv.key_columns import Key, KeyRange, decode_key, decode_ranges, encode_key, encode_ranges, overlap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

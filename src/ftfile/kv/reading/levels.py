@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.columns import OP, SET
 from ftfile.kv.fold import fold
-from ftfile.kv.key_ranges import union
+from ftfile.kv.key_columns import union
 from ftfile.kv.run.cache import Cache, Shelf
 from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_columns import Key
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run_files import Files, OpenFiles
 

@@ -12,7 +12,7 @@ from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
-from ftfile.kv.key_ranges import overlap
+from ftfile.kv.key_columns import overlap
 from ftfile.kv.marks import open_marks, seal_marks
 from ftfile.kv.planning.runs import placed, run_of
 from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import KeyRange
     from ftfile.kv.upkeep.maintained import HowWritten
 
 _log = get_logger(__name__)
