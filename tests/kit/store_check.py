@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.kv.columns import DELETE, operations, ops_in
-from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.definition import DELETE, StoreDefinition, operations, ops_in
 from ftfile.kv.feed.rows import differ
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows

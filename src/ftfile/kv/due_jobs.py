@@ -14,7 +14,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.core.retry import is_away
 from ftfile.fs.calls.parallel import parallel
-from ftfile.kv.columns import SET
+from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.jobs import Left, groups_of

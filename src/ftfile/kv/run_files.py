@@ -23,7 +23,7 @@ from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import DecryptedRanges
 from ftfile.fs.calls.parallel import parallel
-from ftfile.kv.columns import DELETED_MS, OP, ops_in
+from ftfile.kv.definition import DELETED_MS, OP, ops_in
 from ftfile.kv.planning.runs import Marks
 from ftfile.kv.run.cache import Cache, Shelf
 from ftfile.kv.run.reader import RunReader

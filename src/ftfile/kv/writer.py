@@ -16,9 +16,8 @@ from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition
 from ftfile.kv.driver import definition_after, propose_batch
 from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.fold import fold

@@ -16,8 +16,7 @@ from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
 from ftfile.fs.registry import open_filesystem
-from ftfile.kv.columns import DELETE, MERGE, OP, SET, ops_in
-from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_name, key_hasher
 from ftfile.kv.planning.jobs import Left, PlanSettings, groups_of

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from ftfile.commit.format.model import Add, AssemblyJob, Origin
 from ftfile.commit.rewrites import Rewrite
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations, ops_in
-from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key, contain
 from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, Share, groups_of, job_of

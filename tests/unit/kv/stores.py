@@ -13,8 +13,7 @@ from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
 from ftfile.core.checksum import matches
 from ftfile.filters.chain import Chain
 from ftfile.fs.registry import normalise
-from ftfile.kv.columns import DELETE, operations
-from ftfile.kv.definition import StoreDefinition
+from ftfile.kv.definition import DELETE, StoreDefinition, operations
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import first_fall

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, ops_in
-from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.merge_functions import merge_function
 from tests.unit.kv.model import Expected

@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.commit.format.model import Add, Origin
 from ftfile.core.checksum import checksum
-from ftfile.kv.columns import ops_in
+from ftfile.kv.definition import ops_in
 from ftfile.kv.hashing import hash_rows, key_hasher
 from ftfile.kv.key_columns import to_scalar
 from ftfile.kv.planning.runs import Marks, Run

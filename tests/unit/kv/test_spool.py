@@ -12,8 +12,7 @@ from ftfile.core.checksum import checksum
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.keys.keys import Keys
-from ftfile.kv.columns import DELETE, OP, SET
-from ftfile.kv.definition import define
+from ftfile.kv.definition import DELETE, OP, SET, define
 from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket, hash_rows
 from ftfile.kv.key_columns import decode_ranges
 from ftfile.kv.planning.runs import Marks

@@ -18,8 +18,7 @@ from ftfile.core.errors import CorruptData, OutOfSpace, Unavailable
 from ftfile.filters.chain import Chain
 from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
 from ftfile.kv import due_jobs
-from ftfile.kv.columns import OP
-from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.definition import OP, StoreDefinition, define
 from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.planning.jobs import JobTerms, PlanSettings, job_of
 from ftfile.kv.planning.runs import Marks, run_of

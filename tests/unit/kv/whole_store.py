@@ -11,7 +11,7 @@ from ftfile import kv
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv.columns import DELETE, MERGE, SET
+from ftfile.kv.definition import DELETE, MERGE, SET
 from ftfile.kv.upkeep.compact import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable

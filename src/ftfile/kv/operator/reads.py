@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.kv.columns import SET
+from ftfile.kv.definition import SET
 from ftfile.kv.operator.values import row_maker
 from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.reading.reader import Reader

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import EncodingError
-from ftfile.kv.columns import DELETE, MERGE, OP, SET
+from ftfile.kv.definition import DELETE, MERGE, OP, SET
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import KeyRange, key_array, key_reader, overlap, union
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.commit.format.model import Add, AssemblyJob
-from ftfile.kv.columns import SET
+from ftfile.kv.definition import SET
 from ftfile.kv.key_columns import clip
 from ftfile.kv.planning.runs import Run, meet, run_of
 

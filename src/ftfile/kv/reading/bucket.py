@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import bools_from, from_numpy, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import contain, key_array, overlap
 from ftfile.kv.merge_functions import LAST

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ftfile.fs.calls.parallel import parallel
-from ftfile.kv.columns import OP, SET
+from ftfile.kv.definition import OP, SET
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import union
 from ftfile.kv.run.cache import Cache, Shelf

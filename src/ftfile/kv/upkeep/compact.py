@@ -18,7 +18,7 @@ from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.core.retry import is_away
-from ftfile.kv.columns import SET
+from ftfile.kv.definition import SET
 from ftfile.kv.driver import accepted_merges, due_after, live_after
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.marks import open_state, seal_marks

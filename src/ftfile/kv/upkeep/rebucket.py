@@ -16,8 +16,7 @@ from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
-from ftfile.kv.columns import ops_in
-from ftfile.kv.definition import check_buckets
+from ftfile.kv.definition import check_buckets, ops_in
 from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.kv.columns import MERGE, SET
-from ftfile.kv.definition import define
+from ftfile.kv.definition import MERGE, SET, define
 from ftfile.kv.operator.values import row_maker
 from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.user_keys import UserKeys
