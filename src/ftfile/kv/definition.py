@@ -1,4 +1,4 @@
-"""The definition of a store, which its first record fixes: keys, buckets, merge functions; and the columns of its runs."""
+"""The definition of a store, which its first record fixes: keys, columns, buckets, merge functions; and what runs have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.commit.format.model import Add
-
 
 # The last column, int8; a run has none if all of its rows are sets.
 OP = "_op"

@@ -44,7 +44,7 @@ def fold(
     the row with the greatest value counts, and of equal ones the last.
 
     Args:
-        stretches: old to new, with the columns of the definition and those of `columns.py`. Within one, a later row of
+        stretches: old to new, with the columns of the definition and two of ours. Within one, a later row of
             a key is newer; rows need not be sorted. Neither keys nor a sequence column have nulls.
         definition: of the store.
         bottom: True if there are no older rows of these keys anywhere: deletes leave.
