@@ -1,4 +1,4 @@
-"""The definition of a store, which its first record fixes: keys, columns, buckets, merge functions; and what runs have."""
+"""The definition of a store, which its first record fixes: keys, buckets, merge functions; and the columns of runs."""
 
 from __future__ import annotations
 

@@ -26,14 +26,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Key = tuple[Any, ...]
-
 Key = tuple[int | bytes, ...]
-
-# Decimals whose unscaled integer has 64 bits.
-PRECISION_MAX = 18
-_INT_BITS = 32
 KeyRange = tuple[Key, Key | None]
+PRECISION_MAX = 18  # of decimals whose unscaled integer has 64 bits
+_INT_BITS = 32
 
 
 def is_key_type(arrow: pa.DataType) -> bool:

@@ -62,15 +62,17 @@ class Reader:
 
     Attributes:
         path: of the store.
+        log: of the store, for what is built on it.
+        view: the version with its buckets and runs, likewise.
     """
 
     def __init__(self, log: CommitLog, path: str) -> None:
         """Read the head of a log that the caller has opened; see `open_store` for errors."""
         self.path = path
-        self._log = log
+        self.log = log
         self._files = OpenFiles(log.fs)
         self._lock = threading.Lock()
-        self._view = self._view_of_head(None)
+        self.view = self._view_of_head(None)
 
     def __repr__(self) -> str:
         return f"kv.open({self.path!r}, version={self.version})"
@@ -84,29 +86,19 @@ class Reader:
     @property
     def version(self) -> int:
         """Return the version that is read."""
-        return self._view.version
+        return self.view.version
 
     @property
     def definition(self) -> StoreDefinition:
         """Return keys, columns, buckets and merge functions of the store."""
-        return self._view.definition
-
-    @property
-    def view(self) -> View:
-        """Return the version with its buckets and runs, for what is built on them."""
-        return self._view
-
-    @property
-    def log(self) -> CommitLog:
-        """Return the log of the store, for what is built on it."""
-        return self._log
+        return self.view.definition
 
     def refresh(self) -> int:
         """Read the newest version from now on, and return it; reads that have begun end with the old one."""
         with self._lock:
-            before, self._view = self._view, self._view_of_head(self._view)
-            _release(before, self._view)
-            return self._view.version
+            before, self.view = self.view, self._view_of_head(self.view)
+            _release(before, self.view)
+            return self.view.version
 
     @checked
     def at(self, version: int) -> Reader:
@@ -115,20 +107,20 @@ class Reader:
         Raises:
             ConfigError: there is no such version, or it is no longer kept.
         """
-        snapshot = take_snapshot(self._log, version)
+        snapshot = take_snapshot(self.log, version)
         adds = [add for add in snapshot.adds.values() if add.kind == "segment"]
-        definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self._log.read_on())
+        definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self.log.read_on())
         if snapshot.schema is not None:
             # It is possible that no run has the columns that came last.
             definition = definition.with_columns(snapshot.definitions[snapshot.schema])
         made = object.__new__(Reader)
-        made.path, made._log, made._files, made._lock = self.path, self._log, self._files, threading.Lock()
-        made._view = view_of(version, adds, Sources(self._files, CACHE, definition), self._view)
+        made.path, made.log, made._files, made._lock = self.path, self.log, self._files, threading.Lock()
+        made.view = view_of(version, adds, Sources(self._files, CACHE, definition), self.view)
         return made
 
     def close(self) -> None:
         """Take what it has read out of the cache; idempotent. It can still be used."""
-        _release(self._view, None)
+        _release(self.view, None)
 
     def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401 - values of the user
         """Return the row of a key, or `default` if there is none.
@@ -138,7 +130,7 @@ class Reader:
             ConfigError: the key has another number of values than key columns, or one is out of its column's range.
         """
         try:
-            return self._view.get(key, default)
+            return self.view.get(key, default)
         except NotFound as error:
             raise self._gone(error) from error
 
@@ -150,8 +142,8 @@ class Reader:
             ConfigError: see `get`.
         """
         _require_keys(keys)
-        view = self._view
-        if self._log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
+        view = self.view
+        if self.log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
             with self._naming_what_is_gone():
                 return [view.get(key, None) for key in keys]
         found: list[Any] = [None] * len(keys)
@@ -178,7 +170,7 @@ class Reader:
             TypeError: keys are no Arrow data, or `columns` is no list of texts.
             ConfigError: a column is missing, or of another type.
         """
-        view = self._view
+        view = self.view
         definition = view.definition
         shown = _chosen(columns, definition.values, "the value columns of the store are")
         batch = key_columns_of(keys, definition)
@@ -201,7 +193,7 @@ class Reader:
             return own[places], rows.select(columns)
 
         with self._naming_what_is_gone():
-            return parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
+            return parallel(self.log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
 
     @checked
     def scan(
@@ -225,7 +217,7 @@ class Reader:
         Raises:
             TypeError, ConfigError: see `get`; or there is no such column or bucket.
         """
-        first, behind = (None if bound is None else self._view.keys.prefix(bound) for bound in (start, end))
+        first, behind = (None if bound is None else self.view.keys.prefix(bound) for bound in (start, end))
         return self.scan_range(first, behind, columns, buckets)
 
     @checked
@@ -237,7 +229,7 @@ class Reader:
         buckets: Collection[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows between keys, or prefixes of keys, in their stored form, as `scan` does."""
-        view = self._view
+        view = self.view
         wanted = _chosen(columns, view.definition.schema.names, "the store has the columns")
         if buckets is not None and (other := [each for each in buckets if not 0 <= each < view.definition.buckets]):
             raise ConfigError(f"buckets {other}: the store has {view.definition.buckets}, from 0 on")
@@ -247,14 +239,14 @@ class Reader:
     @checked
     def preload(self, buckets: Collection[int]) -> None:
         """Open the runs of buckets side by side, small neighbours in a file by one call, before each is scanned."""
-        view = self._view
+        view = self.view
         chosen = [view.buckets[number] for number in buckets if number in view.buckets]
         with self._naming_what_is_gone():
             open_levels([level for bucket in chosen for level in bucket.scanned(None, None)], view.sources)
 
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
-        return stats_of(self._view, self._log.read_on(), CACHE)
+        return stats_of(self.view, self.log.read_on(), CACHE)
 
     @checked
     def history(self, limit: int | None = None) -> list[Version]:
@@ -266,7 +258,7 @@ class Reader:
         Raises:
             ConfigError, CorruptData: `limit` is negative, the log is damaged.
         """
-        return read_history(self._log, limit)
+        return read_history(self.log, limit)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
@@ -274,11 +266,11 @@ class Reader:
         Raises:
             CorruptData: a file of dead letters is not what was committed.
         """
-        return read_dead_letters(self._log)
+        return read_dead_letters(self.log)
 
     def runs(self) -> list[Run]:
         """Return the runs of the version, with their keys and sizes."""
-        return [*self._view.runs.values()]
+        return [*self.view.runs.values()]
 
     def _rows(
         self, view: View, buckets: Sequence[Any], bounds: Sequence[Key | None], columns: Sequence[str]
@@ -299,7 +291,7 @@ class Reader:
                     yield batch_of(rows.sort_by([(name, "ascending") for name in keys])).select(columns)
 
     def _view_of_head(self, before: View | None) -> View:
-        head = self._log.read_on()
+        head = self.log.read_on()
         if before is not None and before.version == head.version:
             return before
         refuse_files(head, self.path)
@@ -320,7 +312,7 @@ class Reader:
 
     def _gone(self, error: NotFound) -> StaleFiles | CorruptData:
         """Return the error for a file that is not there."""
-        if any(add.path == error.path for add in self._log.read_on().segments.values()):
+        if any(add.path == error.path for add in self.log.read_on().segments.values()):
             return CorruptData(error.path, "a file with runs", "none", "Another program deleted it: restore a copy")
         return StaleFiles(
             f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "
