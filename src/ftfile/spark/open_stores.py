@@ -9,8 +9,7 @@ from ftfile.attempt.directory_marker import DirectoryMarker, check_marker, read_
 from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.context import SYSTEM
 from ftfile.fs.registry import open_filesystem, settings_for_others
-from ftfile.kv.reading.open_store import open_store
-from ftfile.kv.reading.reader import CACHE
+from ftfile.kv.reading.reader import CACHE, open_store
 from ftfile.spark.settings import require_shared
 
 if TYPE_CHECKING:

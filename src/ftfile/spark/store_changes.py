@@ -17,7 +17,7 @@ from ftfile.core.options import parse_options
 from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import Share, as_requested, changed_rows, feed_schema
-from ftfile.kv.reading.open_store import open_store
+from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
 from ftfile.source.small_batches import in_small_batches
 from ftfile.spark.settings import absolute_options, require_shared

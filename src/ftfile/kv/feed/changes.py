@@ -34,7 +34,7 @@ from ftfile.kv.feed.rows import (
     feed_schema,
     stored_columns,
 )
-from ftfile.kv.reading.open_store import open_store
+from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
 
 if TYPE_CHECKING:

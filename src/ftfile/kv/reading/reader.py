@@ -1,7 +1,8 @@
-"""The reader of a store, as `kv.open` returns it."""
+"""The reader of a store, and `kv.open(path)`, which returns it."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection
 from contextlib import contextmanager
@@ -13,13 +14,16 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
-from ftfile.commit.opening import NO_ROWS
+from ftfile.commit.log.times import parsed_version_at
+from ftfile.commit.opening import NO_ROWS, NO_STORE, open_log
 from ftfile.commit.read.dead_letters import read_dead_letters
 from ftfile.commit.read.history import read_history
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.arguments import checked
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.fs.calls.parallel import parallel
+from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, definition_of_runs
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows
@@ -31,14 +35,17 @@ from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.user_keys import key_columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.dead_letters import DeadLetter
     from ftfile.commit.read.history import Version
+    from ftfile.core.context import Context
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
+
 
 # The last column of what `lookup` returns.
 FOUND = "_found"
@@ -351,3 +358,43 @@ def _by_bucket(keys: pa.RecordBatch, hashes: np.ndarray, definition: StoreDefini
     order = np.argsort(buckets, kind="stable")
     found, starts = np.unique(buckets[order], return_index=True)
     return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=False))
+
+
+def open_store(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    cache_bytes: int | None = None,
+    context: Context = SYSTEM,
+) -> Reader:
+    """Return a reader of a store, at its newest version by default. Nothing is written.
+
+    Args:
+        path: a URL or a local path; see `ftfile.open`.
+        version: the one to read.
+        timestamp: of the newest version that was created at it or before, by the store's clock: a datetime, or text as
+            in ISO 8601; without a zone it is UTC.
+        key_provider: where the keys of an encrypted store are; see `ftfile.open`.
+        storage: settings of the file system, as the options `storage.<name>`.
+        cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
+        context: clock, ids and retries; the machine's by default.
+
+    Raises:
+        ConfigError: there is no store, no such version, or its keys are not known.
+        CorruptData: the log is damaged.
+        StorageError: the store failed.
+    """
+    if version is not None and timestamp is not None:
+        raise ConfigError("version and timestamp both say which version to read: give one of them")
+    if cache_bytes is not None and cache_bytes <= 0:
+        raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
+    log = open_log(path, key_provider, storage, context, NO_STORE)
+    if cache_bytes is not None:
+        CACHE.resize(cache_bytes)
+    reader = Reader(log, normalise(os.fspath(path)))
+    if timestamp is not None:
+        version = parsed_version_at(log, timestamp)
+    return reader if version is None else reader.at(version)

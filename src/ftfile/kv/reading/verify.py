@@ -15,7 +15,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.progress import Tracker
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.planning.runs import Run, apart
-from ftfile.kv.reading.open_store import open_store
+from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 
