@@ -38,8 +38,7 @@ def operations(rows: pa.Table) -> NDArray[np.int8]:
     """Return the operation of each row."""
     if OP not in rows.column_names:
         return np.zeros(rows.num_rows, np.int8)
-    found: NDArray[np.int8] = values_of(rows[OP].combine_chunks(), np.int8)
-    return found
+    return values_of(rows[OP].combine_chunks(), np.int8)
 
 
 def ops_in(rows: pa.Table) -> int:

@@ -119,8 +119,7 @@ def _order(rows: pa.Table, definition: StoreDefinition) -> NDArray[np.int64]:
     columns = [rows[name] for name in by] + [numbers_from(np.arange(rows.num_rows))]
     names = [str(number) for number in range(len(columns))]
     order = pc.sort_indices(pa.table(columns, names=names), [(name, "ascending") for name in names])
-    found: NDArray[np.int64] = values_of(order, np.uint64).astype(np.int64)
-    return found
+    return values_of(order, np.uint64).astype(np.int64)
 
 
 def _groups(rows: pa.Table, order: NDArray[np.int64], definition: StoreDefinition) -> Groups:

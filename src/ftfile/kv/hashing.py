@@ -122,14 +122,12 @@ class _Windows:
     def next(self, kind: str, rows: Rows) -> Words:
         dtype = np.dtype(kind)
         if self._step:
-            found: NDArray[Any] = np.ndarray(
-                (len(self._places),), dtype, self._data, int(self._places[0]), (self._step,)
-            )
+            shape, start = (len(self._places),), int(self._places[0])
+            found: NDArray[Any] = np.ndarray(shape, dtype, self._data, start, (self._step,))
         else:
             found = _window(self._data, dtype)[self._places[rows]]
         self._places[rows] += dtype.itemsize
-        words: Words = found.astype(np.uint64)
-        return words
+        return found.astype(np.uint64)
 
 
 def _window(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -216,8 +214,7 @@ def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
 
 def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each hash, `pmod(hash, buckets)` in Spark; `buckets` is a power of two."""
-    found: NDArray[np.uint64] = hashes & np.uint64(buckets - 1)
-    return found.astype(np.int64)
+    return (hashes & np.uint64(buckets - 1)).astype(np.int64)
 
 
 def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -83,7 +83,8 @@ class RunSpool:
         piece, ops = StagedRange(self._file, self._filters), 0
         rows = iter(batches)
         first = next(rows, None)
-        schema = _schema_of(self._definition, first)
+        own = [] if first is None else [field for field in first.schema if field.name in {OP, DELETED_MS}]
+        schema = pa.schema([*self._definition.schema, *own])  # where keys are never null
 
         def noted() -> Iterator[pa.RecordBatch]:
             nonlocal ops
@@ -115,12 +116,6 @@ class RunSpool:
     def discard(self) -> None:
         """Remove the file if possible, ended or not: nobody refers to it."""
         self._stage.drop(self._file)
-
-
-def _schema_of(definition: StoreDefinition, first: pa.RecordBatch | None) -> pa.Schema:
-    """Return the schema of a run whose first rows these are: that of the store, where keys are never null."""
-    own = [] if first is None else [field for field in first.schema if field.name in {OP, DELETED_MS}]
-    return pa.schema([*definition.schema, *own])
 
 
 class Files(Protocol):

@@ -177,16 +177,12 @@ def _converter(name: str, kind: pa.DataType) -> ToStored:
     return _integers(name, kind)
 
 
-def _from_date(value: date) -> int:
-    return value.toordinal() - _EPOCH_DAY
-
-
 # By the test of a type: what is taken, how errors call it, and the function to the stored value.
 _SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], str, ToStored], ...] = (
     (pa.types.is_binary, (bytes, bytearray, memoryview), "bytes", bytes),
     (pa.types.is_string, (str,), "str", str.encode),
     (pa.types.is_boolean, (bool,), "bool", int),
-    (pa.types.is_date32, (date,), "date", _from_date),
+    (pa.types.is_date32, (date,), "date", lambda value: value.toordinal() - _EPOCH_DAY),
 )
 
 

@@ -223,15 +223,12 @@ def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBat
         if first <= number < behind:
             buckets = before.buckets.get(number, none), after.buckets.get(number, none)
             runs = [after.runs[add.id] for add in new.get(number, ())]
-            sources = _all_keys(buckets) if change.scope == "all" else _keys_of(runs, buckets[0], after)
+            every = [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]  # read when they are asked for
+            sources = every if change.scope == "all" else _keys_of(runs, buckets[0], after)
             for keys in _unique(sources, after.definition):
                 batch = _compared(keys, buckets, change)
                 if batch.num_rows:
                     yield batch
-
-
-def _all_keys(buckets: Sequence[Bucket]) -> list[Iterator[pa.RecordBatch]]:
-    return [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]
 
 
 def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.RecordBatch]]:

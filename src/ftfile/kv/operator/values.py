@@ -177,8 +177,9 @@ def _maps(kind: pa.DataType, where: str) -> Make:
     def make(value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
         if value is None:
             return None
+        pairs = value.items() if isinstance(value, Mapping) else value
         try:
-            made = [(make_key(key), make_item(each)) for key, each in _pairs(value)]
+            made = [(make_key(key), make_item(each)) for key, each in pairs]
         except (TypeError, ValueError) as error:
             raise _refusal(value, kind, where, "it takes a dictionary, or a list of pairs") from error
         if any(key is None for key, _ in made):
@@ -186,10 +187,6 @@ def _maps(kind: pa.DataType, where: str) -> Make:
         return made
 
     return make
-
-
-def _pairs(value: Any) -> Any:  # noqa: ANN401
-    return value.items() if isinstance(value, Mapping) else value
 
 
 # By the test of a type.

@@ -203,10 +203,9 @@ def open_levels(levels: Sequence[Level], sources: Sources) -> None:
 def _rows_of(run: Run, files: Files) -> pa.Table:
     # With a cache of its own, since what is folded need not be cached twice.
     reader = open_run(files, run.add, Cache(_UNBOUNDED))
-    low = run.marks.keys[0] if run.add.skip_rows and run.marks.keys is not None else None
     if run.marks.keys is None:
         return reader.schema.empty_table()
-    return _table(reader, low)
+    return _table(reader, run.marks.keys[0] if run.add.skip_rows else None)
 
 
 def _table(reader: RunReader, low: Key | None) -> pa.Table:
