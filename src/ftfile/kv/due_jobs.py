@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.jobs import Group, Share
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
-    from ftfile.kv.run_files import Files, RunSpool
+    from ftfile.kv.run_files import RunSpool
 
 # Of small runs, which are read whole when they are opened.
 _CACHE_BYTES = 32 << 20
@@ -53,7 +53,7 @@ _log = get_logger(__name__)
 class Inputs:
     """Runs that are read once, in the order of keys."""
 
-    def __init__(self, files: Files, definition: StoreDefinition) -> None:
+    def __init__(self, files: OpenFiles, definition: StoreDefinition) -> None:
         self._files = files
         self._definition = definition
         self._cache = Cache(_CACHE_BYTES)

@@ -214,7 +214,8 @@ def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
 
 def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each hash, `pmod(hash, buckets)` in Spark; `buckets` is a power of two."""
-    return (hashes & np.uint64(buckets - 1)).astype(np.int64)
+    found: NDArray[np.uint64] = hashes & np.uint64(buckets - 1)
+    return found.astype(np.int64)
 
 
 def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:

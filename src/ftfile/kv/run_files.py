@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     ReadRange = Callable[[int, int], bytes | memoryview]
 
 _ALIGNMENT = 64
+# Files of a process that are mapped at a time, each with a descriptor; many systems allow a process 1,024.
+_MAPPED_MAX = 400
 # Of all files together.
 _RANGE_BYTES = 16 << 20
 # Bytes between two runs that cost less than a call.
@@ -118,19 +120,6 @@ class RunSpool:
         self._stage.drop(self._file)
 
 
-class Files(Protocol):
-    """The files of a directory, of which ranges are read."""
-
-    fs: FileSystem
-
-    def open(self, path: str) -> ReadRange:
-        """Return the function that reads a file; see `OpenFiles`."""
-
-
-# Files of a process that are mapped at a time, each with a descriptor; many systems allow a process 1,024.
-_MAPPED_MAX = 400
-
-
 class _OpenFile:
     """A file that is closed when nothing reads it any more; opened for each read where too many others are mapped."""
 
@@ -184,7 +173,7 @@ class OpenFiles:
         return file.read_at
 
 
-def open_run(files: Files, add: Add, cache: Cache) -> RunReader:
+def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
     """Return the run of a segment, whose directory is read and verified; blocks and pages are when they are used.
 
     Raises:
@@ -211,16 +200,16 @@ def open_run(files: Files, add: Add, cache: Cache) -> RunReader:
     return RunReader(plain, add.logical_length, add.path, cache, partial(parallel, files.fs))
 
 
-class CoalescingFiles:
+class CoalescingFiles(OpenFiles):
     """Files some of whose runs are read soon, about in the order in which they lie there. Threads may share it.
 
     The first read of a run fetches its neighbours, too, as far as memory for all files allows.
     """
 
-    def __init__(self, files: Files, adds: Iterable[Add]) -> None:
+    def __init__(self, files: OpenFiles, adds: Iterable[Add]) -> None:
         """Take the runs that will be read."""
-        self.fs = files.fs
-        self._files = files
+        super().__init__(files.fs)
+        self._others = files
         # Where a file goes on to its next range, the last one may still be wanted.
         self._cache = Cache(2 * _RANGE_BYTES)
         by_path: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
@@ -233,12 +222,12 @@ class CoalescingFiles:
     def open(self, path: str) -> ReadRange:
         """Return the function that reads a file, and opens it when it must; both raise as `OpenFiles.open`."""
         if path not in self._ranges:
-            return self._files.open(path)
+            return self._others.open(path)
         opened: list[ReadRange] = []
 
         def fetch(offset: int, length: int) -> bytes | memoryview:
             if not opened:
-                opened.append(self._files.open(path))
+                opened.append(self._others.open(path))
             return opened[0](offset, length)
 
         def read_range(offset: int, length: int) -> bytes | memoryview:

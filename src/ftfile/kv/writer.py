@@ -185,4 +185,7 @@ class StoreWriter(Writer[StoreConfig]):
             refuse_operator(head, self.config.transaction)
             return propose(head, snapshot)
 
-        return prepare, lambda _: vacuum_if_due(self.config, log)
+        def keep_up(_: Committed) -> None:
+            vacuum_if_due(self.config, log)
+
+        return prepare, keep_up

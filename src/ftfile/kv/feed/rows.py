@@ -133,7 +133,8 @@ def _differ(one: pa.Array, other: pa.Array) -> Flags:
     kind = one.type
     if pa.types.is_struct(kind):
         fields = zip(one.flatten(), other.flatten(), strict=True)
-        return np.logical_or.reduce([np.zeros(len(one), np.bool_), *(differ(*each) for each in fields)])
+        flags: Flags = np.logical_or.reduce([np.zeros(len(one), np.bool_), *(differ(*each) for each in fields)])
+        return flags
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return _lists_differ(one, other)
     found: Flags = bools_of(pc.not_equal(one, other))

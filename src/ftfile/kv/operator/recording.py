@@ -1,4 +1,4 @@
-"""A writer's side of records: its arguments as settings, the epoch that fences processes before, and windows as runs."""
+"""A writer's side of records: its arguments as settings, the epoch that fences processes before, windows as runs."""
 
 from __future__ import annotations
 
@@ -143,7 +143,8 @@ def check_writer_name(writer: str) -> None:
 
 def epoch_of(head: LogState, writer: str) -> int:
     """Return the epoch of the process that opened the store last as this writer; 0 for none."""
-    found = head.tables.get(TABLE, {}).get(writer)
+    table = head.tables.get(TABLE)
+    found = None if table is None else table.get(writer)
     return 0 if found is None else int(found[1])
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.runs import Run
-    from ftfile.kv.run_files import Files, OpenFiles
+    from ftfile.kv.run_files import OpenFiles
 
     Values = tuple[Any, ...]
 
@@ -98,7 +98,7 @@ class Level:
         """Return True if runs are folded in memory."""
         return len(self.runs) > 1
 
-    def opened(self, files: Files | None = None) -> Opened:
+    def opened(self, files: OpenFiles | None = None) -> Opened:
         """Return its rows; the first call opens its run, or folds its runs, with other files if some are given.
 
         It raises as `open_run` and `fold` do.
@@ -137,7 +137,7 @@ class Level:
             self.run.reader.release()
         self._sources.cache.drop(self._overlay)
 
-    def _made(self, files: Files) -> Opened:
+    def _made(self, files: OpenFiles) -> Opened:
         if not self.is_overlay:
             reader = open_run(files, self.runs[0].add, self._sources.cache)
             self.run = Opened(reader, self._sources.definition)
@@ -145,7 +145,7 @@ class Level:
         made, size_bytes = self._folded(files)
         return self._sources.cache.put(self._overlay, 0, made, size_bytes)
 
-    def _folded(self, files: Files) -> tuple[Opened, int]:
+    def _folded(self, files: OpenFiles) -> tuple[Opened, int]:
         """Return the runs of an overlay folded to one, and the memory that it takes."""
         older, self.older = self.older, None
         base = None if older is None else older.held
@@ -200,7 +200,7 @@ def open_levels(levels: Sequence[Level], sources: Sources) -> None:
         files.release()
 
 
-def _rows_of(run: Run, files: Files) -> pa.Table:
+def _rows_of(run: Run, files: OpenFiles) -> pa.Table:
     # With a cache of its own, since what is folded need not be cached twice.
     reader = open_run(files, run.add, Cache(_UNBOUNDED))
     if run.marks.keys is None:

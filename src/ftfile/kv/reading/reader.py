@@ -148,8 +148,7 @@ class Reader:
             TypeError: `keys` is no list of keys; see also `get`.
             ConfigError: see `get`.
         """
-        if not isinstance(keys, Collection) or isinstance(keys, str | bytes | bytearray | memoryview):
-            raise TypeError(f"keys is of type {type(keys).__name__}: it takes a list of keys, such as ['a', 'b']")
+        _require_keys(keys)
         view = self.view
         if self.log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
             with self._naming_what_is_gone():
@@ -326,6 +325,11 @@ class Reader:
             f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "
             "newer one with refresh(), or keep versions longer with the option `grace`"
         )
+
+
+def _require_keys(keys: object) -> None:
+    if not isinstance(keys, Collection) or isinstance(keys, str | bytes | bytearray | memoryview):
+        raise TypeError(f"keys is of type {type(keys).__name__}: it takes a list of keys, such as ['a', 'b']")
 
 
 def _chosen(columns: Sequence[str] | None, names: list[str], known: str) -> list[str]:

@@ -49,16 +49,18 @@ class PageShape:
 
     def pages_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the page of each hash."""
-        return ((hashes >> np.uint64(PAGE_SHIFT)) * np.uint64(self.pages) >> np.uint64(PAGE_SHIFT)).astype(np.int64)
+        found: Hashes = (hashes >> np.uint64(PAGE_SHIFT)) * np.uint64(self.pages) >> np.uint64(PAGE_SHIFT)
+        return found.astype(np.int64)
 
     def first_slots_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the slot of each hash in its page at which the search begins."""
-        return (hashes >> np.uint64(FIRST_SLOT_SHIFT) & np.uint64(self.slots - 1)).astype(np.int64)
+        found: Hashes = hashes >> np.uint64(FIRST_SLOT_SHIFT) & np.uint64(self.slots - 1)
+        return found.astype(np.int64)
 
     def fingerprints_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the fingerprint of each hash, where a slot has it."""
-        fingerprints = hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)
-        return (fingerprints << np.uint64(self.place_bits)).astype(np.int64)
+        found: Hashes = hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)
+        return (found << np.uint64(self.place_bits)).astype(np.int64)
 
 
 NO_PAGES = PageShape(0, 0, 0)
@@ -68,7 +70,8 @@ def places_of(block_rows: Sequence[int] | NDArray[np.uint32], row_bits: int) -> 
     """Return the place of each row: its block, and in the lowest `row_bits` its number within the block."""
     counts = np.array(block_rows, np.int64)
     starts = (np.arange(len(counts)) << row_bits) - (np.cumsum(counts) - counts)
-    return np.arange(counts.sum()) + np.repeat(starts, counts)
+    places: NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts, counts)
+    return places
 
 
 def one_page(rows: int, place_max: int) -> PageShape:
