@@ -60,7 +60,8 @@ class PageShape:
     def fingerprints_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the fingerprint of each hash, where a slot has it."""
         found: Hashes = hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)
-        return (found << np.uint64(self.place_bits)).astype(np.int64)
+        found <<= np.uint64(self.place_bits)
+        return found.astype(np.int64)
 
 
 NO_PAGES = PageShape(0, 0, 0)
