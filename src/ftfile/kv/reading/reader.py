@@ -183,8 +183,8 @@ class Reader:
         batch = key_columns_of(keys, definition)
         numbers = np.flatnonzero(np.logical_and.reduce([is_valid(column) for column in batch.columns]))
         given = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
-        fields = [definition.schema.field(name) for name in shown]
-        found = [(numbers[:0], pa.schema(fields).empty_table()), *self._looked_up(view, given, shown)]
+        none = pa.Table.from_batches([], pa.schema([definition.schema.field(name) for name in shown]))
+        found = [(numbers[:0], none), *self._looked_up(view, given, shown)]
         places = np.concatenate([numbers[own] for own, _ in found])
         is_found, columns = in_order(batch.num_rows, places, pa.concat_tables([rows for _, rows in found]))
         return pa.table([*batch.columns, *columns, bools_from(is_found)], names=[*definition.keys, *shown, FOUND])
