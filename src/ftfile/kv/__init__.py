@@ -15,8 +15,8 @@ from ftfile.core.lazy import lazy_names
 if TYPE_CHECKING:
     from ftfile.kv.feed.changes import changes
     from ftfile.kv.operator.codecs import ArrowRows, Bytes, Codec, Int64, Json, Pairs, Text
-    from ftfile.kv.operator.reads import DELETED
     from ftfile.kv.operator.store import KeyValueStore
+    from ftfile.kv.operator.windows import DELETED
     from ftfile.kv.reading.reader import Reader
     from ftfile.kv.reading.reader import open_store as open  # noqa: A004 - kv.open reads best
     from ftfile.kv.reading.verify import verify
@@ -47,7 +47,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         **dict.fromkeys(("ArrowRows", "Bytes", "Codec", "Int64", "Json", "Pairs", "Text"), "ftfile.kv.operator.codecs"),
-        "DELETED": "ftfile.kv.operator.reads",
+        "DELETED": "ftfile.kv.operator.windows",
         "KeyValueStore": "ftfile.kv.operator.store",
         "Reader": "ftfile.kv.reading.reader",
         "changes": "ftfile.kv.feed.changes",

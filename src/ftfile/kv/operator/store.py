@@ -12,10 +12,9 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.kv.operator.codecs import Codec
-from ftfile.kv.operator.reads import WindowReader
 from ftfile.kv.operator.recording import Columns, Recorder, check_writer_name, config_of
 from ftfile.kv.operator.wal import MAX_FILE_BYTES, FileCodec, Wal
-from ftfile.kv.operator.windows import Buffer, Pending
+from ftfile.kv.operator.windows import Buffer, Pending, WindowReader
 from ftfile.kv.upkeep.automatic import Upkeep, keep_up
 from ftfile.kv.user_keys import require_range
 

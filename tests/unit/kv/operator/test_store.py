@@ -14,7 +14,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, Fenced, StorageError, UserCodeError, WindowOrder
 from ftfile.kv.operator.codecs import Int64, Json, Pairs
-from ftfile.kv.operator.reads import DELETED
+from ftfile.kv.operator.windows import DELETED
 from ftfile.kv.upkeep.compact import compact
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
