@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import operator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from ftfile.attempt.message import Rewritten, segment_of
@@ -311,7 +313,11 @@ class Merger:
         """Write the folded rows of a share; return their runs, and the rests of its inputs."""
         runs.open(share.folded)
         inputs = [runs.rows(run, share.cut) for run in share.folded]
-        tables = (self._folded(window, share) for window in windows_of(inputs, self.window_bytes))
+        terms, purges = share.group.terms, [run.marks.purges for run in share.folded]
+        tables = (
+            fold(window, self.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
+            for window in windows_of(inputs, self.window_bytes)
+        )
         # Another run must not lie between the keys of one.
         walls = [run.marks.keys[0] for run in share.relabelled if run.marks.keys is not None]
         rows = FoldedRows(self._alike(tables, share), walls, len(self.definition.keys), outputs.piece_bytes)
@@ -328,20 +334,13 @@ class Merger:
                 left[run.add.id] = rest
         return made, left
 
-    def _folded(self, window: Sequence[pa.Table], share: Share) -> pa.Table:
-        terms = share.group.terms
-        purges = [run.marks.purges for run in share.folded]
-        return fold(window, self.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
-
     def _alike(self, tables: Iterator[pa.Table], share: Share) -> Iterator[pa.Table]:
         """Yield tables with the same columns: those that the only one has, or that one of several may have."""
         head = list(itertools.islice(tables, 2))
         if len(head) <= 1:
             yield from head
             return
-        ops = 0
-        for run in share.folded:
-            ops |= run.marks.ops
+        ops = reduce(operator.or_, (run.marks.ops for run in share.folded))
         if share.group.terms.is_bottom and self.definition.sequence is None:
             ops = 1 << SET
         columns = self.definition.names_with(ops)

@@ -32,8 +32,7 @@ class Condition(NamedTuple):
 
     column: str  # of the key
     values: frozenset[int | bytes] | None = None  # the only ones; None for all that are within the bounds
-    start: int | bytes | None = None  # the least value; None for any
-    end: int | bytes | None = None  # greater than all values; None for any
+    bounds: KeyRange = ((), None)  # the least value; and one greater than all
 
 
 def condition_of(
@@ -54,13 +53,10 @@ def condition_of(
         return None
     (value,) = stored
     following = behind((value,), [definition.schema.field(column).type])
-    found = {
-        ">=": Condition(column, start=value),
-        "<": Condition(column, end=value),
-        ">": Condition(column, frozenset()) if following is None else Condition(column, start=following[0]),
-        "<=": Condition(column, end=None if following is None else following[0]),
-    }
-    return found[comparison]
+    if comparison == ">" and following is None:
+        return Condition(column, frozenset())
+    bounds = {">=": ((value,), None), "<": ((), (value,)), ">": (following or (), None), "<=": ((), following)}
+    return Condition(column, bounds=bounds[comparison])
 
 
 # A task looks up as many keys at once, or scans as many ranges.
@@ -102,17 +98,13 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Sele
 def _together(column: str, conditions: Iterable[Condition]) -> Condition:
     """Return the condition that is met where all of a column are."""
     mine = [each for each in conditions if each.column == column]
-    start = max((each.start for each in mine if each.start is not None), default=None)
-    end = min((each.end for each in mine if each.end is not None), default=None)
+    start = max((each.bounds[0] for each in mine), default=())
+    end = min((each.bounds[1] for each in mine if each.bounds[1] is not None), default=None)
     sets = [each.values for each in mine if each.values is not None]
     if not sets:
-        return Condition(column, None, start, end)
-    kept = (value for value in frozenset.intersection(*sets) if _is_within(value, start, end))
+        return Condition(column, None, (start, end))
+    kept = (value for value in frozenset.intersection(*sets) if overlap([(start, end)], (value,), (value,)))
     return Condition(column, frozenset(kept))
-
-
-def _is_within(value: int | bytes, start: int | bytes | None, end: int | bytes | None) -> bool:
-    return (start is None or (start,) <= (value,)) and (end is None or (value,) < (end,))
 
 
 def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[tuple[KeyRange, ...], set[str]]:
@@ -122,13 +114,13 @@ def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[
         depth += 1
     used = {each.column for each in columns[:depth]}
     last = columns[depth]
-    bounds = Condition(last.column) if last.values is not None else last
+    first, behind_last = last.bounds  # all, if there are too many values
     if last.values is None:
         used.add(last.column)
     found: list[KeyRange] = []
     for prefix in sorted(_tuples([each.values for each in columns[:depth]])):
-        start = prefix if bounds.start is None else (*prefix, bounds.start)
-        end = behind(prefix, definition.key_types) if bounds.end is None else (*prefix, bounds.end)
+        start = (*prefix, *first)
+        end = behind(prefix, definition.key_types) if behind_last is None else (*prefix, *behind_last)
         if end is None or start < end:
             found.append((start, end))
     return tuple(found), used

@@ -119,8 +119,10 @@ def test_all_key_columns_give_keys_and_some_give_ranges() -> None:
 )
 def test_nothing_lies_between_a_value_and_the_next(kind: pa.DataType, value: Any, stored: Any) -> None:
     definition = define(pa.schema([("k", kind)]), ["k"])
-    assert condition_of(definition, "k", "<=", [value]) == Condition("k", end=stored)
-    greater = Condition("k", start=stored) if stored is not None else Condition("k", frozenset())
+    assert condition_of(definition, "k", "<=", [value]) == Condition(
+        "k", bounds=((), None if stored is None else (stored,))
+    )
+    greater = Condition("k", bounds=((stored,), None)) if stored is not None else Condition("k", frozenset())
     assert condition_of(definition, "k", ">", [value]) == greater
 
 

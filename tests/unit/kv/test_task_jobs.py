@@ -20,6 +20,7 @@ from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
 from ftfile.kv import due_jobs
 from ftfile.kv.definition import OP, StoreDefinition, define
 from ftfile.kv.due_jobs import Merger, run_jobs
+from ftfile.kv.fold import fold
 from ftfile.kv.planning.jobs import JobTerms, PlanSettings, job_of
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.cache import Cache
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ftfile.attempt.message import Rewritten
     from ftfile.commit.format.model import AssemblyJob
     from ftfile.fs.api import FileSystem
-    from ftfile.kv.planning.jobs import Share
 
 SETTINGS = PlanSettings()
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
@@ -241,14 +241,13 @@ class TestMemory:
             window_bytes=1 << 18,
         )
         held: list[int] = []
-        folded = Merger._folded  # noqa: SLF001
 
-        def measured(self: Merger, window: list[pa.Table], share: Share) -> pa.Table:
+        def measured(window: list[pa.Table], *arguments: Any, **named: Any) -> pa.Table:
             held.append(sum(table.nbytes for table in window))
-            return folded(self, window, share)
+            return fold(window, *arguments, **named)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Merger, "_folded", measured)
+            patch.setattr(due_jobs, "fold", measured)
             rewrite, errors = merger.merge(bench.job(runs))
         assert not errors
         assert rewrite is not None

@@ -11,7 +11,7 @@ from ftfile.kv.key_columns import clip
 from ftfile.kv.planning.runs import Run, meet, run_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ftfile.core.ids import IdSource
     from ftfile.kv.key_columns import Key, KeyRange
@@ -172,25 +172,24 @@ def job_of(
 
 def groups_of(job: AssemblyJob) -> tuple[Group, ...]:
     """Return the groups of a job, in their order."""
-    found, start = [], 0
-    for text in job.payload["groups"]:
-        end = start + text["runs"]
-        runs = sorted(map(run_of, job.inputs[start:end]), key=lambda run: run.marks.at)
+    found = []
+    for text, inputs in _inputs_of(job):
+        runs = sorted(map(run_of, inputs), key=lambda run: run.marks.at)
         terms = JobTerms(tuple(text["at"]), text["isBottom"], text["expiredMs"])
         found.append(Group(tuple(runs), terms, job.payload["relabelBytes"]))
-        start = end
     return tuple(found)
+
+
+def _inputs_of(job: AssemblyJob) -> Iterator[tuple[dict[str, Any], tuple[Add, ...]]]:
+    """Yield what the payload says of each group, and its runs."""
+    start = 0
+    for text in job.payload["groups"]:
+        yield text, job.inputs[start : start + text["runs"]]
+        start += text["runs"]
 
 
 def without(job: AssemblyJob, left_alone: Collection[str]) -> AssemblyJob:
     """Return a job without the groups that have a run left alone, given by id."""
-    texts: list[dict[str, Any]] = []
-    inputs: list[Add] = []
-    start = 0
-    for text in job.payload["groups"]:
-        own = job.inputs[start : start + text["runs"]]
-        start += len(own)
-        if not any(add.id in left_alone for add in own):
-            texts.append(text)
-            inputs += own
-    return replace(job, inputs=tuple(inputs), payload=job.payload | {"groups": texts})
+    kept = [each for each in _inputs_of(job) if not any(add.id in left_alone for add in each[1])]
+    inputs = tuple(add for _, own in kept for add in own)
+    return replace(job, inputs=inputs, payload=job.payload | {"groups": [text for text, _ in kept]})
