@@ -85,17 +85,13 @@ class Inputs:
 
         CorruptData tells of a run with another number of rows than its record says.
         """
-        expected = run.add.rows
-        if taken_rows > expected or (run.ends_below(cut) and taken_rows < expected):
+        expected, is_done = run.add.rows, run.ends_below(cut)
+        batch = None if is_done or taken_rows >= expected else next(self.reader(run).scan(cut), None)
+        if taken_rows > expected or (taken_rows < expected and batch is None):
             raise CorruptData(run.add.path, f"{expected} rows", f"{taken_rows} rows")
-        if run.ends_below(cut):
+        if is_done:
             return None
-        if taken_rows == expected:
-            return Left(taken_rows, None)
-        batch = next(self.reader(run).scan(cut), None)
-        if batch is None:
-            raise CorruptData(run.add.path, f"{expected} rows", f"{taken_rows} rows")
-        return Left(taken_rows, key_reader(batch.columns[: len(self._definition.keys)])(0))
+        return Left(taken_rows, None if batch is None else key_reader(batch.columns[: len(self._definition.keys)])(0))
 
 
 def cut_of(group: Group, inputs: Inputs, job_bytes: int) -> Key | None:

@@ -71,8 +71,11 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     definition, schema = reader.definition, arrow_schema(df.schema.json())
     keys = _key_columns(schema, [on] if isinstance(on, str) else [*on], definition)
     wanted = _value_columns(definition, columns, schema)
-    task = _Lookup(place, keys, wanted, is_inner=how == "inner")
-    values = pa.schema([definition.schema.field(name) for name in wanted])
+    return _joined(df, _Lookup(place, keys, wanted, is_inner=how == "inner"), definition)
+
+
+def _joined(df: DataFrame, task: _Lookup, definition: StoreDefinition) -> DataFrame:
+    values = pa.schema([definition.schema.field(name) for name in task.values])
     fields = StructType.fromJson(json.loads(spark_schema_json(values))).fields
 
     def add_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

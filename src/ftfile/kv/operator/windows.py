@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy
-from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
+from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.definition import DELETE, MERGE, OP, SET
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import KeyRange, key_array, key_reader, overlap, union
@@ -91,7 +91,8 @@ class Buffer:
         key_fields, value_fields = definition.key_fields, definition.value_fields
         parts = zip(_parts(keys, key_fields), definition.key_types, strict=True)
         columns = [key_array(part, kind) for part, kind in parts]
-        columns += [_column(part, each) for part, each in zip(_parts(rows, value_fields), value_fields, strict=True)]
+        parts = zip(_parts(rows, value_fields), value_fields, strict=True)
+        columns += [pa.array(part, each.type) for part, each in parts]
         return pa.RecordBatch.from_arrays([*columns, from_numpy(ops, pa.int8())], schema=row_schema(definition))
 
 
@@ -150,13 +151,6 @@ def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
     if len(fields) == 1:
         return [[value for (value,) in tuples]]
     return [list(part) for part in zip(*tuples, strict=True)] if tuples else [[] for _ in fields]
-
-
-def _column(values: list[Any], each: pa.Field) -> pa.Array:
-    try:
-        return pa.array(values, each.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise EncodingError(f"column {each.name!r}: a value is no {each.type}: {error}") from error
 
 
 class KeyChanges(NamedTuple):
