@@ -27,9 +27,8 @@ from ftfile.kv.feed.rows import differ
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.marks import open_marks
 from ftfile.kv.operator.recording import TABLE
-from ftfile.kv.planning.runs import apart, position_of, run_of
+from ftfile.kv.planning.runs import apart, open_marks, position_of, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.testing.checker import DirectoryReport, check_directory

@@ -21,9 +21,8 @@ from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, joined, require_same
-from ftfile.kv.marks import open_state, seal_jobs, seal_marks
 from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
-from ftfile.kv.planning.runs import placed
+from ftfile.kv.planning.runs import open_state, placed, seal_jobs, seal_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

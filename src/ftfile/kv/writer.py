@@ -23,8 +23,8 @@ from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
-from ftfile.kv.marks import open_state
 from ftfile.kv.operator.recording import refuse_operator
+from ftfile.kv.planning.runs import open_state
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 
 if TYPE_CHECKING:

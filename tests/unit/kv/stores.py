@@ -17,8 +17,7 @@ from ftfile.kv.definition import DELETE, StoreDefinition, operations
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.marks import open_state
-from ftfile.kv.planning.runs import apart, run_of
+from ftfile.kv.planning.runs import apart, open_state, run_of
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.store_check import key_at

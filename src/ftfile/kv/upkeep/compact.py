@@ -21,10 +21,9 @@ from ftfile.core.retry import is_away
 from ftfile.kv.definition import SET
 from ftfile.kv.driver import accepted_merges, due_after, live_after
 from ftfile.kv.due_jobs import Merger
-from ftfile.kv.marks import open_state, seal_marks
 from ftfile.kv.planning.jobs import JobTerms, job_of, without
 from ftfile.kv.planning.plan import is_held, plan_jobs
-from ftfile.kv.planning.runs import run_of, runs_by_bucket, stretches_of
+from ftfile.kv.planning.runs import open_state, run_of, runs_by_bucket, seal_marks, stretches_of
 from ftfile.kv.upkeep.maintained import how_written, open_store_log
 
 if TYPE_CHECKING:

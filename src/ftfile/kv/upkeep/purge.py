@@ -13,8 +13,7 @@ from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
 from ftfile.kv.key_columns import overlap
-from ftfile.kv.marks import open_marks, seal_marks
-from ftfile.kv.planning.runs import placed, run_of
+from ftfile.kv.planning.runs import open_marks, placed, run_of, seal_marks
 from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
 from ftfile.kv.user_keys import UserKeys, require_range
 

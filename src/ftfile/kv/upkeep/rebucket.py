@@ -20,8 +20,7 @@ from ftfile.kv.definition import check_buckets, ops_in
 from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
-from ftfile.kv.marks import open_marks, seal_marks
-from ftfile.kv.planning.runs import position_of, run_of, runs_by_bucket
+from ftfile.kv.planning.runs import open_marks, position_of, run_of, runs_by_bucket, seal_marks
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
 
