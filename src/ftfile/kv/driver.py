@@ -1,7 +1,8 @@
-"""From the messages of tasks, or runs that were staged otherwise, to the body of a record."""
+"""The driver's side of a store: how it is written, and from messages of tasks, or runs staged otherwise, a record's body."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,37 +11,99 @@ import pyarrow as pa
 from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
 from ftfile.attempt.encryption import Encryption
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import refuse_files, refusing_file, store_of
 from ftfile.attempt.schema_change import check_schema_change
+from ftfile.attempt.stage import Stage
 from ftfile.attempt.storage import Storage, durability_of
 from ftfile.commit.format.model import Add, Body, Remove
 from ftfile.commit.format.record import definition_key
+from ftfile.commit.opening import NO_ROWS, NO_STORE, open_as_written
 from ftfile.commit.rewrites import Accepted, accept_rewrites
+from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
+from ftfile.filters.chain import Chain
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, joined, require_same
+from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
 from ftfile.kv.planning.runs import open_state, placed, seal_jobs, seal_marks
+from ftfile.kv.run.writer import BLOCK_BYTES
+from ftfile.kv.run_files import RunSpool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import AssemblyJob
+    from ftfile.commit.format.model import AssemblyJob, MaintenanceAuthor
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
+    from ftfile.fs.api import FileSystem
     from ftfile.kv.config import StoreConfig
-    from ftfile.kv.planning.jobs import PlanSettings
 
+
+_CODEC = "lz4"
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HowWritten:
+    """How the newest writer with settings of its own writes a store; the defaults, if none had any."""
+
+    definition: StoreDefinition
+    encoding: str  # key of the definition that says how new runs are written
+    chain: Chain
+    plan: PlanSettings
+    compression: str
+    block_bytes: int
+    storage: Storage
+
+    def spool(self, stage: Stage) -> RunSpool:
+        """Return a new file for runs."""
+        return RunSpool(stage, self.definition, self.chain, self.compression, self.block_bytes)
+
+
+def how_written(head: LogState, fs: FileSystem) -> HowWritten:
+    """Return how a store is written that has a record with rows."""
+    assert head.encoding is not None, "no record says what is stored"
+    encoding = head.definitions[head.encoding]
+    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
+    settings = next((text for text in texts if "plan" in text.get("store", {})), {})
+    store = settings.get("store", {})
+    return HowWritten(
+        StoreDefinition.from_json(encoding["store"]),
+        head.encoding,
+        Chain.from_definition(encoding["filters"], keys_of(fs)),
+        PlanSettings.from_json(store["plan"]) if store else PlanSettings(),
+        store.get("compression", _CODEC),
+        store.get("blockBytes", BLOCK_BYTES),
+        Storage.from_json(settings) if settings else Storage((), "auto"),
+    )
+
+
+def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Stage:
+    """Return where the files of a maintenance operation are written."""
+    return Stage(log.fs, TaskIdentity(JobIdentity(author.job_id), 0, 0), durability)
+
+
+def open_store_log(
+    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
+) -> CommitLog:
+    """Return a log of a store that nobody else uses, with its keys; ConfigError for no store, or keys not known."""
+    log, url = open_as_written(path, key_provider, storage, context, otherwise=NO_STORE), normalise(os.fspath(path))
+    head = log.read_on()
+    refuse_files(head, url)
+    if head.encoding is None:
+        raise ConfigError(f"{url!r} is {NO_ROWS}")
+    return log
 
 
 def recorded_definition(

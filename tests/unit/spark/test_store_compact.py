@@ -31,7 +31,7 @@ from tests.unit.spark.fake_session import Session
 
 if TYPE_CHECKING:
     from ftfile.core.progress import Progress
-    from ftfile.kv.upkeep.maintained import HowWritten
+    from ftfile.kv.driver import HowWritten
     from ftfile.testing.micro_batch import StoreBatch
 
 pytestmark = pytest.mark.slow

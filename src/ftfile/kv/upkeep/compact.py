@@ -19,12 +19,11 @@ from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.core.retry import is_away
 from ftfile.kv.definition import SET
-from ftfile.kv.driver import accepted_merges, due_after, live_after
+from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning.jobs import JobTerms, job_of, without
 from ftfile.kv.planning.plan import is_held, plan_jobs
 from ftfile.kv.planning.runs import open_state, run_of, runs_by_bucket, seal_marks, stretches_of
-from ftfile.kv.upkeep.maintained import how_written, open_store_log
 
 if TYPE_CHECKING:
     import os
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.fs.api import FileSystem
+    from ftfile.kv.driver import HowWritten
     from ftfile.kv.planning.runs import Stretch
-    from ftfile.kv.upkeep.maintained import HowWritten
 
     Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
 

@@ -12,9 +12,9 @@ from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
+from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.key_columns import overlap
 from ftfile.kv.planning.runs import open_marks, placed, run_of, seal_marks
-from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
 from ftfile.kv.user_keys import UserKeys, require_range
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
+    from ftfile.kv.driver import HowWritten
     from ftfile.kv.key_columns import KeyRange
-    from ftfile.kv.upkeep.maintained import HowWritten
 
 _log = get_logger(__name__)
 

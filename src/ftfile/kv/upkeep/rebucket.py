@@ -17,12 +17,12 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
 from ftfile.kv.definition import check_buckets, ops_in
+from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.planning.runs import open_marks, position_of, run_of, runs_by_bucket, seal_marks
 from ftfile.kv.run_files import OpenFiles
-from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
 
 if TYPE_CHECKING:
     import os
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.driver import HowWritten
     from ftfile.kv.planning.runs import Run
-    from ftfile.kv.upkeep.maintained import HowWritten
 
 # How often buckets are written anew because a batch came meanwhile.
 _TRIES = 5
