@@ -13,7 +13,7 @@ from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.definition import DELETE, MERGE, OP, SET
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import KeyRange, key_array, key_reader, overlap, union
-from ftfile.kv.operator.values import row_maker
+from ftfile.kv.operator.codecs import row_maker
 from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.user_keys import UserKeys

@@ -15,7 +15,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.kv.definition import MERGE, SET, define
-from ftfile.kv.operator.values import row_maker
+from ftfile.kv.operator.codecs import row_maker
 from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.user_keys import UserKeys
 from ftfile.testing.fs.crashing import CrashingFileSystem
