@@ -1,4 +1,4 @@
-"""The driver's side of a store: how it is written, and from messages of tasks, or runs staged otherwise, a record's body."""
+"""The driver's side of a store: how it is written, and the body of a record from messages of tasks, or other runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from ftfile.kv.config import StoreConfig
 
 
-_CODEC = "lz4"
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4
 _log = get_logger(__name__)
@@ -83,7 +82,7 @@ def how_written(head: LogState, fs: FileSystem) -> HowWritten:
         head.encoding,
         Chain.from_definition(encoding["filters"], keys_of(fs)),
         PlanSettings.from_json(store["plan"]) if store else PlanSettings(),
-        store.get("compression", _CODEC),
+        store.get("compression", "lz4"),
         store.get("blockBytes", BLOCK_BYTES),
         Storage.from_json(settings) if settings else Storage((), "auto"),
     )
@@ -153,7 +152,12 @@ class StoreChange:
 
 def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
     """Return how the record of the checked messages of all tasks is prepared."""
-    _check_definition(config, messages)
+    own = definition_key(config.definition.to_json())
+    if any(message.definition not in (None, own) for message in messages):  # Spark plans the commit of a stream again
+        raise ConfigError(
+            f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
+            "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
+        )
     letters = letters_of(messages)
     change = StoreChange(
         tuple(segments_of(messages, "", log.clock.now_ms())),
@@ -164,14 +168,10 @@ def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: Comm
     metrics = batch_metrics(messages, durability_of(config.storage.durability, log.fs.capabilities))
     runs, buckets = len(change.runs), config.definition.buckets
     if runs > MANY_RUNS * buckets:
-        by = ", ".join(config.definition.bucket_by)
         _log.warning(
             "a batch brings %d runs for %d buckets, as its tasks have rows of all buckets: fewer tasks, or "
             'repartition(n, expr("pmod(xxhash64(%s), %d)")), make fewer and larger ones',
-            runs,
-            buckets,
-            by,
-            buckets,
+            *(runs, buckets, ", ".join(config.definition.bucket_by), buckets),
         )
 
     def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
@@ -179,16 +179,6 @@ def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: Comm
         return replace(body, dead_letters=letters, metrics=metrics | body.metrics)
 
     return prepare
-
-
-def _check_definition(config: StoreConfig, messages: Sequence[TaskCommit]) -> None:
-    """Raise a ConfigError for rows of another definition: Spark plans the commit of a stream again."""
-    own = definition_key(config.definition.to_json())
-    if any(message.definition not in (None, own) for message in messages):
-        raise ConfigError(
-            f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
-            "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
-        )
 
 
 def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreChange) -> Body:

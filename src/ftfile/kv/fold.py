@@ -60,15 +60,13 @@ def fold(
     if not rows.num_rows:
         return _finished(rows)
     is_folded = first_fall([rows[name].combine_chunks() for name in definition.keys]) is None
-    columns, ops = _single(rows, bottom=bottom) if is_folded else _several(rows, definition, bottom=bottom)
+    if is_folded:
+        columns, ops = rows.select(rows.column_names[:-1]), operations(rows)
+        ops = np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
+    else:
+        columns, ops = _several(rows, definition, bottom=bottom)
     folded = columns.append_column(pa.field(OP, pa.int8()), from_numpy(ops, pa.int8()))
     return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
-
-
-def _single(rows: pa.Table, *, bottom: bool) -> tuple[pa.Table, NDArray[np.int8]]:
-    """Return rows that are sorted, with each key once, and their operations."""
-    ops = operations(rows)
-    return rows.select(rows.column_names[:-1]), np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
 
 
 def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tuple[pa.Table, NDArray[np.int8]]:

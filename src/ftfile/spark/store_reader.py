@@ -171,7 +171,13 @@ class FtKvReader(Shipped, DataSourceReader):
         names = recorded_names(stored, requested.names)
         wanted = [name for name in dict.fromkeys(names) if name in stored]
         for batch in _rows(reader, partition, wanted or stored[:1]):
-            yield _as_requested(batch, names, requested)
+            columns = [
+                batch.column(name).cast(field.type)
+                if name in batch.schema.names
+                else pa.nulls(batch.num_rows, field.type)
+                for name, field in zip(names, requested, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=requested)
 
 
 def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -184,14 +190,6 @@ def _rows(reader: Reader, partition: _StorePartition, columns: list[str]) -> Ite
     for share in partition.shares:
         for bounds in share.ranges:
             yield from reader.scan_range(*bounds, columns, [share.bucket])
-
-
-def _as_requested(batch: pa.RecordBatch, names: Sequence[str], requested: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        batch.column(name).cast(field.type) if name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
-        for name, field in zip(names, requested, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=requested)
 
 
 # By the name of Spark's class; the others are about parts of values.

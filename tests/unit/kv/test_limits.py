@@ -18,7 +18,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv import due_jobs, marks, pushdown
+from ftfile.kv import due_jobs, pushdown
 from ftfile.kv.definition import define
 from ftfile.kv.due_jobs import FoldedRows, Outputs
 from ftfile.kv.feed import changes as feed_changes
@@ -243,7 +243,7 @@ class TestJobs:
 
 
 def test_marks_of_more_runs_than_stay_open(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "_open", lru_cache(2)(marks._open.__wrapped__))  # noqa: SLF001
+    monkeypatch.setattr(planned_runs, "_open", lru_cache(2)(planned_runs._open.__wrapped__))  # noqa: SLF001
     query = counting(out, encryption="aes-gcm", keyProvider=f"file:{ring}", buckets="8", flushIntervalCount="3")
     for batch in range(5):
         query.run(batch, [rows(*"abcdefghij")])

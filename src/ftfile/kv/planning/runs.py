@@ -1,8 +1,8 @@
 """Runs: the live segments of a store, by the marks that the log has of them.
 
-In an encrypted store the keys in marks are sealed, as everybody can read the log. Planner, jobs and readers see them open:
-they take live runs and due jobs from `open_state`, or `open_marks`, and what is recorded passes `seal_marks`. Without
-encryption, both return what they are given.
+In an encrypted store the keys in marks are sealed, as everybody can read the log. Planner, jobs and readers see them
+open: they take live runs and due jobs from `open_state`, or `open_marks`, and what is recorded passes `seal_marks`.
+Without encryption, both return what they are given.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 _Value = TypeVar("_Value")
 
@@ -19,19 +19,14 @@ class Shelf(Generic[_Value]):
         self.used = bytearray(count)  # 1 where a value was used since the hand of the clock passed it
 
 
-class _Entry(NamedTuple):
-    shelf: Shelf[Any]
-    number: int
-    size_bytes: int
-
-
 class Cache:
     """Values on shelves, together at most `capacity_bytes`. Several threads may use it."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self.size_bytes = 0  # of all values that are cached
         self.capacity_bytes = capacity_bytes  # that all values may have together; see `resize`
-        self._entries: deque[_Entry] = deque()  # the clock: its hand is at the left end
+        # Shelf, number and bytes of each value: the clock, whose hand is at the left end.
+        self._entries: deque[tuple[Shelf[Any], int, int]] = deque()
         self._grown: dict[tuple[int, int], int] = {}  # bytes of entries beyond their own, by shelf and number
         self._lock = threading.Lock()
 
@@ -49,7 +44,7 @@ class Cache:
                 return present
             shelf.values[number] = value
             shelf.used[number] = 1
-            self._entries.append(_Entry(shelf, number, size_bytes))
+            self._entries.append((shelf, number, size_bytes))
             self.size_bytes += size_bytes
             while self.size_bytes > self.capacity_bytes:
                 self._advance()
@@ -73,9 +68,9 @@ class Cache:
         """Forget all values of shelves."""
         gone = {id(shelf) for shelf in shelves}
         with self._lock:
-            kept = deque(entry for entry in self._entries if id(entry.shelf) not in gone)
+            kept = deque(entry for entry in self._entries if id(entry[0]) not in gone)
             self._grown = {key: size for key, size in self._grown.items() if key[0] not in gone}
-            self.size_bytes = sum(entry.size_bytes for entry in kept) + sum(self._grown.values())
+            self.size_bytes = sum(size_bytes for _, _, size_bytes in kept) + sum(self._grown.values())
             self._entries = kept
             for shelf in shelves:
                 shelf.values[:] = [None] * len(shelf.values)

@@ -100,8 +100,7 @@ class _Pieces:
     def flush(self) -> None:
         """Keep the bytes."""
 
-    def close(self) -> None:
-        """Keep the bytes."""
+    close = flush
 
     def take(self) -> bytes:
         pieces, self._pieces = self._pieces, []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -216,9 +218,6 @@ def _folded(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -
 
 
 def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:
-    """Yield tables with the columns of ours that say something in one of them."""
-    ops = 0
-    for table in tables:
-        ops |= ops_in(table)
-    for table in tables:
-        yield table.select(definition.names_with(ops))
+    """Return tables with the columns of ours that say something in one of them."""
+    names = definition.names_with(reduce(operator.or_, map(ops_in, tables)))
+    return (table.select(names) for table in tables)
