@@ -275,8 +275,16 @@ def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str
     if (numbers == numbers[0]).all():
         yield bucket_name(int(numbers[0])), rows
         return
+    groups, start = rows_by_number(numbers), 0
+    sorted_rows = rows.take(from_numpy(np.concatenate([*groups.values()]), pa.int64()))
+    for number, own in groups.items():
+        yield bucket_name(number), sorted_rows.slice(start, len(own))
+        start += len(own)
+
+
+def rows_by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Return the places at which each number stands, in their order, by number."""
     order = np.argsort(numbers, kind="stable")
-    sorted_rows, found = rows.take(from_numpy(order, pa.int64())), numbers[order]
+    found = numbers[order]
     starts = np.flatnonzero(np.diff(found, prepend=-1))
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(found)], strict=True):
-        yield bucket_name(int(found[start])), sorted_rows.slice(start, end - start)
+    return dict(zip(found[starts].tolist(), np.split(order, starts[1:]), strict=False))

@@ -207,7 +207,6 @@ class CoalescingFiles(OpenFiles):
     """
 
     def __init__(self, files: OpenFiles, adds: Iterable[Add]) -> None:
-        """Take the runs that will be read."""
         super().__init__(files.fs)
         self._others = files
         # Where a file goes on to its next range, the last one may still be wanted.

@@ -244,7 +244,9 @@ def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefini
     """Yield the keys of sorted sources, sorted, each once."""
     names = list(definition.keys)
     schema = shown_schema(definition, ())
-    inputs = [SortedRows(_plain(source, schema), schema, len(names)) for source in sources]
+    # Without what their schemas say of nulls.
+    plain = [(pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in source) for source in sources]
+    inputs = [SortedRows(batches, schema, len(names)) for batches in plain]
     for window in windows_of(inputs, _WINDOW_BYTES):
         keys = pa.concat_tables(window)
         if len(inputs) > 1:
@@ -252,12 +254,6 @@ def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefini
                 keys.group_by(names, use_threads=False).aggregate([]).sort_by([(each, "ascending") for each in names])
             )
         yield from keys.select(names).combine_chunks().to_batches()
-
-
-def _plain(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield batches without what their schemas say of nulls."""
-    for batch in batches:
-        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Change) -> pa.RecordBatch:

@@ -239,7 +239,11 @@ class Wal:
 
     def _begin(self, windows: Sequence[Window]) -> None:
         """Begin a file with windows, and make it durable."""
-        self._make_directory()
+        if not self._has_directory:
+            self._fs.make_directories(layout.wal_directory(self._writer))
+            for parent in (layout.META, layout.WAL):
+                self._fs.sync_directory(parent)
+            self._has_directory = True
         name = layout.WalName(self._epoch, self._number)
         self._number += 1
         previous = self._files[-1] if self._files else None
@@ -265,15 +269,6 @@ class Wal:
             stream.abort()
             raise
         return stream
-
-    def _make_directory(self) -> None:
-        if self._has_directory:
-            return
-        directory = layout.wal_directory(self._writer)
-        self._fs.make_directories(directory)
-        for parent in (layout.META, layout.WAL):
-            self._fs.sync_directory(parent)
-        self._has_directory = True
 
     def _end(self) -> None:
         """Close the newest file: its windows are durable, whatever comes of that."""

@@ -26,7 +26,7 @@ from ftfile.fs.calls.parallel import parallel
 from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, definition_of_runs
 from ftfile.kv.fold import SortedRows, windows_of
-from ftfile.kv.hashing import buckets_of, hash_rows
+from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
 from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
@@ -192,7 +192,10 @@ class Reader:
     def _looked_up(self, view: View, keys: pa.RecordBatch, columns: Sequence[str]) -> list[tuple[np.ndarray, pa.Table]]:
         """Return, for each bucket, which of the keys have rows, and these; no key has a null."""
         hashes = hash_rows(keys.columns)
-        by_bucket = _by_bucket(keys, hashes, view.definition)
+        definition, parts = view.definition, hashes
+        if definition.bucket_by != definition.keys:
+            parts = hash_rows([keys.column(name) for name in definition.bucket_by])
+        by_bucket = rows_by_number(buckets_of(parts, definition.buckets))
 
         def read(bucket: int) -> tuple[np.ndarray, pa.Table]:
             own = by_bucket[bucket]
@@ -348,16 +351,6 @@ def _release(before: View, after: View | None) -> None:
         for level in bucket.levels:
             if id(level) not in kept and (after is None or not level.is_overlay):
                 level.release()
-
-
-def _by_bucket(keys: pa.RecordBatch, hashes: np.ndarray, definition: StoreDefinition) -> dict[int, np.ndarray]:
-    """Return the numbers of the keys of each bucket."""
-    if definition.bucket_by != definition.keys:
-        hashes = hash_rows([keys.column(name) for name in definition.bucket_by])
-    buckets = buckets_of(hashes, definition.buckets)
-    order = np.argsort(buckets, kind="stable")
-    found, starts = np.unique(buckets[order], return_index=True)
-    return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=False))
 
 
 def open_store(  # noqa: PLR0913 - all by name

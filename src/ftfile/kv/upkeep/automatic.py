@@ -104,8 +104,7 @@ class Upkeep:
     """Runs some work after each commit, never two runs at a time. What a run raises is kept for `raise_error`."""
 
     def __init__(self, work: Callable[[], None] | None, *, in_background: bool) -> None:
-        """Keep the work; None for none."""
-        self._work = work
+        self._work = work  # None for none
         self._in_background = in_background
         self._thread: threading.Thread | None = None
         self._is_wanted = threading.Event()
