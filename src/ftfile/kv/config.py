@@ -67,7 +67,13 @@ class StoreConfig(WriteConfig):
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
         encryption, transaction = Encryption.from_options(parsed), transaction_of(parsed)
-        _check(parsed, encryption)
+        if encryption is not None and encryption.kind != "aes-gcm":
+            raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
+        if parsed["onSchemaChange"] == "any":
+            raise ConfigError(
+                "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
+                "onSchemaChange=widen for new columns and wider types"
+            )
         if stream:
             refuse_in_stream(transaction)
         recorded = None if overwrite else recorded
@@ -127,17 +133,6 @@ class StoreConfig(WriteConfig):
             "graceSeconds": self.grace_s,
         }
         return {"store": store, **self.storage.to_json()}
-
-
-def _check(parsed: ParsedOptions, encryption: Encryption | None) -> None:
-    """Raise a ConfigError for what a store does not have."""
-    if encryption is not None and encryption.kind != "aes-gcm":
-        raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
-    if parsed["onSchemaChange"] == "any":
-        raise ConfigError(
-            "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
-            "onSchemaChange=widen for new columns and wider types"
-        )
 
 
 def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:

@@ -84,11 +84,11 @@ class FeedPlanner(LogPlanner[Share]):
         return self._shares_of_records(self._log.read_on(), InLog(version - 1, ""), InLog(version, ""))
 
     def _units_of(self, record: Record) -> Iterable[Unit]:
-        return _units(change_of(record, (0, BUCKETS_MAX)).new_runs)
+        return map(Unit._make, by_bucket(change_of(record, (0, BUCKETS_MAX)).new_runs).items())
 
     def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
-        units = _units(self._live.at(begin.version).values())
-        return (unit for unit in units if unit.place >= begin.read)
+        buckets = by_bucket(self._live.at(begin.version).values())
+        return (Unit(place, adds) for place, adds in buckets.items() if place >= begin.read)
 
     def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
         adds = [*self._live.at(begin.version).values(), *(add for record in plan.records for add in record.adds)]
@@ -179,11 +179,6 @@ def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping
         if any(change.new_runs or change.scope == "all" for change in narrowed):
             found.append(Share(own, tuple(narrowed), definition.to_json()))
     return found
-
-
-def _units(adds: Iterable[Add]) -> Iterator[Unit]:
-    """Yield runs by bucket, in its order."""
-    return map(Unit._make, by_bucket(adds).items())
 
 
 def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]:

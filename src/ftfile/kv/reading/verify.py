@@ -136,18 +136,15 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
         """Yield the errors of each file, by the ids of runs."""
         files = OpenFiles(fs)
         for runs in pieces:
-            errors = ((run.add.id, _error_of(run, files, self.definition)) for run in runs)
-            yield {run_id: error for run_id, error in errors if error is not None}
-
-
-def _error_of(run: Run, files: OpenFiles, definition: StoreDefinition) -> str | None:
-    try:
-        _check_run(run, files, definition)
-    except NotFound as error:
-        return f"its file is not there: {error}"
-    except (CorruptData, ConfigError) as error:
-        return str(error)
-    return None
+            found = {}
+            for run in runs:
+                try:
+                    _check_run(run, files, self.definition)
+                except NotFound as error:
+                    found[run.add.id] = f"its file is not there: {error}"
+                except (CorruptData, ConfigError) as error:
+                    found[run.add.id] = str(error)
+            yield found
 
 
 def _not_apart(run: Run, view: View) -> Iterator[str]:
