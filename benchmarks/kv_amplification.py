@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from benchmarks.report import Cell, Table
 from ftfile.commit.format.model import Add, Origin
 from ftfile.commit.rewrites import Rewrite
-from ftfile.kv.planning.jobs import Group, Left, Output, Share, groups_of
+from ftfile.kv.planning.jobs import Group, Left, PlanSettings, Share, groups_of
 from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
-from ftfile.kv.planning.runs import Marks, placed
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.runs import Marks, Run, placed
 from ftfile.testing.clock import SeededIds
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from benchmarks.settings import Settings
     from ftfile.commit.format.model import AssemblyJob
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
 
 __all__ = ("Amplification", "Workload", "run", "simulate")
 
@@ -122,7 +121,7 @@ class _Simulation:
                 del self._live[add.id]
             self._live |= {add.id: add for add in rewrite.adds}
         output = self._output(self._keys(number, of))
-        marked = replace(output.add, rolling_stats=Marks((0, 0), output.keys).to_json())
+        marked = output.marked(output.marks)
         self._live |= {add.id: add for add in placed([marked], number, number)}
         self.found.flushed += output.add.length
         due = still_due(self._jobs, self._live, (), number)
@@ -220,13 +219,13 @@ class _Simulation:
         flushes = piece.draws if distinct is None else distinct * -math.expm1(-piece.draws / distinct)
         return flushes * (piece.end - piece.start) / KEY_SPACE * self._settings.flush_bytes
 
-    def _output(self, pieces: tuple[_Piece, ...]) -> Output:
+    def _output(self, pieces: tuple[_Piece, ...]) -> Run:
         name = self._ids.unique()
         self._pieces[name] = pieces
         size = round(sum(map(self._bytes, pieces)))
         rows = max(size // ROW_BYTES, 1)
         add = Add(name, "segment", name, None, size, size, "", rows, "b=00000", "encoding", Origin("query", 0, 0))
-        return Output(add, ((pieces[0].start,), (pieces[-1].end - 1,)), 1)
+        return Run(add, Marks((0, 0), ((pieces[0].start,), (pieces[-1].end - 1,)), (), 1))
 
 
 def _number(key: Key) -> int:

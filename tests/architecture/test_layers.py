@@ -100,7 +100,7 @@ def test_modules_loaded_by_name_lie_below_as_well() -> None:
         ("kv/upkeep/planted.py", 'vacuum = import_module("ftfile.commit.vacuum.run").vacuum'),
         ("kv/upkeep/planted.py", 'vacuum = resolve_name("ftfile.maintenance.compact:compact")'),
         ("kv/__init__.py", '_HOMES = {"compact": ("ftfile.maintenance.compact", "compact")}'),
-        ("sink/planted.py", 'open_store = resolve_name("ftfile.kv.reading.open_store:open_store")'),
+        ("sink/planted.py", 'open_store = resolve_name("ftfile.kv.reading.reader:open_store")'),
     ]
     assert all(loaded_from_above(Path(module), line) for module, line in planted)
 

@@ -22,18 +22,15 @@ import pyarrow.compute as pc
 from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.kv.buckets import bucket_number
-from ftfile.kv.columns import DELETE, operations, ops_in
-from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.feed.differences import differ
-from ftfile.kv.files.opening import OpenFiles, open_run
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.hashing import buckets_of, hash_rows
+from ftfile.kv.definition import DELETE, StoreDefinition, operations, ops_in
+from ftfile.kv.feed.rows import differ
+from ftfile.kv.fold import fold
+from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.marks import open_marks
-from ftfile.kv.operator.epochs import TABLE
-from ftfile.kv.planning.runs import apart, position_of, run_of
+from ftfile.kv.operator.recording import TABLE
+from ftfile.kv.planning.runs import apart, open_marks, position_of, run_of
 from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.testing.checker import DirectoryReport, check_directory
 from ftfile.testing.log_check import LogContents, require
 
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
 
     from ftfile.commit.format.model import Add, Record
     from ftfile.fs.api import FileSystem
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
 
 __all__ = ("StoreReport", "check_store", "key_at")

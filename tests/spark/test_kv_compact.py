@@ -12,7 +12,7 @@ import ftfile
 import ftfile.kv
 from ftfile.commit.protocol import commit
 from ftfile.fs.registry import register, unregister
-from ftfile.kv.upkeep import due
+from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactReport
 from ftfile.spark import compact
 from tests.kit.store_check import check_store
@@ -108,7 +108,7 @@ def test_a_stream_goes_on_meanwhile(spark: SparkSession, paths: Paths, monkeypat
         query.processAllAvailable()
         return commit(*arguments)
 
-    monkeypatch.setattr(due, "commit", commit_late)
+    monkeypatch.setattr(compaction, "commit", commit_late)
     try:
         query.processAllAvailable()
         report = compact(spark, Path(paths["out"]), full=True)

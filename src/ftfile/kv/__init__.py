@@ -15,10 +15,10 @@ from ftfile.core.lazy import lazy_names
 if TYPE_CHECKING:
     from ftfile.kv.feed.changes import changes
     from ftfile.kv.operator.codecs import ArrowRows, Bytes, Codec, Int64, Json, Pairs, Text
-    from ftfile.kv.operator.reads import DELETED
     from ftfile.kv.operator.store import KeyValueStore
-    from ftfile.kv.reading.open_store import open_store as open  # noqa: A004 - kv.open reads best
+    from ftfile.kv.operator.windows import DELETED
     from ftfile.kv.reading.reader import Reader
+    from ftfile.kv.reading.reader import open_store as open  # noqa: A004 - kv.open reads best
     from ftfile.kv.reading.verify import verify
     from ftfile.kv.upkeep.compact import compact
     from ftfile.kv.upkeep.purge import purge
@@ -47,12 +47,12 @@ __getattr__ = lazy_names(
     __name__,
     {
         **dict.fromkeys(("ArrowRows", "Bytes", "Codec", "Int64", "Json", "Pairs", "Text"), "ftfile.kv.operator.codecs"),
-        "DELETED": "ftfile.kv.operator.reads",
+        "DELETED": "ftfile.kv.operator.windows",
         "KeyValueStore": "ftfile.kv.operator.store",
         "Reader": "ftfile.kv.reading.reader",
         "changes": "ftfile.kv.feed.changes",
         "compact": "ftfile.kv.upkeep.compact",
-        "open": "ftfile.kv.reading.open_store:open_store",
+        "open": "ftfile.kv.reading.reader:open_store",
         "purge": "ftfile.kv.upkeep.purge",
         "rebucket": "ftfile.kv.upkeep.rebucket",
         "verify": "ftfile.kv.reading.verify",

@@ -24,11 +24,13 @@ from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.merge_functions import LAST
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.run_files import RunSpool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ftfile.attempt.stage import Stage
     from ftfile.fs.api import Capabilities
 
 # Of a row, by default: those of a block, and of a window of a merge, are in memory together.
@@ -71,7 +73,13 @@ class StoreConfig(WriteConfig):
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
         encryption, transaction = Encryption.from_options(parsed), transaction_of(parsed)
-        _check(parsed, encryption)
+        if encryption is not None and encryption.kind != "aes-gcm":
+            raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
+        if parsed["onSchemaChange"] == "any":
+            raise ConfigError(
+                "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
+                "onSchemaChange=widen for new columns and wider types"
+            )
         if stream:
             refuse_in_stream(transaction)
         recorded = None if overwrite else recorded
@@ -108,6 +116,10 @@ class StoreConfig(WriteConfig):
         """Return the filters around runs, and around dead letters."""
         return Chain() if self.encryption is None else Chain((self.encryption.around_others,))
 
+    def spool(self, stage: Stage, definition: StoreDefinition) -> RunSpool:
+        """Return a new file for runs of a store with a definition."""
+        return RunSpool(stage, definition, self.hidden_chain, self.compression, self.block_bytes)
+
     def encoding(self, definition: StoreDefinition) -> dict[str, Any]:
         """Return the log's description of the store and of its runs, given its definition there."""
         return {
@@ -127,17 +139,6 @@ class StoreConfig(WriteConfig):
             "graceSeconds": self.grace_s,
         }
         return {"store": store, **self.storage.to_json()}
-
-
-def _check(parsed: ParsedOptions, encryption: Encryption | None) -> None:
-    """Raise a ConfigError for what a store does not have."""
-    if encryption is not None and encryption.kind != "aes-gcm":
-        raise ConfigError(f"encryption={encryption.kind}: a store has no such files; set encryption=aes-gcm")
-    if parsed["onSchemaChange"] == "any":
-        raise ConfigError(
-            "onSchemaChange=any: rows of all versions of a store are merged, so that columns must fit; set "
-            "onSchemaChange=widen for new columns and wider types"
-        )
 
 
 def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:

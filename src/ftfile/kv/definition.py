@@ -1,4 +1,4 @@
-"""The definition of a store, which its first record fixes: keys, buckets, merge functions."""
+"""The definition of a store, which its first record fixes: keys, buckets, merge functions; and the columns of runs."""
 
 from __future__ import annotations
 
@@ -8,23 +8,44 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
+from ftfile.arrays import kernels as pc
+from ftfile.arrays.buffers import from_numpy, values_of
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.arrays.widening import is_wider
 from ftfile.core.errors import ConfigError
-from ftfile.kv.columns import DELETE, DELETED_MS, OP, SET
-from ftfile.kv.key_values import is_key_type
+from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from ftfile.commit.format.model import Add
 
+# The last column, int8; a run has none if all of its rows are sets.
+OP = "_op"
+SET, MERGE, DELETE = 0, 1, 2
+# Milliseconds since 1970 at which a row was deleted; null for others. In stores with a sequence column, before `_op`.
+DELETED_MS = "_deletedMs"
 # Their numbers have five digits in the keys of buckets.
 BUCKETS_MAX = 1 << 16
 
 _KEY_TYPES = "types of the key columns"
+
+
+def operations(rows: pa.Table) -> NDArray[np.int8]:
+    """Return the operation of each row."""
+    if OP not in rows.column_names:
+        return np.zeros(rows.num_rows, np.int8)
+    return values_of(rows[OP].combine_chunks(), np.int8)
+
+
+def ops_in(rows: pa.Table) -> int:
+    """Return the operations that occur in rows, as a set of bits."""
+    if OP not in rows.column_names:
+        return int(rows.num_rows > 0) << SET
+    return sum(1 << op for op in pc.unique(rows[OP]).to_pylist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +156,9 @@ def define(
     merge: str = LAST,
     sequence: str | None = None,
 ) -> StoreDefinition:
-    """Return the definition of a store for rows of a schema, whose columns may be in any order.
+    """Return the definition of a store by a writer's options, for rows of a schema with columns in any order.
 
-    Args:
-        schema: of the rows that are written.
-        keys: `keyColumns`.
-        bucket_by: `bucketBy`; all key columns if empty.
-        buckets: see `StoreDefinition`.
-        merge: a function for all value columns, or `column:function` for some, with commas between them. Functions are
-            last, sum, min, max, append, coalesce, and `module:Class` of the user's.
-        sequence: `sequenceColumn`.
-
-    Raises:
-        ConfigError: these make no store; the error names the option.
+    A ConfigError names the option if these make no store.
     """
     _check_keys(schema, keys)
     if not set(bucket_by) <= set(keys):

@@ -7,16 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from ftfile.arrays.buffers import byte_ranges, is_valid
+from ftfile.arrays.buffers import byte_ranges, from_numpy, is_valid
 from ftfile.core.errors import ConfigError
 from ftfile.kv.key_columns import is_byte_key, is_hashed_as_int, key_integers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
+
+    from ftfile.kv.definition import StoreDefinition
 
     Words = NDArray[np.uint64]
     Rows = NDArray[np.intp] | slice
@@ -38,20 +40,10 @@ _ALL = slice(None)
 # Of a value, whose stripes must be hashed one after the other.
 _LONG_BYTES = 2048
 _CHUNK_ROWS = 8_192  # whose temporaries stay in the processor's cache
+_PREFIX = "b="
 
 
-def hash_ints(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
-    """Return the hashes of integers as 4 bytes each, the least significant first."""
-    words = values.astype(np.int64).view(np.uint64) & np.uint64(0xFFFF_FFFF)
-    return _chunked(_hash_ints, seeds, words)
-
-
-def hash_longs(values: NDArray[np.signedinteger[Any]], seeds: Words) -> Words:
-    """Return the hashes of integers as 8 bytes each, the least significant first."""
-    return _chunked(_hash_longs, seeds, values.astype(np.int64, copy=False).view(np.uint64))
-
-
-def hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
+def _hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
     """Return the hashes of the ranges of `data` between one offset and the next."""
     hash_chunk = partial(_hash_ranges, data)
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -82,7 +74,7 @@ def _chunked(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[An
 
 
 def _hash_ints(seeds: Words, words: Words) -> Words:
-    return _finished(_with_half_word(seeds + _INT_START, words))
+    return _finished(_with_half_word(seeds + _INT_START, words & np.uint64(0xFFFF_FFFF)))
 
 
 def _hash_longs(seeds: Words, words: Words) -> Words:
@@ -129,14 +121,12 @@ class _Windows:
     def next(self, kind: str, rows: Rows) -> Words:
         dtype = np.dtype(kind)
         if self._step:
-            found: NDArray[Any] = np.ndarray(
-                (len(self._places),), dtype, self._data, int(self._places[0]), (self._step,)
-            )
+            shape, start = (len(self._places),), int(self._places[0])
+            found: NDArray[Any] = np.ndarray(shape, dtype, self._data, start, (self._step,))
         else:
             found = _window(self._data, dtype)[self._places[rows]]
         self._places[rows] += dtype.itemsize
-        words: Words = found.astype(np.uint64)
-        return words
+        return found.astype(np.uint64)
 
 
 def _window(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -230,17 +220,13 @@ def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
 def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
     if is_byte_key(column.type):
         offsets, data = byte_ranges(column)
-        return hash_bytes(offsets, np.frombuffer(data, np.uint8), seeds)
-    hash_values = hash_ints if is_hashed_as_int(column.type) else hash_longs
-    return hash_values(key_integers(column), seeds)
+        return _hash_bytes(offsets, np.frombuffer(data, np.uint8), seeds)
+    words = key_integers(column).astype(np.int64, copy=False).view(np.uint64)
+    return _chunked(_hash_ints if is_hashed_as_int(column.type) else _hash_longs, seeds, words)
 
 
 def key_hasher(kinds: Sequence[pa.DataType]) -> Callable[[tuple[Any, ...]], int]:
-    """Return the function from the stored values of a key, one of each type, to its hash, from 0 to 2**64 - 1.
-
-    Raises:
-        ConfigError: the package xxhash is missing.
-    """
+    """Return the function from the stored values of a key, one of each type, to its hash, from 0 to 2**64 - 1."""
     try:
         from xxhash import xxh64_intdigest  # noqa: PLC0415 - optional
     except ImportError as error:
@@ -267,3 +253,37 @@ def _packer(kind: pa.DataType) -> Callable[[Any], bytes]:
     if is_byte_key(kind):
         return bytes
     return struct.Struct("<i" if is_hashed_as_int(kind) else "<q").pack
+
+
+def bucket_name(number: int) -> str:
+    """Return the name of a bucket in the log; names sort as numbers do."""
+    return f"{_PREFIX}{number:05d}"
+
+
+def bucket_number(name: str) -> int:
+    """Return the number of a bucket by its name."""
+    return int(name.removeprefix(_PREFIX))
+
+
+def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each bucket that has any, in their order, by bucket; the columns of keys have no nulls."""
+    if not rows.num_rows:
+        return
+    keys = rows.select(definition.bucket_by).combine_chunks().to_batches()[0]
+    numbers = buckets_of(hash_rows(keys.columns), definition.buckets)
+    if (numbers == numbers[0]).all():
+        yield bucket_name(int(numbers[0])), rows
+        return
+    groups, start = rows_by_number(numbers), 0
+    sorted_rows = rows.take(from_numpy(np.concatenate([*groups.values()]), pa.int64()))
+    for number, own in groups.items():
+        yield bucket_name(number), sorted_rows.slice(start, len(own))
+        start += len(own)
+
+
+def rows_by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Return the places at which each number stands, in their order, by number."""
+    order = np.argsort(numbers, kind="stable")
+    found = numbers[order]
+    starts = np.flatnonzero(np.diff(found, prepend=-1))
+    return dict(zip(found[starts].tolist(), np.split(order, starts[1:]), strict=False))

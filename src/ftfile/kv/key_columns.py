@@ -1,7 +1,17 @@
-"""Columns of keys, and the stored values in them; see `key_values`."""
+"""Keys: tuples that compare as rows are sorted, their JSON, the columns that have them, and ranges of them.
+
+A key is a tuple with a value for each key column: the bytes of strings and binaries (of strings in UTF-8), days of a
+date, microseconds of a timestamp, the unscaled integer of a decimal, integers and booleans as they are. Tuples compare
+as the rows of a run are sorted. A tuple that ends early is a prefix, and comes before all keys that begin with it.
+
+Ranges, as purges have them, go from a key on, up to another one, which is not in them. Both may be prefixes. The empty
+prefix comes before all keys; None as the end is behind all of them.
+"""
 
 from __future__ import annotations
 
+import base64
+import decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,17 +19,51 @@ import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import bools_from, from_numpy, strings_from, values_of
-from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.kv.key_values import PRECISION_MAX, is_key_type
+from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    Key = tuple[Any, ...]
-
+Key = tuple[int | bytes, ...]
+KeyRange = tuple[Key, Key | None]
+PRECISION_MAX = 18  # of decimals whose unscaled integer has 64 bits
 _INT_BITS = 32
+
+
+def is_key_type(arrow: pa.DataType) -> bool:
+    """Return True for the types that a key column can have."""
+    if pa.types.is_decimal128(arrow):
+        return bool(arrow.precision <= PRECISION_MAX)
+    if pa.types.is_timestamp(arrow):
+        return bool(arrow.unit == "us")
+    return bool(
+        pa.types.is_signed_integer(arrow)
+        or pa.types.is_boolean(arrow)
+        or pa.types.is_date32(arrow)
+        or pa.types.is_string(arrow)
+        or pa.types.is_binary(arrow)
+    )
+
+
+def encode_key(key: Key) -> list[Any]:
+    """Return a key, or a prefix of one, as plain JSON: bytes in base64, all others as they are."""
+    return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in key]
+
+
+def decode_key(text: Sequence[Any]) -> Key:
+    """Return the key that `encode_key` wrote."""
+    return tuple(base64.b64decode(value, validate=True) if isinstance(value, str) else value for value in text)
+
+
+def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
+    """Return the value of a key column in Arrow."""
+    if isinstance(value, bytes):
+        return pa.scalar(value, pa.binary()).cast(arrow)
+    if pa.types.is_decimal(arrow):
+        return pa.scalar(decimal.Decimal(value).scaleb(-arrow.scale), arrow)
+    return pa.scalar(bool(value) if pa.types.is_boolean(arrow) else value, arrow)
 
 
 def is_byte_key(kind: pa.DataType) -> bool:
@@ -30,16 +74,6 @@ def is_byte_key(kind: pa.DataType) -> bool:
 def is_hashed_as_int(kind: pa.DataType) -> bool:
     """Return True for the types that Spark hashes as an int: those of at most 32 bits; it hashes others as a long."""
     return not pa.types.is_decimal128(kind) and bool(kind.bit_width <= _INT_BITS)
-
-
-def refuse_key_types(fields: Sequence[pa.Field]) -> None:
-    """Raise `SchemaError` if a column is of a type that no key may have."""
-    for field in fields:
-        if not is_key_type(field.type):
-            raise SchemaError(
-                f"column {field.name!r}: {field.type} cannot be a key; keys are strings, binary, integers, dates, "
-                f"timestamps, booleans, and decimals of at most {PRECISION_MAX} digits"
-            )
 
 
 def key_integers(array: pa.Array) -> NDArray[np.signedinteger[Any]]:
@@ -115,3 +149,76 @@ def first_fall(columns: Sequence[pa.Array]) -> int | None:
     if rises is None or rises.all():
         return None
     return int(np.argmin(rises))
+
+
+def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
+    """Return the same keys as the fewest ranges, in order; empty ranges are left out."""
+    found: list[KeyRange] = []
+    for start, end in sorted(ranges, key=lambda each: each[0]):
+        if end is not None and end <= start:
+            continue
+        if found and (found[-1][1] is None or start <= found[-1][1]):
+            last_start, last_end = found[-1]
+            found[-1] = (last_start, None if last_end is None or end is None else max(last_end, end))
+        else:
+            found.append((start, end))
+    return tuple(found)
+
+
+def clip(ranges: Iterable[KeyRange], start: Key = (), end: Key | None = None) -> tuple[KeyRange, ...]:
+    """Return the part of ranges that lies in the range from `start` to `end`, as `union` does."""
+    return union(
+        (max(each_start, start), end if each_end is None else each_end if end is None else min(each_end, end))
+        for each_start, each_end in ranges
+    )
+
+
+def overlap(ranges: Iterable[KeyRange], first: Key, last: Key) -> bool:
+    """Return True if a range has a key from `first` to `last`, both included."""
+    return any(start <= last and (end is None or first < end) for start, end in ranges)
+
+
+def contain(ranges: Iterable[KeyRange], columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
+    """Return for each row whether its key is in one of the ranges; `columns` are those of the keys."""
+    found = np.zeros(len(columns[0]), np.bool_)
+    for start, end in ranges:
+        inside = _reach(columns, start)
+        found |= inside if end is None else inside & ~_reach(columns, end)
+    return found
+
+
+def behind(prefix: Key, kinds: Sequence[pa.DataType]) -> Key | None:
+    """Return the key before which all keys are that begin with a prefix, or are before it; None if all keys are."""
+    for place in reversed(range(len(prefix))):
+        value = prefix[place]
+        if isinstance(value, bytes):
+            return (*prefix[:place], value + b"\0")
+        if value < _greatest(kinds[place]):
+            return (*prefix[:place], value + 1)
+    return None
+
+
+def encode_ranges(ranges: Iterable[KeyRange]) -> list[Any]:
+    """Return ranges as plain JSON."""
+    return [[encode_key(start), None if end is None else encode_key(end)] for start, end in ranges]
+
+
+def decode_ranges(text: Iterable[Sequence[Any]]) -> tuple[KeyRange, ...]:
+    """Return the ranges that `encode_ranges` wrote."""
+    return tuple((decode_key(start), None if end is None else decode_key(end)) for start, end in text)
+
+
+def _greatest(kind: pa.DataType) -> int:
+    if pa.types.is_decimal(kind):
+        return int(10**kind.precision) - 1
+    return int(pa.types.is_boolean(kind)) or (1 << kind.bit_width - 1) - 1
+
+
+def _reach(columns: Sequence[pa.Array], bound: Key) -> NDArray[np.bool_]:
+    """Return for each row whether its key is the bound, begins with it, or comes after it."""
+    reached = np.ones(len(columns[0]), np.bool_)
+    for column, value in reversed(list(zip(columns, bound, strict=False))):
+        scalar = to_scalar(value, column.type)
+        equal, greater = (bools_of(compare(column, scalar)) for compare in (pc.equal, pc.greater))
+        reached = greater | (equal & reached)
+    return reached

@@ -47,10 +47,6 @@ def _sum(older: pa.Array, newer: pa.Array) -> pa.Array:
     return pc.add_checked(older.cast(wide), newer.cast(wide)).cast(kind)
 
 
-def _min(older: pa.Array, newer: pa.Array) -> pa.Array:
-    return _chosen(pc.min_element_wise, older, newer)
-
-
 def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
     made = _chosen(pc.max_element_wise, older, newer)
     if not pa.types.is_floating(made.type):
@@ -77,10 +73,6 @@ def _append(older: pa.Array, newer: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, lists.flatten(), type=older.type)
 
 
-def _newest(older: pa.Array, newer: pa.Array) -> pa.Array:  # noqa: ARG001 - nulls never come here
-    return newer
-
-
 def _summed(kind: pa.DataType) -> pa.DataType | None:
     """Return the type of a sum, that of Spark's `sum`."""
     if pa.types.is_integer(kind):
@@ -101,10 +93,6 @@ def _appended(kind: pa.DataType) -> pa.DataType | None:
     return kind if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind) else None
 
 
-def _any(kind: pa.DataType) -> pa.DataType:
-    return kind
-
-
 class _Own(NamedTuple):
     """A function that ftfile brings, and the type of its column for values of a type; None if it does not take them."""
 
@@ -114,9 +102,9 @@ class _Own(NamedTuple):
 
 _FUNCTIONS = {
     "append": _Own(_append, _appended),
-    "coalesce": _Own(_newest, _any),
+    "coalesce": _Own(lambda _, newer: newer, lambda kind: kind),  # nulls never come here
     "max": _Own(_max, _ordered),
-    "min": _Own(_min, _ordered),
+    "min": _Own(lambda older, newer: _chosen(pc.min_element_wise, older, newer), _ordered),
     "sum": _Own(_sum, _summed),
 }
 
@@ -127,11 +115,7 @@ def is_merge_name(name: str) -> bool:
 
 
 def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column of merged values: sums are wider, as Spark's are.
-
-    Raises:
-        ConfigError: there is no such function, or it does not take values of this type.
-    """
+    """Return the type of merged values, that of sums wider, as in Spark; ConfigError for a function that takes none."""
     if name == LAST:
         return kind
     if name not in _FUNCTIONS:

@@ -12,37 +12,27 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
 from ftfile.core.packing import packed
-from ftfile.kv.buckets import bucket_number
-from ftfile.kv.hashing import buckets_of, hash_rows
-from ftfile.kv.key_columns import key_array
-from ftfile.kv.key_ranges import behind, clip, overlap
+from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
+from ftfile.kv.key_columns import behind, clip, key_array, overlap
+from ftfile.kv.planning.runs import runs_by_bucket
 from ftfile.kv.user_keys import UserKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.runs import Run
 
 Comparison: TypeAlias = Literal["in", ">", ">=", "<", "<="]
 
 
 class Condition(NamedTuple):
-    """Values that a key column may have.
+    """Values that a key column may have."""
 
-    Attributes:
-        column: of the key.
-        values: the only ones; None for all that are within the bounds.
-        start: the least value; None for any.
-        end: greater than all values; None for any.
-    """
-
-    column: str
-    values: frozenset[int | bytes] | None = None
-    start: int | bytes | None = None
-    end: int | bytes | None = None
+    column: str  # of the key
+    values: frozenset[int | bytes] | None = None  # the only ones; None for all that are within the bounds
+    bounds: KeyRange = ((), None)  # the least value; and one greater than all
 
 
 def condition_of(
@@ -63,13 +53,10 @@ def condition_of(
         return None
     (value,) = stored
     following = behind((value,), [definition.schema.field(column).type])
-    found = {
-        ">=": Condition(column, start=value),
-        "<": Condition(column, end=value),
-        ">": Condition(column, frozenset()) if following is None else Condition(column, start=following[0]),
-        "<=": Condition(column, end=None if following is None else following[0]),
-    }
-    return found[comparison]
+    if comparison == ">" and following is None:
+        return Condition(column, frozenset())
+    bounds = {">=": ((value,), None), "<": ((), (value,)), ">": (following or (), None), "<=": ((), following)}
+    return Condition(column, bounds=bounds[comparison])
 
 
 # A task looks up as many keys at once, or scans as many ranges.
@@ -79,19 +66,12 @@ SPLIT_BYTES, JOIN_BYTES = 128 << 20, 32 << 20
 
 
 class Selection(NamedTuple):
-    """The part of a store to read.
+    """The part of a store to read."""
 
-    Attributes:
-        keys: the key columns, if these are all; None if keys are not known one by one.
-        buckets: None for all of them.
-        ranges: of keys, apart and rising.
-        met: the numbers of conditions that all rows of the selection meet.
-    """
-
-    keys: pa.Table | None
-    buckets: frozenset[int] | None
-    ranges: tuple[KeyRange, ...]
-    met: frozenset[int]
+    keys: pa.Table | None  # the key columns, if these are all; None if keys are not known one by one
+    buckets: frozenset[int] | None  # None for all of them
+    ranges: tuple[KeyRange, ...]  # of keys, apart and rising
+    met: frozenset[int]  # the numbers of conditions that all rows of the selection meet
 
 
 EVERYTHING = Selection(None, None, (((), None),), frozenset())
@@ -108,7 +88,8 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Sele
     buckets = None
     if _is_at_most(KEYS_MAX, hashed):
         parts = _table([*_tuples(hashed)], definition.bucket_by, definition)
-        buckets = frozenset(_bucket_numbers(parts, definition))
+        hashes = hash_rows([column.combine_chunks() for column in parts.columns])
+        buckets = frozenset(buckets_of(hashes, definition.buckets).tolist())
     ranges, used = _ranges([columns[name] for name in definition.keys], definition)
     met = frozenset(number for number, each in enumerate(conditions) if each.column in used)
     return Selection(None, buckets, ranges, met)
@@ -117,17 +98,13 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Sele
 def _together(column: str, conditions: Iterable[Condition]) -> Condition:
     """Return the condition that is met where all of a column are."""
     mine = [each for each in conditions if each.column == column]
-    start = max((each.start for each in mine if each.start is not None), default=None)
-    end = min((each.end for each in mine if each.end is not None), default=None)
+    start = max((each.bounds[0] for each in mine), default=())
+    end = min((each.bounds[1] for each in mine if each.bounds[1] is not None), default=None)
     sets = [each.values for each in mine if each.values is not None]
     if not sets:
-        return Condition(column, None, start, end)
-    kept = (value for value in frozenset.intersection(*sets) if _is_within(value, start, end))
+        return Condition(column, None, (start, end))
+    kept = (value for value in frozenset.intersection(*sets) if overlap([(start, end)], (value,), (value,)))
     return Condition(column, frozenset(kept))
-
-
-def _is_within(value: int | bytes, start: int | bytes | None, end: int | bytes | None) -> bool:
-    return (start is None or (start,) <= (value,)) and (end is None or (value,) < (end,))
 
 
 def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[tuple[KeyRange, ...], set[str]]:
@@ -137,13 +114,13 @@ def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[
         depth += 1
     used = {each.column for each in columns[:depth]}
     last = columns[depth]
-    bounds = Condition(last.column) if last.values is not None else last
+    first, behind_last = last.bounds  # all, if there are too many values
     if last.values is None:
         used.add(last.column)
     found: list[KeyRange] = []
     for prefix in sorted(_tuples([each.values for each in columns[:depth]])):
-        start = prefix if bounds.start is None else (*prefix, bounds.start)
-        end = behind(prefix, definition.key_types) if bounds.end is None else (*prefix, bounds.end)
+        start = (*prefix, *first)
+        end = behind(prefix, definition.key_types) if behind_last is None else (*prefix, *behind_last)
         if end is None or start < end:
             found.append((start, end))
     return tuple(found), used
@@ -155,13 +132,6 @@ def _is_at_most(limit: int, sets: Sequence[frozenset[int | bytes] | None]) -> bo
 
 def _tuples(sets: Sequence[frozenset[int | bytes] | None]) -> Iterable[Key]:
     return itertools.product(*(each or () for each in sets))
-
-
-def _bucket_numbers(table: pa.Table, definition: StoreDefinition) -> list[int]:
-    """Return the buckets of keys, given their columns of `bucket_by`."""
-    hashes = hash_rows([column.combine_chunks() for column in table.columns])
-    found: list[int] = buckets_of(hashes, definition.buckets).tolist()
-    return found
 
 
 def _table(keys: Sequence[Key], names: Sequence[str], definition: StoreDefinition) -> pa.Table:
@@ -190,10 +160,8 @@ def shares_of(
 
 def _sized_shares(runs: Iterable[Run], selection: Selection, split_bytes: int) -> Iterable[tuple[BucketShare, int]]:
     """Yield a share for each bucket with rows, and more for a large one, each with the bytes of its runs."""
-    buckets: dict[int, list[Run]] = {}
-    for run in runs:
-        buckets.setdefault(bucket_number(run.add.bucket), []).append(run)
-    for number, members in sorted(buckets.items()):
+    for name, members in runs_by_bucket(runs).items():
+        number = bucket_number(name)
         if selection.buckets is None or number in selection.buckets:
             for start, end in _stretches(members, split_bytes):
                 ranges = clip(selection.ranges, start, end)

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.kv.key_columns import key_array
-from ftfile.kv.key_ranges import behind
-from ftfile.kv.key_values import to_scalar
+from ftfile.kv.key_columns import behind, key_array, to_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key, KeyRange
 
     ToStored = Callable[[Any], int | bytes]
 
@@ -42,16 +39,13 @@ def require_range(bounds: tuple[Any, Any, Any], *, everything: bool) -> None:
 
 
 class UserKeys:
-    """Turns the keys of users into stored ones, and back.
-
-    Attributes:
-        to_stored: takes a value, or a tuple with one for each key column; raises as `prefix` does.
-    """
+    """Turns the keys of users into stored ones, and back."""
 
     def __init__(self, definition: StoreDefinition) -> None:
         self._names = definition.keys
         self._kinds = definition.key_types
         self._converters = [_converter(*each) for each in zip(self._names, self._kinds, strict=True)]
+        # Takes a value, or a tuple with one for each key column; raises as `prefix` does.
         self.to_stored: Callable[[Any], Key] = self._one_converter() if len(self._names) == 1 else self._several
 
     def to_user(self, key: Key) -> Any:  # noqa: ANN401
@@ -80,13 +74,8 @@ class UserKeys:
     def range_of(self, start: Any, end: Any, prefix: tuple[Any, ...] = ()) -> KeyRange:  # noqa: ANN401
         """Return the stored form of the range from `start` on and before `end`, both with a prefix in front.
 
-        Args:
-            start: a key, or the first values of one, without the prefix; None for the first key.
-            end: likewise; None for all keys behind.
-            prefix: the first values of all keys in the range.
-
-        Raises:
-            TypeError, ConfigError: see `prefix`; or no key lies in the range.
+        They are keys, or the first values of one, without the prefix; None for the first key, and for all keys behind.
+        It raises as `prefix` does, and a ConfigError if no key lies in the range.
         """
         first, last = (self.prefix((*prefix, *_parts(bound))) for bound in (start, end))
         behind_last = behind(last, self._kinds) if end is None else last
@@ -188,16 +177,12 @@ def _converter(name: str, kind: pa.DataType) -> ToStored:
     return _integers(name, kind)
 
 
-def _from_date(value: date) -> int:
-    return value.toordinal() - _EPOCH_DAY
-
-
 # By the test of a type: what is taken, how errors call it, and the function to the stored value.
 _SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], str, ToStored], ...] = (
     (pa.types.is_binary, (bytes, bytearray, memoryview), "bytes", bytes),
     (pa.types.is_string, (str,), "str", str.encode),
     (pa.types.is_boolean, (bool,), "bool", int),
-    (pa.types.is_date32, (date,), "date", _from_date),
+    (pa.types.is_date32, (date,), "date", lambda value: value.toordinal() - _EPOCH_DAY),
 )
 
 

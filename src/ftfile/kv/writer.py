@@ -1,10 +1,14 @@
-"""A store's writer, see `attempt.writer`."""
+"""A store's writer, see `attempt.writer`: rows as runs, each with its operation, folded, by bucket."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
+from ftfile.arrays.buffers import from_numpy, is_valid, rows_where
 from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables
 from ftfile.attempt.options import check_staged_names
 from ftfile.attempt.writer import Writer
@@ -13,20 +17,18 @@ from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.driver.head import definition_after
-from ftfile.kv.driver.proposal import propose_batch
-from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.marks import open_state
-from ftfile.kv.operator.epochs import refuse_operator
-from ftfile.kv.task.jobs import run_jobs
-from ftfile.kv.task.rows import RunWriter
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition
+from ftfile.kv.driver import definition_after, propose_batch
+from ftfile.kv.due_jobs import Merger, run_jobs
+from ftfile.kv.fold import fold
+from ftfile.kv.hashing import by_bucket
+from ftfile.kv.key_columns import bools_of
+from ftfile.kv.operator.recording import refuse_operator
+from ftfile.kv.planning.runs import open_state
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    import pyarrow as pa
 
     from ftfile.attempt.bad_records import BadRecords
     from ftfile.attempt.identity import WriterIdentity
@@ -38,8 +40,91 @@ if TYPE_CHECKING:
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.commit.rewrites import Rewrite
+    from ftfile.kv.run_files import RunSpool
 
+# Rows are in memory as they came, in one piece, sorted, and by bucket.
+_COPIES = 4
 _log = get_logger(__name__)
+
+
+class RunWriter:
+    """Collects rows, folds those of a key, and appends a run of each bucket to one spool.
+
+    Rows that take more than `maxOpenBytes` become several runs of a bucket, in their order.
+    """
+
+    def __init__(self, config: StoreConfig, stage: Stage, bad: BadRecords, now_ms: int) -> None:
+        self._config = config
+        self._definition = config.definition
+        self._stage = stage
+        self._bad = bad
+        self._now_ms = now_ms
+        self._held: list[pa.Table] = []
+        self._held_bytes = 0
+        self._spool: RunSpool | None = None
+        self.segments: list[StagedSegment] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows, in the schema of the config."""
+        batch = self._without_nulls(self._bad.without_oversized(batch))
+        if not batch.num_rows:
+            return
+        self._held.append(self._with_operations(batch))
+        self._held_bytes += batch.nbytes  # of these rows alone, where batches are slices of a larger one
+        if self._held_bytes >= self._config.max_open_bytes // _COPIES:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write the rows that are left, and end the spool."""
+        self._flush()
+        if self._spool is not None:
+            self._spool.end()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        rows = pa.concat_tables(self._held, promote_options="permissive")
+        self._held, self._held_bytes = [], 0
+        folded = fold([rows], self._definition, bottom=False)
+        if self._spool is None:
+            self._spool = self._config.spool(self._stage, self._definition)
+        for bucket, of_bucket in by_bucket(folded, self._definition):
+            self.segments.append(self._spool.write(bucket, of_bucket.to_batches()))
+
+    def _without_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Give rows without a key, or without what orders them, to `badRecords`; return the others."""
+        names = list(self._definition.keys)
+        if self._definition.sequence is not None:
+            names.append(self._definition.sequence)
+        found = [name for name in names if batch[name].null_count]
+        if not found:
+            return batch
+        is_good = np.logical_and.reduce([is_valid(batch[name]) for name in found])
+        bad = rows_where(batch, ~is_good)
+        faults = np.full(bad.num_rows, "", object)
+        for name in reversed(found):
+            role = "sequenceColumn" if name == self._definition.sequence else "keyColumns"
+            faults[~is_valid(bad[name])] = f"column {name!r} is null, and {role} names it"
+        self._bad.take(bad, faults.tolist())
+        return rows_where(batch, is_good)
+
+    def _with_operations(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the columns of the store, and of each row what it does; a delete has no values but its sequence's."""
+        definition, deletes = self._definition, self._config.delete_column
+        rows = pa.Table.from_batches([batch.select(definition.schema.names)])
+        op = MERGE if definition.merge else SET
+        ops = np.full(batch.num_rows, op, np.int8)
+        if deletes is not None and (is_delete := is_valid(batch[deletes]) & bools_of(batch[deletes])).any():
+            ops[is_delete] = DELETE
+            numbers = from_numpy(np.arange(batch.num_rows), pa.int64(), ~is_delete)
+            for name in definition.values:
+                if name != definition.sequence:
+                    place = rows.schema.get_field_index(name)
+                    rows = rows.set_column(place, rows.schema.field(place), rows[name].take(numbers))
+            if definition.sequence is not None:
+                deleted_ms = from_numpy(np.full(batch.num_rows, self._now_ms), pa.int64(), is_delete)
+                rows = rows.append_column(DELETED_MS, deleted_ms)
+        return rows.append_column(OP, from_numpy(ops, pa.int8())) if ops.any() else rows
 
 
 class StoreWriter(Writer[StoreConfig]):
@@ -86,11 +171,8 @@ class StoreWriter(Writer[StoreConfig]):
         except Exception as error:  # it must not fail the batch, whatever it is
             _log.warning("no runs are merged: %s", error)
             return (), ()
-
-        def open_spool() -> RunSpool:
-            return RunSpool(stage, definition, config.hidden_chain, config.compression, config.block_bytes)
-
-        return run_jobs(stage, state, definition, encoding, open_spool)
+        merger = Merger(stage, definition, encoding, lambda: config.spool(stage, definition), head.version)
+        return run_jobs(merger, state)
 
     def _definition(self) -> str:
         return definition_key(self.config.definition.to_json())
@@ -104,16 +186,7 @@ class StoreWriter(Writer[StoreConfig]):
             refuse_operator(head, self.config.transaction)
             return propose(head, snapshot)
 
-        return prepare, lambda _: self._keep_up(log)
+        def keep_up(_: Committed) -> None:
+            vacuum_if_due(self.config, log)
 
-    def _keep_up(self, log: CommitLog) -> None:
-        """Start a vacuum in a thread, if it is time."""
-        config = self.config
-        vacuum_if_due(
-            config.path,
-            log,
-            grace_s=config.grace_s,
-            interval_s=config.vacuum_interval_s,
-            key_provider=None if config.encryption is None else config.encryption.keys.reference,
-            storage=dict(config.storage.connection),
-        )
+        return prepare, keep_up

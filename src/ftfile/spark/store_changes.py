@@ -15,11 +15,10 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
 from ftfile.fs.registry import open_filesystem, settings_for_others
-from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
-from ftfile.kv.feed.stream import FeedStream
-from ftfile.kv.feed.versions import Share
-from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.reading.open_store import open_store
+from ftfile.kv.feed.changes import FeedStream
+from ftfile.kv.feed.rows import Share, as_requested, changed_rows, feed_schema
+from ftfile.kv.reading.reader import open_store
+from ftfile.kv.run_files import OpenFiles
 from ftfile.source.shares import in_small_batches
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.stream_reader import SharePartition, StreamReader

@@ -13,8 +13,8 @@ from ftfile.attempt.options import column_named
 from ftfile.core.arguments import absolute_path
 from ftfile.core.errors import ConfigError
 from ftfile.kv.reading.reader import FOUND
-from ftfile.spark.open_stores import StorePlace, open_on_driver, reader_here
 from ftfile.spark.shipping import Shipped
+from ftfile.spark.store_reader import StorePlace, open_on_driver, reader_here
 
 if TYPE_CHECKING:
     import os

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.driver.head import recorded_definition
+from ftfile.kv.driver import recorded_definition
 from ftfile.kv.writer import StoreWriter
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.writers import BatchWriter, StreamWriter

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.attempt.kind_of_directory import DirectoryMarker
-    from ftfile.kv.feed.stream import FeedStream
-    from ftfile.kv.feed.versions import Share as StoreShare
+    from ftfile.kv.feed.changes import FeedStream
+    from ftfile.kv.feed.rows import Share as StoreShare
 
 _log = get_logger(__name__)
 

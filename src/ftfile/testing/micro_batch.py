@@ -17,7 +17,7 @@ from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
 from ftfile.fs.registry import normalise
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.driver.head import recorded_definition
+from ftfile.kv.driver import recorded_definition
 from ftfile.kv.writer import StoreWriter
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter, forget_caches

@@ -16,15 +16,12 @@ from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
 from ftfile.fs.registry import open_filesystem
-from ftfile.kv.buckets import bucket_name
-from ftfile.kv.columns import DELETE, MERGE, OP, SET, ops_in
-from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.hashing import key_hasher
-from ftfile.kv.planning.jobs import Left, Output, groups_of
+from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, ops_in
+from ftfile.kv.fold import fold
+from ftfile.kv.hashing import bucket_name, key_hasher
+from ftfile.kv.planning.jobs import Left, PlanSettings, groups_of
 from ftfile.kv.planning.plan import plan_jobs
-from ftfile.kv.planning.runs import Marks, placed
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.runs import Marks, Run, placed
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
 from tests.kit.store_check import key_at
@@ -35,8 +32,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.filters.aes_gcm import AesGcm
-    from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.jobs import Share
 
 __all__ = ("COUNTS", "WORDS", "Builder")
@@ -101,10 +97,7 @@ class Builder:
         buckets = range(self.definition.buckets) if purges else sorted(tables)
         empty = self.table([])
         outputs = self.outputs([(bucket_name(bucket), tables.get(bucket, empty)) for bucket in buckets])
-        adds = [
-            replace(each.add, rolling_stats=Marks((0, 0), each.keys, tuple(purges), each.ops).to_json())
-            for each in outputs
-        ]
+        adds = [each.marked(replace(each.marks, purges=tuple(purges))) for each in outputs]
         return self.record(adds, overwrite=overwrite)
 
     def record(
@@ -147,7 +140,7 @@ class Builder:
                 done += 1
         return done
 
-    def _folded(self, share: Share) -> tuple[list[Output], dict[str, Left]]:
+    def _folded(self, share: Share) -> tuple[list[Run], dict[str, Left]]:
         tables, left = [], {}
         for run in share.folded:
             rows = self.rows_of(run.add)
@@ -180,7 +173,7 @@ class Builder:
     def _encoding(self) -> str:
         return checksum(repr(self.definition).encode())[6:]
 
-    def outputs(self, tables: Sequence[tuple[str, pa.Table]]) -> list[Output]:
+    def outputs(self, tables: Sequence[tuple[str, pa.Table]]) -> list[Run]:
         """Write sorted rows as runs, one file for all."""
         owner, batch = f"job-{self.log.ids.unique()}", self._batches
         self._batches += 1
@@ -219,7 +212,7 @@ class Builder:
                 () if self._encryption is None else (self._encryption.name,),
             )
             ends = (key_at(table, 0, keys), key_at(table, -1, keys)) if table.num_rows else None
-            found.append(Output(add, ends, ops_in(table)))
+            found.append(Run(add, Marks((0, 0), ends, (), ops_in(table))))
             content += stored
         with self.log.fs.create(path) as file:
             file.write(content)

@@ -15,22 +15,19 @@ import pyarrow as pa
 
 from ftfile.commit.format.model import Add, AssemblyJob, Origin
 from ftfile.commit.rewrites import Rewrite
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations, ops_in
-from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.key_ranges import contain
-from ftfile.kv.key_values import Key
-from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, Share, groups_of, job_of
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
+from ftfile.kv.fold import fold
+from ftfile.kv.key_columns import Key, contain
+from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, Share, groups_of, job_of
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
-from ftfile.kv.planning.settings import PlanSettings
 from ftfile.testing.clock import SeededIds
 from tests.kit.store_check import key_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import KeyRange
 
 Row = tuple[int, Key, tuple[Any, ...]]  # operation, key, values
 ROW_BYTES = 10
@@ -291,7 +288,7 @@ class Store:
         cut = self.rng.choice(self.keys)
         return cut if any(run.begins < cut for run in group.runs) else None
 
-    def _folded(self, share: Share) -> tuple[list[Output], dict[str, Left]]:
+    def _folded(self, share: Share) -> tuple[list[Run], dict[str, Left]]:
         definition, terms = self.definition, share.group.terms
         tables, left = [], {}
         for run in share.folded:
@@ -406,16 +403,15 @@ class Store:
 
     def _add(self, bucket: str, table: pa.Table, purges: tuple[KeyRange, ...] = ()) -> Add:
         output = self._output(bucket, table)
-        marks = Marks((0, 0), output.keys, purges, output.ops)
-        return replace(output.add, rolling_stats=marks.to_json())
+        return output.marked(replace(output.marks, purges=purges))
 
-    def _output(self, bucket: str, table: pa.Table) -> Output:
+    def _output(self, bucket: str, table: pa.Table) -> Run:
         keys, name = self.definition.keys, self.ids.unique()
         self.files[name] = table
         size = table.num_rows * ROW_BYTES
         add = Add(name, "segment", name, None, size, size, "", table.num_rows, bucket, "encoding", ORIGIN)
         ends = (key_at(table, 0, keys), key_at(table, -1, keys)) if table.num_rows else None
-        return Output(add, ends, ops_in(table))
+        return Run(add, Marks((0, 0), ends, (), ops_in(table)))
 
 
 def _stored(value: Any) -> int | bytes:

@@ -13,13 +13,11 @@ from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
 from ftfile.core.checksum import matches
 from ftfile.filters.chain import Chain
 from ftfile.fs.registry import normalise
-from ftfile.kv.buckets import by_bucket
-from ftfile.kv.columns import DELETE, operations
-from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.definition import DELETE, StoreDefinition, operations
+from ftfile.kv.fold import fold
+from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.marks import open_state
-from ftfile.kv.planning.runs import apart, run_of
+from ftfile.kv.planning.runs import apart, open_state, run_of
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.store_check import key_at

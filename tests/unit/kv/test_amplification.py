@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.kv_amplification import WORKLOADS, Workload, simulate
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import PlanSettings
 
 FLUSHES = 4_096
 WRITTEN_MAX = {"new, random": 7.5, "new, rising": 4.0}

@@ -16,7 +16,7 @@ import ftfile.kv
 from ftfile.attempt.identity import TaskIdentity
 from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, SET
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, SET
 from ftfile.kv.planning import plan
 from ftfile.kv.upkeep.rebucket import rebucket
 from ftfile.testing.clock import ManualClock

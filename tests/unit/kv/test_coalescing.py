@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from ftfile import kv
 from ftfile.commit.format.model import Add, Origin
 from ftfile.core.errors import CorruptData
-from ftfile.kv.files.coalescing import CoalescingFiles
+from ftfile.kv.run_files import CoalescingFiles, OpenFiles
 from ftfile.testing.context import current
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.fs.mounting import mounted
@@ -142,13 +141,13 @@ def test_a_damaged_run_leaves_its_neighbours(fs: Metered) -> None:
         check_store(inner)
 
 
-@dataclass
-class Recorded:
+class Recorded(OpenFiles):
     """Files whose bytes are their offsets modulo 251, and the reads of them."""
 
-    fs: FileSystem = field(default_factory=lambda: MemoryFileSystem("recorded"))
-    reads: list[tuple[str, int, int]] = field(default_factory=list)
-    opened: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__(MemoryFileSystem("recorded"))
+        self.reads: list[tuple[str, int, int]] = []
+        self.opened: list[str] = []
 
     def open(self, path: str) -> Callable[[int, int], bytes]:
         self.opened.append(path)

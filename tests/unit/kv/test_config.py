@@ -14,7 +14,7 @@ from ftfile.commit.format.model import Transaction
 from ftfile.core.errors import ConfigError
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import PlanSettings
 
 COLUMNS = [("word", pa.string()), ("n", pa.int32()), ("gone", pa.bool_()), ("at", pa.timestamp("us", tz="UTC"))]
 SCHEMA = spark_schema_json(pa.schema(COLUMNS))

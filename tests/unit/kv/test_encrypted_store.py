@@ -14,8 +14,7 @@ import pytest
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.kv.marks import open_marks, seal_marks
-from ftfile.kv.planning.runs import Marks, run_of
+from ftfile.kv.planning.runs import Marks, open_marks, run_of, seal_marks
 from tests.unit.kv.stores import counting, file_system, head_of, rows, rows_of
 from tests.unit.sink.encrypted import SECOND, forget_all, ring, write_ring
 

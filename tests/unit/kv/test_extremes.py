@@ -19,8 +19,7 @@ from ftfile.attempt.options import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, EncodingError, StaleFiles
-from ftfile.kv import config
-from ftfile.kv.files import opening
+from ftfile.kv import config, run_files
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -97,7 +96,7 @@ class TestManyRuns:
 
 
 def _use_with_few_descriptors(path: str, count: int) -> None:
-    opening._MAPPED_MAX = 10  # noqa: SLF001 - as small as the limit of descriptors
+    run_files._MAPPED_MAX = 10  # noqa: SLF001 - as small as the limit of descriptors
     expected = {"all": count} | {f"k{batch}": 1 for batch in range(count)}
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_open_files() + 50, limits[1]))

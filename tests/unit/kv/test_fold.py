@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, ops_in
-from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.fold.fold import fold
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, ops_in
+from ftfile.kv.fold import fold
 from ftfile.kv.merge_functions import merge_function
 from tests.unit.kv.model import Expected
 
 if TYPE_CHECKING:
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
 
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "sum": (pa.int64(), st.integers(-(1 << 40), 1 << 40)),

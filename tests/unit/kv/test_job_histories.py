@@ -16,12 +16,12 @@ from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Origin
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
-from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.planning.jobs import Output
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.due_jobs import Merger
+from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.planning.runs import Run, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
-from ftfile.kv.task.jobs import Merger
+from ftfile.kv.run_files import RunSpool
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.kv.model import STEPS, TTL_MS, Store
@@ -68,13 +68,12 @@ class StoredRuns(Store):
         self.tables: dict[str, pa.Table] = {}
         self.stage = Stage(self.fs, TaskIdentity(JobIdentity("job"), 0, 0))
 
-    def _output(self, bucket: str, table: pa.Table) -> Output:
+    def _output(self, bucket: str, table: pa.Table) -> Run:
         spool = RunSpool(self.stage, self.definition, Chain(), "lz4", self.block_bytes)
-        written = spool.write(bucket, table.to_batches())
+        segment = spool.write(bucket, table.to_batches())
         spool.end()
-        add = segment_of(written.segment, "encoding", Origin("query", 0, 0), {})
-        assert table.num_rows == add.rows
-        return Output(add, written.keys, written.ops)
+        assert table.num_rows == segment.rows
+        return run_of(segment_of(segment, "encoding", Origin("query", 0, 0), {}))
 
     def _done(self, job: AssemblyJob) -> list[Rewrite]:
         merger = Merger(

@@ -12,9 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftfile.kv.key_columns import key_array
-from ftfile.kv.key_ranges import KeyRange, clip, contain, decode_ranges, encode_ranges, overlap, union
-from ftfile.kv.key_values import Key, decode_key, encode_key, is_key_type, to_scalar
+from ftfile.kv.key_columns import (
+    Key,
+    KeyRange,
+    clip,
+    contain,
+    decode_key,
+    decode_ranges,
+    encode_key,
+    encode_ranges,
+    is_key_type,
+    key_array,
+    overlap,
+    to_scalar,
+    union,
+)
 from tests.kit.store_check import key_at
 
 VALUES: list[tuple[pa.DataType, list[Any]]] = [

@@ -18,9 +18,10 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv import marks, pushdown
+from ftfile.kv import due_jobs, pushdown
 from ftfile.kv.definition import define
-from ftfile.kv.feed import planner as feed_planner
+from ftfile.kv.due_jobs import FoldedRows, Outputs
+from ftfile.kv.feed import changes as feed_changes
 from ftfile.kv.feed import rows as feed_rows
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.planning import runs as planned_runs
@@ -32,8 +33,6 @@ from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.pages import PageTable, Probes, build_pages, shape_for
 from ftfile.kv.run.reader import SCAN_BYTES, RunReader
 from ftfile.kv.run.writer import BLOCK_BYTES
-from ftfile.kv.task import inputs
-from ftfile.kv.task.outputs import FoldedRows, Outputs
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.building import Builder
 from tests.unit.kv.runs import Written, numbered, written
@@ -160,10 +159,10 @@ class TestFeed:
         for batch in range(3):
             query.run(batch, [rows(*"abcdefghij", n=batch + 1)])
         whole = [row for batch in kv.changes(out) for row in batch.to_pylist()]
-        monkeypatch.setattr(feed_planner, "_TASK_BYTES", 1)
+        monkeypatch.setattr(feed_changes, "_TASK_BYTES", 1)
         monkeypatch.setattr(feed_rows, "_WINDOW_BYTES", 1)
         log = CommitLog(open_filesystem(out))
-        followed = feed_planner.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)
+        followed = feed_changes.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)
         head = log.read_on()
         assert len(followed.shares(InLog(0, ""), InLog(head.version, head.nonce))) == 4
         found = [row for batch in kv.changes(out) for row in batch.to_pylist()]
@@ -209,7 +208,7 @@ class TestPlans:
 
 class TestJobs:
     def test_inputs_that_no_cache_holds(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(inputs, "_CACHE_BYTES", 0)
+        monkeypatch.setattr(due_jobs, "_CACHE_BYTES", 0)
         query = counting(out, buckets="1", flushIntervalCount="3", jobBytes="2000", blockBytes="512")
         for batch in range(3):
             query.run(batch, [rows(*map(str, range(batch, 900, 2)))])
@@ -244,7 +243,7 @@ class TestJobs:
 
 
 def test_marks_of_more_runs_than_stay_open(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "_open", lru_cache(2)(marks._open.__wrapped__))  # noqa: SLF001
+    monkeypatch.setattr(planned_runs, "_open", lru_cache(2)(planned_runs._open.__wrapped__))  # noqa: SLF001
     query = counting(out, encryption="aes-gcm", keyProvider=f"file:{ring}", buckets="8", flushIntervalCount="3")
     for batch in range(5):
         query.run(batch, [rows(*"abcdefghij")])

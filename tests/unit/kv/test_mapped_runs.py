@@ -49,7 +49,7 @@ def test_what_is_not_compressed_is_read_in_place(tmp_path: Path, offset: int) ->
     content = written([BATCH], NUMBERS, ["id"], "none", block_bytes=8 << 10)
     run = mapped_run(tmp_path / "run", content, offset, cache)
     read_all(run)
-    blocks, pages = len(run.block_starts()), run._page_count  # noqa: SLF001 - that there are several of both
+    blocks, pages = len(run.block_starts()), run._shape.pages  # noqa: SLF001 - that there are several of both
     assert blocks > 50
     assert pages > 5
     # The slots for look-ups of many keys are in memory, as one table.

@@ -10,16 +10,15 @@ import pytest
 from ftfile.commit.format.model import Add, AssemblyJob, Origin
 from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.planning import plan
-from ftfile.kv.planning.jobs import Group, JobTerms, Left, Output, groups_of, without
+from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, groups_of, without
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
-from ftfile.kv.planning.settings import PlanSettings
 from ftfile.testing.clock import SeededIds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import KeyRange
 
 SETTINGS = PlanSettings()
 MIB = 1 << 20
@@ -185,7 +184,7 @@ class TestCut:
         (group,) = groups_of(job)
         share = group.below((50,))
         assert [run.add.id for run in share.folded] == [add.id for add in self.LIVE[:2]]
-        output = Output(replace(self.LIVE[0], id="output", path="output"), ((0,), (49,)), 1)
+        output = Run(replace(self.LIVE[0], id="output", path="output"), Marks((0, 0), ((0,), (49,)), (), 1))
         left = {self.LIVE[0].id: Left(60, (51,)), self.LIVE[1].id: Left(40, (52,))}
         rewrite = Rewrite(*share.replacement([output], left, IDS), 0)
         return {add.id: add for add in (*rewrite.adds, self.LIVE[2])}, rewrite
@@ -208,7 +207,7 @@ class TestCut:
         live, _ = self.merged()
         (job,) = plan_of([*live.values()])
         share = groups_of(job)[0].below(None)
-        output = Output(replace(self.LIVE[0], id="other", path="other"), ((51,), (99,)), 1)
+        output = Run(replace(self.LIVE[0], id="other", path="other"), Marks((0, 0), ((51,), (99,)), (), 1))
         inputs, adds = share.replacement([output], {}, IDS)
         assert len(inputs) == 3
         (stretch,) = stretches_of(map(run_of, [live["output"], *adds]))
@@ -224,7 +223,7 @@ class TestPurges:
     def test_across_a_cut_both_parts_have_them(self) -> None:
         purged = a_run(5, (0, 90), purges=[((20,), (70,))])
         share = self.share_of(a_run(4, (0, 90)), purged).below((50,))
-        output = Output(a_run(0), ((0,), (49,)), 1)
+        output = Run(a_run(0), Marks((0, 0), ((0,), (49,)), (), 1))
         left = {run.add.id: Left(50, (50,)) for run in share.folded}
         _, adds = share.replacement([output], left, IDS)
         assert [run_of(add).marks.purges for add in adds] == [(((20,), (50,)),), (), (((50,), (70,)),)]
@@ -233,14 +232,16 @@ class TestPurges:
         purged = a_run(5, None, purges=[((20,), None)])
         share = self.share_of(a_run(4, (0, 30)), purged).below((50,))
         assert share.purges == (((20,), (50,)),)
-        _, (output, rest) = share.replacement([Output(a_run(0, None), None, 0)], {purged.id: Left(0, None)}, IDS)
+        _, (output, rest) = share.replacement(
+            [Run(a_run(0, None), Marks((0, 0), None, (), 0))], {purged.id: Left(0, None)}, IDS
+        )
         assert run_of(output).marks == Marks((0, 9), None, (((20,), (50,)),), 0)
         assert run_of(rest).marks == Marks((5, 5), None, (((50,), None),))
 
     def test_at_the_bottom_they_leave(self) -> None:
         share = self.share_of(a_run(4), a_run(5, purges=[((20,), (70,))]), is_bottom=True).below(None)
         assert share.purges == ()
-        _, (output,) = share.replacement([Output(a_run(0), ((0,), (100,)), 1)], {}, IDS)
+        _, (output,) = share.replacement([Run(a_run(0), Marks((0, 0), ((0,), (100,)), (), 1))], {}, IDS)
         assert run_of(output).marks.purges == ()
 
     def test_each_output_has_those_from_its_first_key_on(self) -> None:
@@ -251,7 +252,7 @@ class TestPurges:
         ).below(None)
         assert [run.add.id for run in share.relabelled] == [large.id]
         assert small.rows
-        outputs = [Output(a_run(0), keys, 1) for keys in (((0,), (30,)), ((70,), (90,)))]
+        outputs = [Run(a_run(0), Marks((0, 0), keys, (), 1)) for keys in (((0,), (30,)), ((70,), (90,)))]
         _, adds = share.replacement(outputs, {}, IDS)
         assert [run_of(add).marks.purges for add in adds] == [(((5,), (9,)),), (((52,), (70,)),), (((70,), (99,)),)]
         assert all(apart(run_of(one), run_of(other)) for one in adds for other in adds if one is not other)
@@ -291,7 +292,7 @@ class TestRelabel:
     def test_its_bytes_stay(self) -> None:
         large = a_run(1, (40, 50), 2 * MIB, skip_rows=7)
         share = Group((run_of(large), run_of(a_run(2, (0, 9)))), JobTerms((0, 9), False, 0), MIB).below(None)
-        inputs, adds = share.replacement([Output(a_run(0), ((0,), (9,)), 1)], {}, IDS)
+        inputs, adds = share.replacement([Run(a_run(0), Marks((0, 0), ((0,), (9,)), (), 1))], {}, IDS)
         assert len(inputs) == 2
         found = run_of(adds[1])
         assert found.add.id != large.id

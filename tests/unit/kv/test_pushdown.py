@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from ftfile.commit.format.model import Add, Origin
-from ftfile.kv.buckets import bucket_name, bucket_number, by_bucket
 from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket
 from ftfile.kv.planning.runs import Marks, Run
 from ftfile.kv.pushdown import (
     EVERYTHING,
@@ -119,8 +119,10 @@ def test_all_key_columns_give_keys_and_some_give_ranges() -> None:
 )
 def test_nothing_lies_between_a_value_and_the_next(kind: pa.DataType, value: Any, stored: Any) -> None:
     definition = define(pa.schema([("k", kind)]), ["k"])
-    assert condition_of(definition, "k", "<=", [value]) == Condition("k", end=stored)
-    greater = Condition("k", start=stored) if stored is not None else Condition("k", frozenset())
+    assert condition_of(definition, "k", "<=", [value]) == Condition(
+        "k", bounds=((), None if stored is None else (stored,))
+    )
+    greater = Condition("k", bounds=((stored,), None)) if stored is not None else Condition("k", frozenset())
     assert condition_of(definition, "k", ">", [value]) == greater
 
 

@@ -11,16 +11,16 @@ import pytest
 
 from ftfile.commit.format.model import Add, Origin
 from ftfile.core.checksum import checksum
-from ftfile.kv.columns import ops_in
-from ftfile.kv.files.opening import OpenFiles
+from ftfile.kv.definition import ops_in
 from ftfile.kv.hashing import hash_rows, key_hasher
-from ftfile.kv.key_values import to_scalar
-from ftfile.kv.planning.jobs import Output
+from ftfile.kv.key_columns import to_scalar
+from ftfile.kv.planning.runs import Marks, Run
 from ftfile.kv.reading import levels
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.view import View, view_of
 from ftfile.kv.run import writer
 from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import OpenFiles
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.crash.share import THOROUGH
 from tests.kit.store_check import key_at
@@ -30,7 +30,7 @@ from tests.unit.kv.runs import written
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
 
 HISTORIES, AT_ONCE = 16 if THOROUGH else 4, 4
 
@@ -58,7 +58,7 @@ class ReadStore(Store):
         kinds = [self.definition.schema.field(name).type for name in self.definition.keys]
         return key_hasher(kinds)(key) & self.definition.buckets - 1
 
-    def _output(self, bucket: str, table: pa.Table) -> Output:
+    def _output(self, bucket: str, table: pa.Table) -> Run:
         keys = self.definition.keys
         front = bytes(self.rng.randrange(3))
         content = written(table.to_batches(), table.schema, keys, self.rng.choice(("none", "lz4")), block_bytes=1)
@@ -71,7 +71,7 @@ class ReadStore(Store):
         )  # fmt: skip
         self.files[path] = table
         ends = (key_at(table, 0, keys), key_at(table, -1, keys)) if table.num_rows else None
-        return Output(add, ends, ops_in(table))
+        return Run(add, Marks((0, 0), ends, (), ops_in(table)))
 
     def check(self, version: Version) -> None:
         super().check(version)

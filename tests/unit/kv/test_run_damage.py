@@ -102,7 +102,7 @@ def test_bytes_of_a_run_with_pages(compression: str, seed: int) -> None:
 @given(st.data())
 def test_any_damage(data: st.DataObject) -> None:
     batch = numbered(data.draw(st.sampled_from([3, 200])))
-    content = written([batch], NUMBERS, ["id"], data.draw(st.sampled_from(COMPRESSIONS)), 1024)
+    content = written([batch], NUMBERS, ["id"], data.draw(st.sampled_from([*COMPRESSIONS])), 1024)
     require_noticed(data.draw(damaged(content)), batch)
 
 

@@ -12,13 +12,11 @@ from ftfile.core.checksum import checksum
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.keys.keys import Keys
-from ftfile.kv.buckets import bucket_name, bucket_number, by_bucket
-from ftfile.kv.columns import DELETE, OP, SET
-from ftfile.kv.definition import define
-from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.hashing import hash_rows
-from ftfile.kv.key_ranges import decode_ranges
+from ftfile.kv.definition import DELETE, OP, SET, define
+from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket, hash_rows
+from ftfile.kv.key_columns import decode_ranges
 from ftfile.kv.planning.runs import Marks
+from ftfile.kv.run_files import RunSpool
 from ftfile.testing.context import open_filesystem
 from tests.unit.sink.encrypted import ring
 
@@ -48,28 +46,27 @@ def test_runs_lie_in_one_file_that_arrow_reads(tmp_path: Path) -> None:
         spool.write("b=00002", [], purges),
     ]
     spool.end()
-    content = (tmp_path / runs[0].segment.path).read_bytes()
+    content = (tmp_path / runs[0].path).read_bytes()
     assert len(content) == spool.position
     found = []
     for run in runs:
-        segment, marks = run.segment, Marks.from_json({**run.segment.rolling_stats})
-        piece = content[segment.offset : segment.offset + segment.length]
-        assert (segment.offset % 64, segment.checksum, segment.logical_length) == (0, checksum(piece), len(piece))
-        assert (marks.keys, marks.ops) == (run.keys, run.ops)
+        piece = content[run.offset : run.offset + run.length]
+        assert (run.offset % 64, run.checksum, run.logical_length) == (0, checksum(piece), len(piece))
         found.append(pa.ipc.open_file(piece).read_all())
         assert not found[-1].schema.field("id").nullable
-    assert [table.num_rows for table in found] == [run.segment.rows for run in runs] == [3, 2, 0]
+    assert [table.num_rows for table in found] == [run.rows for run in runs] == [3, 2, 0]
     assert found[1].to_pylist()[1] == {"id": 5, "text": "text 5", OP: DELETE}
-    assert [run.keys for run in runs] == [((1,), (3,)), ((4,), (5,)), None]
-    assert [run.ops for run in runs] == [1 << SET, 1 << SET | 1 << DELETE, 0]
-    assert decode_ranges(runs[2].segment.rolling_stats["purges"]) == tuple(purges)
-    assert len({run.segment.id for run in runs}) == 3
+    marks = [Marks.from_json({**run.rolling_stats}) for run in runs]
+    assert [run.keys for run in marks] == [((1,), (3,)), ((4,), (5,)), None]
+    assert [run.ops for run in marks] == [1 << SET, 1 << SET | 1 << DELETE, 0]
+    assert decode_ranges(runs[2].rolling_stats["purges"]) == tuple(purges)
+    assert len({run.id for run in runs}) == 3
 
 
 def test_filters_go_around_each_run(tmp_path: Path, ring: Path) -> None:
     envelope = Chain((AesGcm("first", Keys.from_reference(f"file:{ring}")),))
     spool = RunSpool(stage_in(tmp_path), DEFINITION, envelope, "none")
-    segments = [spool.write("b=00000", rows_of(number).to_batches()).segment for number in range(2)]
+    segments = [spool.write("b=00000", rows_of(number).to_batches()) for number in range(2)]
     spool.end()
     content = (tmp_path / segments[0].path).read_bytes()
     assert b"text 0" not in content
@@ -84,7 +81,7 @@ def test_filters_go_around_each_run(tmp_path: Path, ring: Path) -> None:
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_discarded_file_is_gone(tmp_path: Path, ended: bool) -> None:
     spool = RunSpool(stage_in(tmp_path), DEFINITION, Chain())
-    segment = spool.write("b=00000", rows_of(1).to_batches()).segment
+    segment = spool.write("b=00000", rows_of(1).to_batches())
     if ended:
         spool.end()
         assert (tmp_path / segment.path).exists()

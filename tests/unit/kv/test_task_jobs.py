@@ -17,16 +17,15 @@ from ftfile.core.context import Context
 from ftfile.core.errors import CorruptData, OutOfSpace, Unavailable
 from ftfile.filters.chain import Chain
 from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
-from ftfile.kv.columns import OP
-from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.planning.jobs import JobTerms, job_of
+from ftfile.kv import due_jobs
+from ftfile.kv.definition import OP, StoreDefinition, define
+from ftfile.kv.due_jobs import Merger, run_jobs
+from ftfile.kv.fold import fold
+from ftfile.kv.planning.jobs import JobTerms, PlanSettings, job_of
 from ftfile.kv.planning.runs import Marks, run_of
-from ftfile.kv.planning.settings import PlanSettings
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run.reader import RunReader
-from ftfile.kv.task import jobs as task_jobs
-from ftfile.kv.task.jobs import Merger, run_jobs
+from ftfile.kv.run_files import RunSpool
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import AssemblyJob
     from ftfile.commit.rewrites import Rewrite
     from ftfile.fs.api import FileSystem
-    from ftfile.kv.planning.jobs import Share
 
 SETTINGS = PlanSettings()
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
@@ -74,11 +72,10 @@ class Bench:
         ]
         rows = pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
         spool = self.spool(self.stage())
-        made = spool.write(bucket, [rows])
+        each = spool.write(bucket, [rows])
         spool.end()
         self.versions += 1
-        marks = Marks((self.versions << 20, self.versions << 20), made.keys, (), made.ops)
-        each = made.segment
+        marks = replace(Marks.from_json(each.rolling_stats), at=(self.versions << 20, self.versions << 20))
         add = Add(
             each.id,
             "segment",
@@ -107,13 +104,7 @@ class Bench:
     ) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
         head = LogState(version=version, assembly_jobs=tuple(jobs), whole=False)
-        return run_jobs(
-            stage,
-            head,
-            self.definition,
-            "new",
-            lambda: self.spool(stage),
-        )
+        return run_jobs(Merger(stage, self.definition, "new", lambda: self.spool(stage), version), head)
 
     def rows(self, adds: Iterable[Add]) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -183,7 +174,7 @@ class TestShare:
         merge = Merger.merge
 
         def slow(self: Merger, job: AssemblyJob) -> Any:
-            bench.clock.advance(task_jobs.BUDGET_S * 0.75)
+            bench.clock.advance(due_jobs.BUDGET_S * 0.75)
             return merge(self, job)
 
         monkeypatch.setattr(Merger, "merge", slow)
@@ -250,14 +241,13 @@ class TestMemory:
             window_bytes=1 << 18,
         )
         held: list[int] = []
-        folded = Merger._folded  # noqa: SLF001
 
-        def measured(self: Merger, window: list[pa.Table], share: Share) -> pa.Table:
+        def measured(window: list[pa.Table], *arguments: Any, **named: Any) -> pa.Table:
             held.append(sum(table.nbytes for table in window))
-            return folded(self, window, share)
+            return fold(window, *arguments, **named)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Merger, "_folded", measured)
+            patch.setattr(due_jobs, "fold", measured)
             rewrite, errors = merger.merge(bench.job(runs))
         assert not errors
         assert rewrite is not None

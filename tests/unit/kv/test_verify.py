@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.kv.buckets import bucket_name
+from ftfile.kv.hashing import bucket_name
 from ftfile.kv.planning.runs import Marks, run_of
 from tests.unit.kv.building import COUNTS, WORDS, Builder
 
@@ -89,5 +89,5 @@ def test_runs_that_are_not_apart(store: Builder) -> None:
     table = pa.table({"word": ["a"], "n": [5]})
     (output,) = store.outputs([(bucket_name(store.bucket_of((b"a",))), table)])
     (live,) = [run_of(add) for add in store.log.read_on().segments.values()]
-    store.record([], [], [replace(output.add, rolling_stats=Marks(live.marks.at, output.keys).to_json())])
+    store.record([], [], [output.marked(Marks(live.marks.at, output.marks.keys))])
     assert ["keys in common" in error for error in errors(store)] == [True]

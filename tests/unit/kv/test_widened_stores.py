@@ -17,11 +17,11 @@ from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.attempt.options import forget_logs
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, SchemaError
-from ftfile.kv.buckets import by_bucket
+from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
-from ftfile.kv.feed.stream import FeedStream
-from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.upkeep.due import merge_due
+from ftfile.kv.hashing import by_bucket
+from ftfile.kv.run_files import OpenFiles
+from ftfile.kv.upkeep.compact import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem

@@ -11,8 +11,8 @@ from ftfile import kv
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
-from ftfile.kv.columns import DELETE, MERGE, SET
-from ftfile.kv.upkeep.due import merge_due
+from ftfile.kv.definition import DELETE, MERGE, SET
+from ftfile.kv.upkeep.compact import merge_due
 from ftfile.testing.clock import ManualClock, SeededIds
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -21,7 +21,7 @@ from tests.kit.store_check import StoreReport, check_store
 from tests.unit.kv.model import Expected
 
 if TYPE_CHECKING:
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
 
 COLUMNS = {"k": "string", "n": "long", "m": "long", "s": "string", "gone": "boolean"}
 MERGES = ("last", "n:sum", "n:sum,m:max,s:append", "m:min,s:coalesce")

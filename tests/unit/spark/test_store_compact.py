@@ -16,13 +16,12 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
 from ftfile.fs.registry import open_filesystem
-from ftfile.kv.key_values import encode_key
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.due_jobs import Merger
+from ftfile.kv.key_columns import encode_key
+from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading.verify import StoreReport
-from ftfile.kv.task.jobs import Merger
-from ftfile.kv.upkeep import due
-from ftfile.kv.upkeep.compact import CompactReport
-from ftfile.kv.upkeep.due import Merging
+from ftfile.kv.upkeep import compact as compaction
+from ftfile.kv.upkeep.compact import CompactReport, Merging
 from ftfile.spark.maintenance.calls import compact, verify
 from ftfile.spark.maintenance.spark_tasks import shares_of
 from tests.kit.store_check import check_store
@@ -32,7 +31,7 @@ from tests.unit.spark.fake_session import Session
 
 if TYPE_CHECKING:
     from ftfile.core.progress import Progress
-    from ftfile.kv.upkeep.maintained import HowWritten
+    from ftfile.kv.driver import HowWritten
     from ftfile.testing.micro_batch import StoreBatch
 
 pytestmark = pytest.mark.slow
@@ -124,7 +123,7 @@ class TestRounds:
             for place, size in enumerate(sizes)
         ]
         work = Merging(how_with(10), 0)
-        found = [work.size_of(job) for job in due._round_of(work, jobs, 2)]  # noqa: SLF001
+        found = [work.size_of(job) for job in compaction._round_of(work, jobs, 2)]  # noqa: SLF001
         assert shares_of(found, min(len(found), 2)) == shares
 
 

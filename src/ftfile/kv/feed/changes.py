@@ -1,24 +1,203 @@
-"""`kv.changes(path, start)`: the changes of a store in plain Python."""
+"""The changes of a store: in plain Python, as a stream, and as shares of tasks, planned bucket by bucket.
+
+A position within a version counts buckets: lesser numbers were read.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.follow.planner import FollowSettings
+from ftfile.arrays.spark_types import arrow_schema
+from ftfile.attempt.follow.offsets import InLog, InSnapshot, required_record
+from ftfile.attempt.follow.planner import FollowSettings, LogPlanner, Plan, Unit
+from ftfile.attempt.follow.stream import LogStream
+from ftfile.attempt.kind_of_directory import read_marker
+from ftfile.attempt.schema_change import check_requested
+from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
-from ftfile.core.errors import ConfigError
-from ftfile.kv.feed.planner import FeedPlanner
-from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
-from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.reading.open_store import open_store
+from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
+from ftfile.core.packing import packed
+from ftfile.fs.calls.parallel import parallel
+from ftfile.kv.definition import BUCKETS_MAX, definition_of_runs
+from ftfile.kv.feed.rows import (
+    Change,
+    Share,
+    applied,
+    as_requested,
+    by_bucket,
+    change_of,
+    changed_rows,
+    feed_schema,
+    stored_columns,
+)
+from ftfile.kv.reading.reader import open_store
+from ftfile.kv.run_files import OpenFiles
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
+    from ftfile.attempt.follow.stream import FollowConfig
+    from ftfile.commit.format.model import Add, Record
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
+
+_TASK_BYTES = 32 << 20  # of new runs that a task reads
+_ADVICE = (
+    "What changed there is lost for this query: start it with a new checkpointLocation, which begins with all rows of "
+    "the newest version. Changes can be read for the `grace` of the store's writers: make that longer than a query may "
+    "rest"
+)
+
+
+@contextmanager
+def _advising() -> Iterator[None]:
+    try:
+        yield
+    except HistoryGone as error:
+        raise StaleFiles(f"{str(error).split('. What was')[0]}. {_ADVICE}") from error
+
+
+class FeedPlanner(LogPlanner[Share]):
+    """Plans batches of changes of one store, bucket by bucket; for arguments see `LogPlanner`.
+
+    Where that raises `HistoryGone`, this raises `StaleFiles`.
+    """
+
+    def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema) -> None:
+        super().__init__(log, settings, columns)
+        self._live = _LiveRuns(log)
+
+    plan = _advising()(LogPlanner.plan)
+    shares = _advising()(LogPlanner.shares)
+
+    @_advising()
+    def shares_of_version(self, version: int) -> list[Share]:
+        """Return the changes of one version, as `shares` does."""
+        return self._shares_of_records(self._log.read_on(), InLog(version - 1, ""), InLog(version, ""))
+
+    def _units_of(self, record: Record) -> Iterable[Unit]:
+        return map(Unit._make, by_bucket(change_of(record, (0, BUCKETS_MAX)).new_runs).items())
+
+    def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
+        buckets = by_bucket(self._live.at(begin.version).values())
+        return (Unit(place, adds) for place, adds in buckets.items() if place >= begin.read)
+
+    def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
+        adds = [*self._live.at(begin.version).values(), *(add for record in plan.records for add in record.adds)]
+        paths = {add.path for add in adds if add.id not in head.segments}
+        try:
+            parallel(self._log.fs, self._log.fs.stat, sorted(paths))
+        except NotFound as error:
+            raise HistoryGone(f"{error.path!r} is to be read, and vacuum has deleted it") from error
+
+    def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> list[Share]:
+        record = required_record(self._log, head, start.version)
+        adds = tuple(self._live.at(start.version).values())
+        last = BUCKETS_MAX if behind is None else behind
+        whole = Change(record.version, record.time_ms, adds, (), "all", (start.read, last))
+        return _shares({}, [whole], self._live.definitions)
+
+    def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> list[Share]:
+        records = []
+        changes: list[Change] = []
+        for record, first, behind in self._records_between(head, start, end):
+            records.append(record)
+            changes.append(change_of(record, (first, BUCKETS_MAX if behind is None else behind)))
+        if not records:
+            return []
+        live = self._live.at(start.version)
+        adds = (add for change in changes for add in change.adds)
+        known = self._live.definitions | self._definitions_of(head, records, adds)
+        found = _shares(live, changes, known)
+        for change in changes:
+            live = applied(live, change)
+        self._live.keep(records[-1].version, live, known)
+        return found
+
+
+class _LiveRuns:
+    """The live runs of the version that was asked for last."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._version = -1
+        self._adds: dict[str, Add] = {}
+        self.definitions: dict[str, Any] = {}
+
+    def at(self, version: int) -> dict[str, Add]:
+        """Return the live runs of a version by id; none before the first."""
+        if version < 0:
+            return {}
+        if version != self._version:
+            try:
+                snapshot = take_snapshot(self._log, version)
+            except ConfigError as error:
+                raise HistoryGone(f"version {version} is to be compared with the next one: {error}") from error
+            self._adds = {add.id: add for add in snapshot.adds.values() if add.kind == "segment"}
+            self._version, self.definitions = version, snapshot.definitions
+        return self._adds
+
+    def keep(self, version: int, adds: dict[str, Add], definitions: dict[str, Any]) -> None:
+        """Note the live runs of a version, which is likely to be asked for next."""
+        self._version, self._adds, self.definitions = version, adds, definitions
+
+
+def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping[str, Any]) -> list[Share]:
+    """Return shares of about equal size, each with neighbouring buckets in all versions."""
+    everything = [*live.values(), *(add for change in changes for add in change.adds)]
+    # An overwrite may define the store anew: what was before it has no say.
+    first = max((number for number, change in enumerate(changes) if change.scope == "all"), default=None)
+    lasting = everything if first is None else (add for change in changes[first:] for add in change.adds)
+    definition = definition_of_runs(lasting, definitions) or definition_of_runs(everything, definitions)
+    if definition is None:
+        return []
+    # Runs whose keys are looked up.
+    new = {add.id for change in changes for add in (change.adds if change.scope == "all" else change.new_runs)}
+    buckets = by_bucket(everything)
+
+    def size_bytes(number: int) -> int:
+        return sum(add.length for add in buckets[number] if add.id in new)
+
+    found = []
+    for numbers in map(frozenset, packed(buckets, size_bytes, _TASK_BYTES)):
+        own = _of_buckets(live.values(), numbers)
+        ids = {add.id for add in own}
+        narrowed = []
+        for change in changes:
+            adds = _of_buckets(change.adds, numbers)
+            removes = tuple(each for each in change.removes if each in ids)
+            ids.update(add.id for add in adds)
+            narrowed.append(replace(change, adds=adds, removes=removes))
+        if any(change.new_runs or change.scope == "all" for change in narrowed):
+            found.append(Share(own, tuple(narrowed), definition.to_json()))
+    return found
+
+
+def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]:
+    return tuple(add for number, own in by_bucket(adds).items() if number in numbers for add in own)
+
+
+class FeedStream(LogStream[Share]):
+    """The position of one query in the changes of a store; SchemaError if columns have other types than the feed's."""
+
+    def __init__(self, config: FollowConfig, context: Context) -> None:
+        super().__init__()
+        reader = open_store(config.path, key_provider=config.key_provider, storage=config.storage, context=context)
+        requested = arrow_schema(config.schema_json)
+        # Types that became wider are told when their versions are read.
+        check_requested(feed_schema(reader.definition), requested, narrower=True)
+        stored = stored_columns(requested, reader.definition)
+        self.marker = read_marker(reader.log.fs)
+        self._planner = FeedPlanner(reader.log, config.settings, stored)
+
+    def _open(self) -> FeedPlanner:
+        return self._planner
 
 
 def changes(

@@ -1,36 +1,44 @@
-"""The rows of the feed: keys that changes may concern, looked up before and after."""
+"""The rows of the feed: keys that changes of versions may concern, looked up before and after."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import bools_from, from_numpy, numbers_from
+from ftfile.arrays import kernels as pc
+from ftfile.arrays.buffers import bools_from, is_valid, numbers_from, values_of
+from ftfile.arrays.nested import map_entries
+from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
-from ftfile.kv.feed.differences import differ
-from ftfile.kv.feed.versions import applied, by_bucket
-from ftfile.kv.files.opening import open_run
-from ftfile.kv.fold.windows import SortedRows, windows_of
-from ftfile.kv.hashing import hash_rows
-from ftfile.kv.key_ranges import union
-from ftfile.kv.reading.bucket import Bucket, shown_schema
+from ftfile.kv.fold import SortedRows, windows_of
+from ftfile.kv.hashing import bucket_number, hash_rows
+from ftfile.kv.key_columns import bools_of, union
+from ftfile.kv.planning.runs import version_of
+from ftfile.kv.reading.bucket import Bucket, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.reading.view import view_of
+from ftfile.kv.run_files import open_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.kv.feed.versions import Change, Share
-    from ftfile.kv.files.opening import OpenFiles
+    from ftfile.commit.format.model import Add, Record
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
+    from ftfile.kv.run_files import OpenFiles
 
+    Flags = NDArray[np.bool_]
+
+# Maintenance that writes all rows anew, and changes none.
+_REBUCKET = "rebucket"
 OLD, NEW = "old", "new"
 # As in Delta's change data feed.
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
@@ -41,12 +49,113 @@ _TIME = pa.timestamp("us", tz="UTC")
 _WINDOW_BYTES = 16 << 20  # of keys that are looked up at a time
 
 
-def feed_schema(definition: StoreDefinition) -> pa.Schema:
-    """Return the columns of the feed of a store: keys, old and new values, what changed, and when.
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change that one version makes."""
 
-    Raises:
-        ConfigError: a key column has the name of another one.
+    version: int
+    time_ms: int  # when it was committed, by the clock of its writer
+    adds: tuple[Add, ...]  # runs that it adds, as they are recorded
+    removes: tuple[str, ...]  # ids of those that it removes
+    # `none` if all rows stay, `new` if those of keys in new runs may change, `all` if any may.
+    scope: Literal["none", "new", "all"]
+    buckets: tuple[int, int]  # the first bucket of which changes are read, and the one behind the last
+
+    @property
+    def new_runs(self) -> tuple[Add, ...]:
+        """Return the runs whose rows no earlier version has: those that no job made of others."""
+        if self.scope == "none":
+            return ()
+        return tuple(add for add in self.adds if _is_new(add, self.version))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The changes that one task reads, of some buckets."""
+
+    live: tuple[Add, ...]  # runs of the version before the first change
+    changes: tuple[Change, ...]  # in the order of their versions
+    definition: dict[str, Any]  # of the store, as the log has it
+
+
+def change_of(record: Record, buckets: tuple[int, int]) -> Change:
+    """Return the change that a record makes, to be read in some buckets."""
+    author = record.author
+    removes = tuple(remove.id for remove in record.removes)
+    scope: Literal["none", "new", "all"] = "new"
+    if isinstance(author, MaintenanceAuthor) and author.operation == _REBUCKET:
+        scope = "none"
+    elif record.overwrite and removes:
+        scope = "all"
+    elif not any(_is_new(add, record.version) for add in record.adds):
+        scope = "none"
+    return Change(record.version, record.time_ms, record.adds, removes, scope, buckets)
+
+
+def applied(live: Mapping[str, Add], change: Change) -> dict[str, Add]:
+    """Return the live runs by id after a change."""
+    after = dict(live)
+    for removed in change.removes:
+        after.pop(removed, None)
+    after.update((add.id, add) for add in change.adds)
+    return after
+
+
+def by_bucket(adds: Iterable[Add]) -> dict[int, list[Add]]:
+    """Return runs by the number of their bucket, in its order."""
+    found: defaultdict[int, list[Add]] = defaultdict(list)
+    for add in adds:
+        found[bucket_number(add.bucket)].append(add)
+    return dict(sorted(found.items()))
+
+
+def _is_new(add: Add, version: int) -> bool:
+    first, last = add.rolling_stats["at"]
+    return bool(first == last and version_of(first) == version)
+
+
+def differ(one: pa.Array, other: pa.Array) -> Flags:
+    """Return a flag for each place: True where the values of arrays of one type and length are not the same.
+
+    Null is the same as null, and NaN as NaN.
     """
+    valid = is_valid(one), is_valid(other)
+    found: Flags = valid[0] != valid[1]
+    places = np.flatnonzero(valid[0] & valid[1])
+    if places.size:
+        both = numbers_from(places)
+        found[places] = _differ(one.take(both), other.take(both))
+    return found
+
+
+def _differ(one: pa.Array, other: pa.Array) -> Flags:
+    """Return the flags of arrays without nulls, whose offset is 0."""
+    kind = one.type
+    if pa.types.is_struct(kind):
+        fields = zip(one.flatten(), other.flatten(), strict=True)
+        flags: Flags = np.logical_or.reduce([np.zeros(len(one), np.bool_), *(differ(*each) for each in fields)])
+        return flags
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return _lists_differ(one, other)
+    found: Flags = bools_of(pc.not_equal(one, other))
+    if pa.types.is_floating(kind):
+        are_nan = bools_of(pc.is_nan(one)) & bools_of(pc.is_nan(other))
+        found &= ~are_nan
+    return found
+
+
+def _lists_differ(one: pa.Array, other: pa.Array) -> Flags:
+    lengths, others = (np.diff(values_of(each.offsets, np.int32)) for each in (one, other))
+    found: Flags = lengths != others
+    same = np.flatnonzero(~found)
+    rows = [each.take(numbers_from(same)) for each in (one, other)]
+    items = [map_entries(each) if pa.types.is_map(each.type) else each.flatten() for each in rows]
+    found[np.repeat(same, lengths[same])[differ(*items)]] = True
+    return found
+
+
+def feed_schema(definition: StoreDefinition) -> pa.Schema:
+    """Return the columns of the feed of a store: keys, old and new values, what changed, and when."""
     taken = [name for name in definition.keys if name.lower() in _OWN]
     if taken:
         raise ConfigError(f"the key columns {taken} have names of columns of the change feed: it cannot be read")
@@ -115,15 +224,12 @@ def _changes(change: Change, before: View, after: View) -> Iterator[pa.RecordBat
         if first <= number < behind:
             buckets = before.buckets.get(number, none), after.buckets.get(number, none)
             runs = [after.runs[add.id] for add in new.get(number, ())]
-            sources = _all_keys(buckets) if change.scope == "all" else _keys_of(runs, buckets[0], after)
+            every = [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]  # read when they are asked for
+            sources = every if change.scope == "all" else _keys_of(runs, buckets[0], after)
             for keys in _unique(sources, after.definition):
                 batch = _compared(keys, buckets, change)
                 if batch.num_rows:
                     yield batch
-
-
-def _all_keys(buckets: Sequence[Bucket]) -> list[Iterator[pa.RecordBatch]]:
-    return [bucket.scan(None, None, [], _WINDOW_BYTES) for bucket in buckets]
 
 
 def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.RecordBatch]]:
@@ -138,7 +244,9 @@ def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefini
     """Yield the keys of sorted sources, sorted, each once."""
     names = list(definition.keys)
     schema = shown_schema(definition, ())
-    inputs = [SortedRows(_plain(source, schema), schema, len(names)) for source in sources]
+    # Without what their schemas say of nulls.
+    plain = [(pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in source) for source in sources]
+    inputs = [SortedRows(batches, schema, len(names)) for batches in plain]
     for window in windows_of(inputs, _WINDOW_BYTES):
         keys = pa.concat_tables(window)
         if len(inputs) > 1:
@@ -146,12 +254,6 @@ def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefini
                 keys.group_by(names, use_threads=False).aggregate([]).sort_by([(each, "ascending") for each in names])
             )
         yield from keys.select(names).combine_chunks().to_batches()
-
-
-def _plain(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield batches without what their schemas say of nulls."""
-    for batch in batches:
-        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Change) -> pa.RecordBatch:
@@ -184,12 +286,8 @@ def _looked_up(
     bucket: Bucket, keys: pa.RecordBatch, hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], list[pa.Array]]:
     """Return which keys have rows, and the value columns, null where they have none."""
-    numbers, rows = bucket.lookup(keys, hashes)
-    places = np.full(keys.num_rows, -1)
-    places[numbers] = np.arange(len(numbers))
-    found = places >= 0
-    taken = from_numpy(places, pa.int64(), found)
-    return found, [column.combine_chunks().take(taken) for column in rows.columns]
+    found, columns = in_order(keys.num_rows, *bucket.lookup(keys, hashes))
+    return found, [column.combine_chunks() for column in columns]
 
 
 def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:

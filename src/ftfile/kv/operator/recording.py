@@ -1,36 +1,191 @@
-"""Recording: an epoch when a store is opened, and windows as runs, in one record each."""
+"""A writer's side of records: its arguments as settings, the epoch that fences processes before, windows as runs."""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
+from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables, store_of
 from ftfile.attempt.message import segment_of
 from ftfile.attempt.options import durability_of
 from ftfile.attempt.stage import Stage
+from ftfile.commit.format import layout
 from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
+from ftfile.commit.log.fold import ENTRIES_MAX
 from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
-from ftfile.core.errors import ConfigError, ReplayMismatch, SchemaError
-from ftfile.kv.buckets import bucket_name, by_bucket
-from ftfile.kv.driver.head import definition_after
-from ftfile.kv.driver.proposal import StoreChange, body_of
-from ftfile.kv.files.spool import RunSpool
-from ftfile.kv.operator.epochs import epoch_of, opening, refuse_application, require_epoch
+from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
+from ftfile.kv.config import StoreConfig
+from ftfile.kv.driver import StoreChange, body_of, definition_after, recorded_definition
+from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
-    from ftfile.kv.config import StoreConfig
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.operator.windows import Window
+
+
+_BINARY = pa.binary()
+# In SQL, and in the JSON of schemas.
+_SQL_NAMES = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
+
+_OF_SPARK = "it is for writes by Spark, and has no effect here: leave it out"
+# Options of writers that an operator does not take, in lower case, each with what to do.
+_REFUSED = {
+    "path": "give the path as the first argument",
+    "keycolumns": "give the columns as the argument keys={name: type}",
+    "bucketby": "give the columns as the argument bucket_by=[name]",
+    "buckets": "give the number as the argument buckets=",
+    "merge": "give the functions as the argument merge=",
+    "deletecolumn": "there is no such column: call delete(key)",
+    "sequencecolumn": "a store with one is written by Spark alone: write it by Spark, or make a store without it",
+    "tombstonettl": "it is for stores with a sequenceColumn, which Spark alone writes: leave it out",
+    **dict.fromkeys(("badrecords", "maxrecordbytes", "maxopenbytes", "fingerprint"), _OF_SPARK),
+    **dict.fromkeys(("onnewquery", "ongap", "onreplaymismatch"), _OF_SPARK),
+    **dict.fromkeys(("txnappid", "txnversion"), "it is for batches of Spark: give the argument writer="),
+}
+TABLE = "operators"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Columns(NamedTuple):
+    """The columns of a store as its user gives them; what is None, or empty, is as the store has it."""
+
+    keys: Mapping[str, str | pa.DataType] | None
+    values: Mapping[str, str | pa.DataType] | None
+    buckets: int | None
+    bucket_by: Sequence[str]
+    merge: str | None
+
+
+def config_of(
+    path: str,
+    columns: Columns,
+    options: Mapping[str, str],
+    context: Context,
+    *,
+    key_provider: str | None,
+    has_codec: bool,
+) -> StoreConfig:
+    """Return the settings of a writer, with further options; with a key provider, what is written is encrypted.
+
+    Raises:
+        ConfigError: something does not fit, or an option is an argument of its own, or has no effect.
+        SchemaError: a column cannot be stored.
+        StorageError, CorruptData: the log cannot be read.
+    """
+    for name in options:
+        if name.lower() in _REFUSED:
+            raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
+    encryption = {} if key_provider is None else {"encryption": "aes-gcm", "keyProvider": key_provider}
+    given = {**encryption, **options, "path": path}
+    recorded = recorded_definition(given, context, durable=True)  # a log that is lost is no new store
+    if recorded is not None:
+        recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened
+    keys = _fields(columns.keys, "key", None if recorded is None else recorded.key_fields)
+    values = _fields(columns.values, "value", None if recorded is None else recorded.value_fields)
+    if has_codec and [each.type for each in (*keys, *values)] != [_BINARY, _BINARY]:
+        raise ConfigError("a codec is for stores with one binary key column and one binary value column")
+    defining = {
+        "keyColumns": ",".join(each.name for each in keys),
+        "bucketBy": ",".join(columns.bucket_by) or None,
+        "buckets": None if columns.buckets is None else str(columns.buckets),
+        "merge": columns.merge,
+    }
+    given |= {name: value for name, value in defining.items() if value is not None}
+    config = StoreConfig.from_options(given, spark_schema_json(pa.schema([*keys, *values])), recorded=recorded)
+    if recorded is None or columns.values:
+        return config
+    # The stored type of a sum of decimals is wider than that of its values, but not than itself.
+    schema = pa.schema([*config.definition.key_fields, *recorded.value_fields])
+    return replace(config, definition=replace(config.definition, schema=schema))
+
+
+def _fields(
+    types: Mapping[str, str | pa.DataType] | None, otherwise: str, recorded: Sequence[pa.Field] | None
+) -> Sequence[pa.Field]:
+    """Return columns by Spark's names of their types, or by Arrow's types; else the recorded ones, or a binary one."""
+    if not types and recorded is not None:
+        return recorded
+    found = []
+    for name, kind in (types or {otherwise: _BINARY}).items():
+        if isinstance(kind, pa.DataType):
+            found.append(pa.field(name, kind))
+            continue
+        if not isinstance(kind, str):
+            raise TypeError(f"column {name!r}: {kind!r} is no type: it takes Spark's name of one, or one of Arrow")
+        field: dict[str, Any] = {"name": name, "type": _SQL_NAMES.get(kind, kind), "nullable": True, "metadata": {}}
+        found += arrow_schema(json.dumps({"type": "struct", "fields": [field]}))
+    return found
+
+
+def check_writer_name(writer: str) -> None:
+    """Raise `ConfigError` for a name that directories cannot have everywhere."""
+    if not _NAME.fullmatch(writer):
+        raise ConfigError(
+            f"writer={writer!r}: a name of at most 100 letters, digits, points, hyphens and underscores is needed, "
+            "which begins with a letter or digit. It says who goes on after a restart"
+        )
+
+
+def epoch_of(head: LogState, writer: str) -> int:
+    """Return the epoch of the process that opened the store last as this writer; 0 for none."""
+    table = head.tables.get(TABLE)
+    found = None if table is None else table.get(writer)
+    return 0 if found is None else int(found[1])
+
+
+def refuse_application(head: LogState, writer: str) -> None:
+    """Raise `ConfigError` if batches of Spark were written with this writer's name as `txnAppId`."""
+    # A full table has forgotten the epochs of writers that opened the store long ago.
+    if (
+        epoch_of(head, writer) == 0
+        and recorded_window(head, writer) >= 0
+        and len(head.tables.get(TABLE, ())) < ENTRIES_MAX
+    ):
+        raise ConfigError(
+            f"writer={writer!r}: Spark has written to the store with txnAppId={writer!r}, and its last txnVersion, "
+            f"{recorded_window(head, writer)}, would count as a window that is recorded. Take another name as writer"
+        )
+
+
+def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
+    """Raise `ConfigError` for a batch whose `txnAppId` is the name of an operator."""
+    if transaction is not None and epoch_of(head, transaction.app_id):
+        raise ConfigError(
+            f"txnAppId={transaction.app_id!r}: a KeyValueStore writes to the store as writer={transaction.app_id!r}, "
+            f"and txnVersion={transaction.version} would count as one of its windows. Take another txnAppId"
+        )
+
+
+def require_epoch(head: LogState, writer: str, epoch: int) -> None:
+    """Raise `Fenced` if a newer process has opened the store as this writer; CorruptData if the epoch is lost."""
+    newest = epoch_of(head, writer)
+    if newest < epoch:
+        raise CorruptData(
+            layout.LOG,
+            f"epoch {epoch} of writer {writer!r}, which this process recorded",
+            f"epoch {newest}: the log was lost while the store was open",
+            "End this process, restore the log from a copy, with all of _ftfile, and open the store again",
+        )
+    if newest != epoch:
+        raise Fenced(
+            f"another process has opened the store as writer {writer!r}, in epoch {newest}, and goes on in place of "
+            f"this one, which opened it in epoch {epoch}. Nothing of the last window was acknowledged. End this process"
+        )
 
 
 class _Moved(Exception):
@@ -39,19 +194,12 @@ class _Moved(Exception):
 
 @dataclass(frozen=True)
 class Recorder:
-    """Records what one process writes.
+    """Records what one process writes."""
 
-    Attributes:
-        log: of the store.
-        config: settings of the writer; its definition is that of the store.
-        writer: name of the writer.
-        epoch: of the process.
-    """
-
-    log: CommitLog
-    config: StoreConfig
-    writer: str
-    epoch: int
+    log: CommitLog  # of the store
+    config: StoreConfig  # settings of the writer; its definition is that of the store
+    writer: str  # name of the writer
+    epoch: int  # of the process
 
     @classmethod
     def open(cls, config: StoreConfig, writer: str, context: Context) -> Recorder:
@@ -75,7 +223,7 @@ class Recorder:
             epoch = max(epoch_of(head, writer) + 1, epoch_min)
             refuse_application(head, writer)
             found[:] = [(epoch, _definition_after(config, head))]
-            return replace(body_of(config, log, head, StoreChange(())), tables=opening(writer, epoch))
+            return replace(body_of(config, log, head, StoreChange(())), tables={TABLE: {"set": {writer: epoch}}})
 
         with log.lock:
             commit(log, MaintenanceAuthor("openWriter", log.ids.unique()), prepare, config.policy)
@@ -83,11 +231,7 @@ class Recorder:
         return cls(log, replace(config, definition=definition), writer, epoch)
 
     def head(self) -> LogState:
-        """Return the newest state of the log.
-
-        Raises:
-            Fenced, CorruptData: see `require_epoch`.
-        """
+        """Return the newest state of the log; raises as `require_epoch` does."""
         head = self.log.read_on()
         require_epoch(head, self.writer, self.epoch)
         return head
@@ -95,13 +239,8 @@ class Recorder:
     def record(self, number: int, windows: Sequence[Window]) -> int:
         """Record windows up to one, each of them once, and return the last one that the log has then.
 
-        That is another one where an earlier try, whose outcome was unknown, has recorded them.
-
-        Raises:
-            Fenced: a newer process has opened the store as this writer.
-            SchemaError: another writer has changed the columns of the store.
-            CommitError: see `commit.protocol.commit`; nothing that could be committed was deleted.
-            EncodingError, UserCodeError: values cannot be merged; nothing was written.
+        That is another one where an earlier try, whose outcome was unknown, has recorded them. It raises as
+        `KeyValueStore.committed` does.
         """
         while (last := recorded_window(self.head(), self.writer)) < number:
             left = [window for window in windows if window.number > last]
@@ -148,18 +287,13 @@ class Recorder:
         own = dict(by_bucket(rows, definition))
         if purges:
             own |= {name: rows.slice(0, 0) for name in map(bucket_name, range(definition.buckets)) if name not in own}
-        spool = RunSpool(stage, definition, config.hidden_chain, config.compression, config.block_bytes)
-        try:
-            written = [spool.write(name, own[name].to_batches(), purges) for name in sorted(own)]
-            spool.end()
-        except BaseException:
-            stage.discard()
-            raise
-        return [segment_of(run.segment, "", identity.origin(), {}) for run in written]
+        runs = ((name, own[name].to_batches(), purges) for name in sorted(own))
+        written = config.spool(stage, definition).write_all(runs)
+        return [segment_of(run, "", identity.origin(), {}) for run in written]
 
 
 def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
-    """Return the definition of the store once this writer has opened it; see `driver.head.definition_after`."""
+    """Return the definition of the store once this writer has opened it; see `driver.definition_after`."""
     store = store_of(head)
     if store is not None and store["sequenceColumn"] is not None:
         raise ConfigError(

@@ -11,16 +11,11 @@ from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
-from ftfile.kv.operator.chain import FileCodec
 from ftfile.kv.operator.codecs import Codec
-from ftfile.kv.operator.epochs import check_writer_name
-from ftfile.kv.operator.pending import Pending
-from ftfile.kv.operator.reads import WindowReader
-from ftfile.kv.operator.recording import Recorder
-from ftfile.kv.operator.settings import Columns, config_of
-from ftfile.kv.operator.upkeep import Upkeep, keep_up
-from ftfile.kv.operator.wal import MAX_FILE_BYTES, Wal
-from ftfile.kv.operator.windows import Buffer
+from ftfile.kv.operator.recording import Columns, Recorder, check_writer_name, config_of
+from ftfile.kv.operator.wal import MAX_FILE_BYTES, FileCodec, Wal
+from ftfile.kv.operator.windows import Buffer, Pending, WindowReader
+from ftfile.kv.upkeep.automatic import Upkeep, keep_up
 from ftfile.kv.user_keys import require_range
 
 if TYPE_CHECKING:
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ftfile.core.context import Context
-    from ftfile.kv.key_values import Key
     from ftfile.kv.operator.windows import Window
 
 WINDOW_MAX = (1 << 63) - 1  # the number has 64 bits in the files of windows
@@ -40,19 +34,10 @@ _log = get_logger(__name__)
 class _ClosedBuffer(Buffer):
     """Takes nothing."""
 
-    def __bool__(self) -> bool:
-        return False
-
-    def put(self, key: Key, row: tuple[Any, ...]) -> NoReturn:  # noqa: ARG002
+    def put(self, *_: object, **__: object) -> NoReturn:
         raise ConfigError("the store is closed: open it again")
 
-    merge = put
-
-    def delete(self, key: Key) -> NoReturn:
-        self.put(key, ())
-
-    def purge(self, start: Key, end: Key | None) -> NoReturn:  # noqa: ARG002
-        self.put(start, ())
+    merge = delete = purge = put
 
 
 class KeyValueStore(WindowReader):

@@ -1,26 +1,141 @@
-"""The log of windows of one writer: a window that is synced here comes back after a crash, until a record has it."""
+"""The log of windows of one writer: a window that is synced here comes back after a crash, until a record has it.
+
+A file begins with what it follows: the file before it, how much of that counts, and the last window that counts. What
+is in other files, or behind a place from which a restore went on, is not part of the chain.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
 
 from ftfile.commit.files import delete_file
 from ftfile.commit.format import layout
-from ftfile.commit.wal.files import list_wal
-from ftfile.core.errors import StorageError
+from ftfile.commit.wal.files import WalFiles, list_wal
+from ftfile.commit.wal.frames import BEGIN, WINDOW, Frame, read_frames
+from ftfile.core.errors import CorruptData, StorageError
 from ftfile.core.logs import get_logger
-from ftfile.kv.operator.chain import WalFile, read_chain
+from ftfile.kv.key_columns import decode_ranges, encode_ranges
+from ftfile.kv.operator.windows import Window, row_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ftfile.filters.chain import Chain
     from ftfile.fs.api import FileSystem, OutputStream
-    from ftfile.kv.operator.chain import FileCodec
-    from ftfile.kv.operator.windows import Window
+    from ftfile.kv.definition import StoreDefinition
 
+_ADVICE = (
+    "Restore it from a copy, or the records of the store, if it is those that are lost; or open the store with "
+    "restore={recorded}, which forgets the windows behind, and let what feeds it go back"
+)
 MAX_FILE_BYTES = 64 << 20
-
 _log = get_logger(__name__)
+
+
+class WalFile(NamedTuple):
+    """A file of the chain."""
+
+    name: layout.WalName
+    last: int  # window in it, or before it
+    length: int  # up to the end of its last whole frame
+
+
+@dataclass
+class Found:
+    """The part of a chain that is not recorded."""
+
+    # Before the newest one, oldest first: what is in them is durable.
+    files: list[WalFile] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)  # those that come back, by number
+    # The last ones of them, which are in the newest file: of that, a killed process may have left what was not synced.
+    of_newest: list[Window] = field(default_factory=list)
+    has_more: bool = False  # there are windows that do not come back
+
+
+class FileCodec(WalFiles):
+    """Turns windows into frames of files and back."""
+
+    def __init__(self, fs: FileSystem, writer: str, filters: Chain, definition: StoreDefinition) -> None:
+        super().__init__(fs, writer, filters)
+        self._definition = definition
+        self._schema = row_schema(definition)
+
+    def begin(self, name: layout.WalName, before: int, previous: WalFile | None, windows: Sequence[Window]) -> bytes:
+        """Return the frames with which a file begins; it counts once all of them are there.
+
+        It names the last window that counts `before` it, and the `previous` file, and has its first windows.
+        """
+        text = {"previous": None if previous is None else [*previous.name, previous.length], "windows": len(windows)}
+        content = self._encode(BEGIN, before, name, 0, text, memoryview(self._schema.serialize()))
+        for window in windows:
+            content += self.window(name, len(content), window)
+        return content
+
+    def window(self, name: layout.WalName, offset: int, window: Window) -> bytes:
+        """Return the frame of a window, which is to be at an offset."""
+        text = {"purges": encode_ranges(window.purges)}
+        return self._encode(WINDOW, window.number, name, offset, text, memoryview(window.rows.serialize()))
+
+    def _windows(self, name: layout.WalName, begin: Frame, frames: Sequence[Frame]) -> list[Window]:
+        """Return the windows of frames."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self._decode(name, begin)[1])) if frames else None
+        found = []
+        for frame in frames:
+            text, content = self._decode(name, frame)
+            rows = pa.ipc.read_record_batch(pa.py_buffer(content), schema)
+            found.append(Window(frame.window, self._aligned(rows), decode_ranges(text["purges"])))
+        return found
+
+    def _aligned(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns that the store has now."""
+        if rows.schema == self._schema:
+            return rows
+        table = self._definition.aligned(pa.Table.from_batches([rows])).combine_chunks()
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=self._schema)
+
+    def read_chain(self, recorded: int, up_to: int | None) -> Found:
+        """Return the windows behind the last recorded one, up to one that is to come back, or all.
+
+        CorruptData tells of a window that was synced and is damaged, or gone.
+        """
+        names = list_wal(self._fs, self._writer)
+        found = Found()
+        head = newest = self.newest(names)
+        cut: int | None = None
+        while head is not None:
+            name, (begin, *frames) = head
+            counted = [frame for frame in frames if cut is None or frame.window <= cut]
+            wanted = [frame for frame in counted if up_to is None or frame.window <= up_to]
+            found.has_more |= len(wanted) < len(counted)
+            windows = self._windows(name, begin, [frame for frame in wanted if frame.window > recorded])
+            found.windows[:0] = windows
+            if head is newest:
+                found.of_newest = windows
+            else:
+                last = wanted[-1].window if wanted else begin.window if up_to is None else min(begin.window, up_to)
+                found.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
+            if up_to is not None and up_to <= recorded:
+                found.has_more |= begin.window > recorded
+                break
+            cut = begin.window if cut is None else min(cut, begin.window)
+            head = self._head_before(name, begin, names, recorded) if begin.window > recorded else None
+        return found
+
+    def _head_before(
+        self, name: layout.WalName, begin: Frame, names: Sequence[layout.WalName], recorded: int
+    ) -> tuple[layout.WalName, list[Frame]]:
+        """Return the file before another one, and its frames."""
+        found = self._decode(name, begin)[0]["previous"]  # with the length up to which its frames count
+        previous = layout.WalName(*found[:2]) if found else None
+        if previous is None or previous not in names:
+            path = layout.wal_directory(self._writer) if previous is None else layout.wal_path(self._writer, previous)
+            expected = f"the windows behind {recorded} up to {begin.window}, which no record has"
+            raise CorruptData(path, expected, "no file", _ADVICE.format(recorded=recorded))
+        path = layout.wal_path(self._writer, previous)
+        return previous, read_frames(self._fs.read(path), path, found[2])
 
 
 class Wal:
@@ -56,7 +171,7 @@ class Wal:
         self._recorded = recorded
         names = list_wal(self._fs, self._writer)
         self._number = max((name.number + 1 for name in names if name.epoch >= self._epoch), default=0)
-        found = read_chain(self._fs, self._writer, self._codec, recorded, up_to)
+        found = self._codec.read_chain(recorded, up_to)
         self._files = found.files
         if found.windows or found.has_more:
             # From now on they count as durable.
@@ -124,7 +239,11 @@ class Wal:
 
     def _begin(self, windows: Sequence[Window]) -> None:
         """Begin a file with windows, and make it durable."""
-        self._make_directory()
+        if not self._has_directory:
+            self._fs.make_directories(layout.wal_directory(self._writer))
+            for parent in (layout.META, layout.WAL):
+                self._fs.sync_directory(parent)
+            self._has_directory = True
         name = layout.WalName(self._epoch, self._number)
         self._number += 1
         previous = self._files[-1] if self._files else None
@@ -150,15 +269,6 @@ class Wal:
             stream.abort()
             raise
         return stream
-
-    def _make_directory(self) -> None:
-        if self._has_directory:
-            return
-        directory = layout.wal_directory(self._writer)
-        self._fs.make_directories(directory)
-        for parent in (layout.META, layout.WAL):
-            self._fs.sync_directory(parent)
-        self._has_directory = True
 
     def _end(self) -> None:
         """Close the newest file: its windows are durable, whatever comes of that."""

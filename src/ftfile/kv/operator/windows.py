@@ -1,44 +1,43 @@
-"""Windows: the changes of a store that are not recorded yet, by key."""
+"""Windows: the changes of a store that are not recorded yet, by key; and reads of them, and of recorded rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy
-from ftfile.core.errors import EncodingError
-from ftfile.kv.columns import DELETE, MERGE, OP, SET
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.key_columns import key_array, key_reader
-from ftfile.kv.key_ranges import KeyRange, union
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.kv.definition import DELETE, MERGE, OP, SET
+from ftfile.kv.fold import fold
+from ftfile.kv.key_columns import KeyRange, key_array, key_reader, overlap, union
+from ftfile.kv.operator.codecs import row_maker
+from ftfile.kv.reading.bucket import fold_key
+from ftfile.kv.reading.reader import Reader
+from ftfile.kv.user_keys import UserKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from ftfile.commit.log.log import CommitLog
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
+    from ftfile.kv.operator.codecs import Codec
 
     Values = tuple[Any, ...]
+    Rows = list[tuple[int, tuple[Any, ...]]]
 
 
+@dataclass(slots=True)
 class Change:
-    """The changes of one key in one window, where they are not one set.
+    """The changes of one key in one window, where they are not one set."""
 
-    Attributes:
-        op: `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do.
-        rows: the values of a set and of the merges behind it, old to new; of a delete, of the merges alone.
-    """
-
-    __slots__ = ("op", "rows")
-
-    def __init__(self, op: int, rows: list[Values]) -> None:
-        self.op = op
-        self.rows = rows
+    op: int  # `SET` or `DELETE` if older rows of the key count no more; `MERGE` if they do
+    rows: list[Values]  # the values of a set and of the merges behind it, old to new; of a delete, of the merges alone
 
 
 Changes = dict["Key", "Change | Values"]  # the values alone are those of one set
@@ -92,30 +91,33 @@ class Buffer:
         key_fields, value_fields = definition.key_fields, definition.value_fields
         parts = zip(_parts(keys, key_fields), definition.key_types, strict=True)
         columns = [key_array(part, kind) for part, kind in parts]
-        columns += [_column(part, each) for part, each in zip(_parts(rows, value_fields), value_fields, strict=True)]
+        parts = zip(_parts(rows, value_fields), value_fields, strict=True)
+        columns += [pa.array(part, each.type) for part, each in parts]
         return pa.RecordBatch.from_arrays([*columns, from_numpy(ops, pa.int8())], schema=row_schema(definition))
 
 
 @dataclass(slots=True)
 class Window:
-    """A window that has ended and is not recorded yet.
+    """A window that has ended and is not recorded yet."""
 
-    Attributes:
-        number: rises from window to window of a writer.
-        rows: see `Buffer.to_rows`.
-        purges: they end the rows of all windows before.
-        changes: by key; None until somebody asks.
-    """
-
-    number: int
-    rows: pa.RecordBatch
-    purges: tuple[KeyRange, ...]
-    changes: Changes | None = None
+    number: int  # rises from window to window of a writer
+    rows: pa.RecordBatch  # see `Buffer.to_rows`
+    purges: tuple[KeyRange, ...]  # they end the rows of all windows before
+    changes: Changes | None = None  # by key; None until somebody asks
 
     def by_key(self, definition: StoreDefinition) -> Changes:
         """Return the changes by key."""
         if self.changes is None:
-            self.changes = _by_key(self.rows, definition)
+            buffer, rows = Buffer(), self.rows
+            key_of = key_reader([rows.column(name) for name in definition.keys])
+            values = [rows.column(name).to_pylist() for name in definition.values]
+            for row, op in enumerate(rows.column(OP).to_pylist()):
+                if op == DELETE:
+                    buffer.delete(key_of(row))
+                else:
+                    take = buffer.put if op == SET else buffer.merge
+                    take(key_of(row), tuple([column[row] for column in values]))
+            self.changes = buffer.changes
         return self.changes
 
 
@@ -131,36 +133,17 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     return fold(tables, definition, bottom=False, purges=purges), union(each for some in purges for each in some)
 
 
-def _by_key(rows: pa.RecordBatch, definition: StoreDefinition) -> Changes:
-    buffer = Buffer()
-    key_of = key_reader([rows.column(name) for name in definition.keys])
-    values = [rows.column(name).to_pylist() for name in definition.values]
-    for row, op in enumerate(rows.column(OP).to_pylist()):
-        key = key_of(row)
-        if op == DELETE:
-            buffer.delete(key)
-        elif op == SET:
-            buffer.put(key, tuple([column[row] for column in values]))
-        else:
-            buffer.merge(key, tuple([column[row] for column in values]))
-    return buffer.changes
-
-
 def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:
     """Return key, values and operation of each row."""
     keys: list[Key] = []
     rows: list[Values] = []
     ops: list[int] = []
     for key, change in changes.items():
-        if isinstance(change, tuple):
-            keys.append(key)
-            rows.append(change)
-            ops.append(SET)
-            continue
-        first = change.rows if change.op != DELETE else (nothing, *change.rows)
-        keys += [key] * len(first)
-        rows += first
-        ops += [change.op, *[MERGE] * (len(first) - 1)]
+        op, own = (SET, [change]) if isinstance(change, tuple) else (change.op, change.rows)
+        own = [nothing, *own] if op == DELETE else own
+        keys += [key] * len(own)
+        rows += own
+        ops += [op, *[MERGE] * (len(own) - 1)]
     return keys, rows, np.array(ops, np.int8)
 
 
@@ -170,8 +153,159 @@ def _parts(tuples: list[Any], fields: Sequence[pa.Field]) -> list[Any]:
     return [list(part) for part in zip(*tuples, strict=True)] if tuples else [[] for _ in fields]
 
 
-def _column(values: list[Any], each: pa.Field) -> pa.Array:
-    try:
-        return pa.array(values, each.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise EncodingError(f"column {each.name!r}: a value is no {each.type}: {error}") from error
+class KeyChanges(NamedTuple):
+    """The changes of one key that are not recorded."""
+
+    rows: list[tuple[int, tuple[Any, ...]]]  # operation and values, new to old; as `fold_key` takes them
+    is_whole: bool  # recorded rows of the key count no more
+
+    @property
+    def is_deleted(self) -> bool:
+        """Return True if the key has no row behind the last delete or purge."""
+        return self.is_whole and all(op == DELETE for op, _ in self.rows)
+
+
+class Pending:
+    """Windows that have ended, old to new, and the changes since."""
+
+    def __init__(self, definition: StoreDefinition, windows: list[Window]) -> None:
+        self.definition = definition
+        self.windows = windows  # that are not recorded
+        self.buffer = Buffer()  # of the window that has not ended
+
+    def end(self, number: int) -> Window:
+        """Return the changes since the last window as a window; `take` makes it one of those that have ended."""
+        buffer = self.buffer
+        return Window(number, buffer.to_rows(self.definition), buffer.purges, buffer.changes)
+
+    def take(self, window: Window) -> None:
+        """Let a window be the last one that has ended."""
+        if window.rows.num_rows or window.purges:
+            self.windows.append(window)
+        self.buffer = Buffer()
+
+    def forget(self, recorded: int) -> None:
+        """Forget the windows that are recorded."""
+        self.windows = [window for window in self.windows if window.number > recorded]
+
+    def of_key(self, key: Key) -> KeyChanges:
+        """Return the changes of a key."""
+        rows: list[tuple[int, tuple[Any, ...]]] = []
+        for changes, purges in self._new_to_old():
+            change = changes.get(key)
+            if isinstance(change, tuple):
+                return KeyChanges([*rows, (SET, change)], is_whole=True)
+            if change is not None:
+                rows += [(MERGE, values) for values in reversed(change.rows)]
+                if change.op != MERGE:
+                    base = (SET, change.rows[0]) if change.op == SET else (DELETE, ())
+                    rows[len(rows) - (change.op == SET) :] = [base]
+                    return KeyChanges(rows, is_whole=True)
+            if overlap(purges, key, key):
+                return KeyChanges([*rows, (DELETE, ())], is_whole=True)
+        return KeyChanges(rows, is_whole=False)
+
+    def _new_to_old(self) -> Iterator[tuple[Changes, tuple[KeyRange, ...]]]:
+        yield self.buffer.changes, self.buffer.purges
+        for window in reversed(self.windows):
+            yield window.by_key(self.definition), window.purges
+
+
+class _Deleted:
+    """The type of `DELETED`."""
+
+    def __repr__(self) -> str:
+        return "DELETED"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+# What `get_uncommitted` returns for a key that a window has deleted.
+DELETED = _Deleted()
+_NOTHING = object()
+
+
+class WindowReader(Reader):
+    """A reader of a store that also knows the changes of windows, and the codec of a user."""
+
+    def __init__(self, log: CommitLog, path: str, pending: Pending, codec: Codec | None) -> None:
+        super().__init__(log, path)
+        definition = pending.definition
+        self._pending = pending
+        self._codec = codec
+        self._user_keys = UserKeys(definition)
+        self._to_key: Callable[[Any], Key] = self._user_keys.to_stored
+        self._take_row = row_maker(definition.value_fields)
+        if codec is not None:
+            self._to_key = lambda key: (_encoded(codec.key_to_bytes, key),)
+            self._take_row = lambda value: (_encoded(codec.value_to_bytes, value),)
+
+    def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
+        """Return the committed row of a key, or `default`; see `Reader.get`."""
+        if self._codec is None:
+            return super().get(key, default)
+        stored = self._to_key(key)
+        found = super().get(stored, _NOTHING)
+        return default if found is _NOTHING else self._shown(stored, self._values_of(found))
+
+    def multi_get(self, keys: Sequence[Any]) -> list[Any]:
+        """Return the committed rows of keys; see `Reader.multi_get`."""
+        if self._codec is None:
+            return super().multi_get(keys)
+        stored = [self._to_key(key) for key in keys]
+        found = super().multi_get(stored)
+        return [
+            None if row is None else self._shown(key, self._values_of(row))
+            for key, row in zip(stored, found, strict=True)
+        ]
+
+    def get_uncommitted(self, key: Any) -> Any:  # noqa: ANN401
+        """Return the row of a key by the changes that are not committed alone.
+
+        Merges into a committed row give what they add to it; `DELETED` says that it was deleted, None that there is no
+        change.
+        """
+        stored = self._to_key(key)
+        changes = self._pending.of_key(stored)
+        if changes.is_deleted:
+            return DELETED
+        rows = self._widened(changes.rows)
+        return self._shown(stored, fold_key(rows, stored, self.definition)) if rows else None
+
+    def read(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
+        """Return the row of a key, by all changes, committed or not; `default` if there is none."""
+        stored = self._to_key(key)
+        rows, is_whole = self._pending.of_key(stored)
+        rows = self._widened(rows)
+        if not is_whole:
+            found = super().get(self._user_keys.to_user(stored), _NOTHING)
+            if found is not _NOTHING:
+                rows = [*rows, (SET, self._values_of(found))]
+        values = fold_key(rows, stored, self.definition) if rows else None
+        return default if values is None else self._shown(stored, values)
+
+    def _values_of(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401
+        return (row,) if len(self.definition.values) == 1 else tuple(row)
+
+    def _widened(self, rows: Rows) -> Rows:
+        """Return changes with the columns of the version that is read: others may have added some at the end."""
+        own, stored = self._pending.definition.values, self.definition.values
+        if stored[: len(own)] != own:
+            raise ConfigError(f"the store has the columns {stored} by now, and had {own}: close it, and open it again")
+        more = (None,) * (len(stored) - len(own))
+        return [(op, (*values, *more)) for op, values in rows] if more else rows
+
+    def _shown(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
+        if self._codec is None or values is None:
+            return None if values is None else self.view.to_row(values)
+        (data,) = key
+        assert isinstance(data, bytes)
+        return self._codec.from_key_value(data, values[0])
+
+
+def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:  # noqa: ANN401
+    data = encode(value)
+    if type(data) is not bytes:
+        raise UserCodeError(f"the codec made {type(data).__name__} of {value!r}, and no bytes")
+    return data

@@ -1,4 +1,4 @@
-"""Jobs as a record has them, and the share of one that a task does at once."""
+"""Jobs as a record has them, the rules by which they are made, and the share of one that a task does at once."""
 
 from __future__ import annotations
 
@@ -6,45 +6,63 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.commit.format.model import Add, AssemblyJob
-from ftfile.kv.columns import SET
-from ftfile.kv.key_ranges import clip
-from ftfile.kv.planning.runs import Marks, Run, meet, run_of
+from ftfile.kv.definition import SET
+from ftfile.kv.key_columns import clip
+from ftfile.kv.planning.runs import Run, meet, run_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ftfile.core.ids import IdSource
-    from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
-    from ftfile.kv.planning.settings import PlanSettings
+    from ftfile.kv.key_columns import Key, KeyRange
+
+_MIB = 1 << 20
+_DAY_MS = 86_400_000
+_NAMES = {  # in the log
+    "flush_runs": "flushRuns",
+    "flush_bytes": "flushBytes",
+    "flush_rows": "flushRows",
+    "fan_in": "fanIn",
+    "job_bytes": "jobBytes",
+    "max_file_bytes": "maxBytesPerFile",
+    "tombstone_ttl_ms": "tombstoneTtlMs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettings:
+    """The rules by which runs of a bucket are merged."""
+
+    flush_runs: int = 16  # new runs are merged when there are as many,
+    flush_bytes: int = 2 * _MIB  # or they have as many bytes,
+    flush_rows: int = 1_000_000  # or rows
+    fan_in: int = 4  # runs of similar size that are merged to one
+    job_bytes: int = 256 * _MIB  # a job that has more bytes to read is cut by keys
+    max_file_bytes: int = 128 * _MIB  # of a run that a job writes
+    # With a sequence column, how long a deleted row stays deleted when older rows come late.
+    tombstone_ttl_ms: int = 7 * _DAY_MS
+
+    @property
+    def relabel_bytes(self) -> int:
+        """Return the size from which on a run is kept as it is where no other row is in its way."""
+        return self.max_file_bytes // 4
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {name: getattr(self, attribute) for attribute, name in _NAMES.items()}
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> PlanSettings:
+        """Build from `to_json()`."""
+        return cls(**{attribute: text[name] for attribute, name in _NAMES.items()})
 
 
 class JobTerms(NamedTuple):
-    """The terms of a merge that only the planner knows.
+    """The terms of a merge that only the planner knows."""
 
-    Attributes:
-        at: first and last position of the merged rows.
-        is_bottom: no run of the bucket is older.
-        expired_ms: of deletes that may leave at the bottom of a store with a sequence column; see `fold`.
-    """
-
-    at: tuple[int, int]
-    is_bottom: bool
-    expired_ms: int
-
-
-class Output(NamedTuple):
-    """A run that a task wrote for a job.
-
-    Attributes:
-        add: its segment, without marks.
-        keys: of its first and last row; None without rows.
-        ops: the operations in it, a set of bits.
-    """
-
-    add: Add
-    keys: tuple[Key, Key] | None
-    ops: int
+    at: tuple[int, int]  # first and last position of the merged rows
+    is_bottom: bool  # no run of the bucket is older
+    expired_ms: int  # of deletes that may leave at the bottom of a store with a sequence column; see `fold`
 
 
 class Left(NamedTuple):
@@ -80,19 +98,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The merge of a group's keys below a cut.
+    """The merge of a group's keys below a cut."""
 
-    Attributes:
-        group: of which it is a share.
-        cut: None if it is all of it.
-        folded: runs whose rows below the cut are folded, by position; each purge ends rows of those before it.
-        relabelled: runs whose bytes stay as they are. No output may have keys on both sides of one.
-    """
-
-    group: Group
-    cut: Key | None
+    group: Group  # of which it is a share
+    cut: Key | None  # None if it is all of it
+    # Runs whose rows below the cut are folded, by position; each purge ends rows of those before it.
     folded: tuple[Run, ...]
-    relabelled: tuple[Run, ...]
+    relabelled: tuple[Run, ...]  # runs whose bytes stay as they are. No output may have keys on both sides of one
 
     @property
     def purges(self) -> tuple[KeyRange, ...]:
@@ -102,15 +114,16 @@ class Share:
         return clip((each for run in (*self.folded, *self.relabelled) for each in run.marks.purges), end=self.cut)
 
     def replacement(
-        self, outputs: Sequence[Output], left: Mapping[str, Left], ids: IdSource
+        self, outputs: Sequence[Run], left: Mapping[str, Left], ids: IdSource
     ) -> tuple[tuple[Add, ...], tuple[Add, ...]]:
         """Return the adds that the share replaces, and those that replace them.
 
-        The keys of outputs are apart. `left` has each folded run that does not end below the cut, by id.
+        The keys of outputs are apart; of their marks, keys and operations count. `left` has each folded run that does
+        not end below the cut, by id.
         """
         at, used = self.group.terms.at, (*self.folded, *self.relabelled)
         committed_ms = min((run.marks.committed_ms for run in self.folded), default=0)
-        pieces = [Run(each.add, Marks(at, each.keys, (), each.ops, committed_ms)) for each in outputs]
+        pieces = [Run(run.add, replace(run.marks, at=at, committed_ms=committed_ms)) for run in outputs]
         pieces += [
             Run(replace(run.add, id=ids.unique()), replace(run.marks, at=at, purges=())) for run in self.relabelled
         ]
@@ -159,25 +172,24 @@ def job_of(
 
 def groups_of(job: AssemblyJob) -> tuple[Group, ...]:
     """Return the groups of a job, in their order."""
-    found, start = [], 0
-    for text in job.payload["groups"]:
-        end = start + text["runs"]
-        runs = sorted(map(run_of, job.inputs[start:end]), key=lambda run: run.marks.at)
+    found = []
+    for text, inputs in _inputs_of(job):
+        runs = sorted(map(run_of, inputs), key=lambda run: run.marks.at)
         terms = JobTerms(tuple(text["at"]), text["isBottom"], text["expiredMs"])
         found.append(Group(tuple(runs), terms, job.payload["relabelBytes"]))
-        start = end
     return tuple(found)
+
+
+def _inputs_of(job: AssemblyJob) -> Iterator[tuple[dict[str, Any], tuple[Add, ...]]]:
+    """Yield what the payload says of each group, and its runs."""
+    start = 0
+    for text in job.payload["groups"]:
+        yield text, job.inputs[start : start + text["runs"]]
+        start += text["runs"]
 
 
 def without(job: AssemblyJob, left_alone: Collection[str]) -> AssemblyJob:
     """Return a job without the groups that have a run left alone, given by id."""
-    texts: list[dict[str, Any]] = []
-    inputs: list[Add] = []
-    start = 0
-    for text in job.payload["groups"]:
-        own = job.inputs[start : start + text["runs"]]
-        start += len(own)
-        if not any(add.id in left_alone for add in own):
-            texts.append(text)
-            inputs += own
-    return replace(job, inputs=tuple(inputs), payload=job.payload | {"groups": texts})
+    kept = [each for each in _inputs_of(job) if not any(add.id in left_alone for add in each[1])]
+    inputs = tuple(add for _, own in kept for add in own)
+    return replace(job, inputs=inputs, payload=job.payload | {"groups": [text for text, _ in kept]})

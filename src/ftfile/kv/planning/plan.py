@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.logs import get_logger
 from ftfile.kv.planning.jobs import JobTerms, groups_of, job_of, without
-from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, stretches_of
+from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, runs_by_bucket, stretches_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add, AssemblyJob
     from ftfile.commit.rewrites import Rewrite
     from ftfile.core.ids import IdSource
-    from ftfile.kv.planning.settings import PlanSettings
+    from ftfile.kv.planning.jobs import PlanSettings
 
 # Below it all runs count as equally large: most of their cost is a file.
 _SMALL_BYTES = 8192
@@ -54,23 +54,14 @@ def plan_jobs(  # noqa: PLR0913 - the others by name
     """Return the jobs that are due beside those that are due already.
 
     A job is about one bucket, or about neighbouring buckets with few bytes. Jobs of a plan, and those due before, have
-    no run in common, and none in a stretch that another one has. Those that failed keep no other from its turn.
-
-    Args:
-        live: all live runs of the store.
-        due: jobs planned before.
-        settings: the rules.
-        ids: names the jobs.
-        now_ms: by the driver's clock.
-        tasks: number of tasks that do the jobs side by side.
-        left_alone: ids of runs that no job is to name.
+    no run in common, and none in a stretch that another one has. Those that failed keep no other from its turn. No job
+    names a run that is `left_alone`, by id.
     """
     busy = {add.id for job in due for add in job.inputs}.union(left_alone)
-    buckets: dict[str, list[Run]] = {}
-    for add in live:
-        buckets.setdefault(add.bucket, []).append(run_of(add))
     windows = [
-        window for _, runs in sorted(buckets.items()) for window in _due_in(stretches_of(runs, busy), settings, now_ms)
+        window
+        for runs in runs_by_bucket(map(run_of, live)).values()
+        for window in _due_in(stretches_of(runs, busy), settings, now_ms)
     ]
     jobs: list[AssemblyJob] = []
     room = _RUNS_MAX - sum(len(job.inputs) for job in due if not job.attempts)

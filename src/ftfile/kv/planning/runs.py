@@ -1,40 +1,52 @@
-"""Runs: the live segments of a store, by what the log has of them."""
+"""Runs: the live segments of a store, by the marks that the log has of them.
+
+In an encrypted store the keys in marks are sealed, as everybody can read the log. Planner, jobs and readers see them
+open: they take live runs and due jobs from `open_state`, or `open_marks`, and what is recorded passes `seal_marks`.
+Without encryption, both return what they are given.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
+from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ftfile.commit.log.shared_map import SharedMap
+from ftfile.commit.sealed.filesystem import SealedFileSystem, keys_of
 from ftfile.core.errors import ConfigError
-from ftfile.kv.key_ranges import KeyRange, decode_ranges, encode_ranges, overlap
-from ftfile.kv.key_values import Key, decode_key, encode_key
+from ftfile.filters.aes_gcm import AesGcm
+from ftfile.filters.decoded import stream_errors
+from ftfile.kv.key_columns import Key, KeyRange, decode_key, decode_ranges, encode_key, encode_ranges, overlap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ftfile.commit.format.model import Add
+    from ftfile.commit.format.model import Add, AssemblyJob
+    from ftfile.commit.log.state import LogState
+    from ftfile.fs.api import FileSystem
+    from ftfile.keys.keys import Keys
+
 
 # A position is the version of a record and, in the low bits, the index of the run in it.
 _INDEX_BITS = 20
+_HIDDEN = ("keys", "purges")
+_SEALED = "sealed"
+# Of live runs that a commit opens for every head.
+_KEPT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The facts of a run that its record keeps.
+    """The facts of a run that its record keeps."""
 
-    Attributes:
-        at: first and last position of its rows; each is `version << 20 | index`.
-        keys: of the first and of the last row; None without rows.
-        purges: ranges of keys of which rows end in all runs wholly before this one.
-        ops: the operations in it, a set of bits.
-        committed_ms: when the oldest of its rows was committed, by the clock of the driver.
-    """
-
-    at: tuple[int, int]
-    keys: tuple[Key, Key] | None
-    purges: tuple[KeyRange, ...] = ()
-    ops: int = 1
-    committed_ms: int = 0
+    at: tuple[int, int]  # first and last position of its rows; each is `version << 20 | index`
+    keys: tuple[Key, Key] | None  # of the first and of the last row; None without rows
+    purges: tuple[KeyRange, ...] = ()  # ranges of keys of which rows end in all runs wholly before this one
+    ops: int = 1  # the operations in it, a set of bits
+    committed_ms: int = 0  # when the oldest of its rows was committed, by the clock of the driver
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for `Add.rolling_stats`."""
@@ -95,6 +107,14 @@ def run_of(add: Add) -> Run:
     return Run(add, Marks.from_json(add.rolling_stats))
 
 
+def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Return the runs of each bucket, in its order, by the names of buckets in theirs."""
+    found: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        found[run.add.bucket].append(run)
+    return dict(sorted(found.items()))
+
+
 def meet(one: Run, other: Run) -> bool:
     """Return True if rows of both, or rows of one and purges of the other, may have the same key."""
     ours, theirs = one.marks.keys, other.marks.keys
@@ -109,11 +129,7 @@ def apart(one: Run, other: Run) -> bool:
 
 
 def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
-    """Return new runs with their positions, in order, in the record of a version.
-
-    Raises:
-        ConfigError: a record has no positions for as many.
-    """
+    """Return new runs with their positions, in order, in the record of a version; ConfigError for too many."""
     if len(adds) > 1 << _INDEX_BITS:
         raise ConfigError(
             f"{len(adds)} runs are too many for one record, which takes {1 << _INDEX_BITS}: fewer tasks or buckets, or "
@@ -138,17 +154,11 @@ def version_of(position: int) -> int:
 
 
 class Stretch(NamedTuple):
-    """Live runs of a bucket whose positions overlap: together one sorted run, or to become one.
+    """Live runs of a bucket whose positions overlap: together one sorted run, or to become one."""
 
-    Attributes:
-        runs: by position.
-        at: first and last position.
-        is_free: no due job names one of them.
-    """
-
-    runs: tuple[Run, ...]
-    at: tuple[int, int]
-    is_free: bool
+    runs: tuple[Run, ...]  # by position
+    at: tuple[int, int]  # first and last position
+    is_free: bool  # no due job names one of them
 
     @property
     def size(self) -> int:
@@ -175,3 +185,68 @@ def stretches_of(runs: Iterable[Run], busy: frozenset[str] | set[str] = frozense
         Stretch(tuple(members), (members[0].marks.at[0], last), busy.isdisjoint(run.add.id for run in members))
         for members, last in found
     ]
+
+
+def seal_marks(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:
+    """Return adds as a record has them; those that `open_marks` returned are as they were recorded."""
+    if not isinstance(fs, SealedFileSystem):
+        return tuple(adds)
+    envelope = AesGcm(fs.key_id, fs.keys)
+    return tuple(_sealed(add, envelope) for add in adds)
+
+
+def seal_jobs(fs: FileSystem, jobs: Iterable[AssemblyJob]) -> tuple[AssemblyJob, ...]:
+    """Return due jobs as a record has them."""
+    if not isinstance(fs, SealedFileSystem):
+        return tuple(jobs)
+    return tuple(replace(job, inputs=seal_marks(fs, job.inputs)) for job in jobs)
+
+
+def open_marks(fs: FileSystem, adds: Iterable[Add]) -> list[Add]:
+    """Return recorded adds with readable marks.
+
+    Raises:
+        CorruptData: marks do not fit their key, or their add.
+        ConfigError: their key is not known.
+    """
+    keys = keys_of(fs)
+    return [*adds] if keys is None else [_opened(add, keys) for add in adds]
+
+
+def open_state(fs: FileSystem, head: LogState) -> LogState:
+    """Return the state of a log with readable marks of live runs and of due jobs; raises as `open_marks`."""
+    if keys_of(fs) is None:
+        return head
+    segments = SharedMap({add.id: add for add in open_marks(fs, head.segments.values())})
+    jobs = tuple(replace(job, inputs=tuple(open_marks(fs, job.inputs))) for job in head.assembly_jobs)
+    return replace(head, segments=segments, assembly_jobs=jobs)
+
+
+def _sealed(add: Add, envelope: AesGcm) -> Add:
+    stats = dict(add.rolling_stats)
+    hidden = {name: stats.pop(name) for name in _HIDDEN if name in stats}
+    if _SEALED not in stats:
+        stream = envelope.encoder(_identity(add))
+        content = stream.feed(json.dumps(hidden).encode()) + stream.finish()
+        stats[_SEALED] = base64.b64encode(content).decode()
+    return replace(add, rolling_stats=stats)
+
+
+def _opened(add: Add, keys: Keys) -> Add:
+    sealed = add.rolling_stats.get(_SEALED)
+    if sealed is None:
+        return add
+    with stream_errors(add.path):
+        return replace(add, rolling_stats=add.rolling_stats | _open(keys, sealed, _identity(add)))
+
+
+@lru_cache(_KEPT)
+def _open(keys: Keys, sealed: str, identity: str) -> dict[str, Any]:
+    stream = AesGcm(keys=keys).decoder(identity)
+    content = stream.feed(base64.b64decode(sealed)) + stream.finish()
+    found: dict[str, Any] = json.loads(content)
+    return found
+
+
+def _identity(add: Add) -> str:
+    return f"marks {add.id}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import bools_from, from_numpy, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.windows import SortedRows, windows_of
-from ftfile.kv.key_ranges import contain, overlap
-from ftfile.kv.reading.one_key import fold_key
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
+from ftfile.kv.fold import SortedRows, fold, windows_of
+from ftfile.kv.key_columns import contain, key_array, overlap
+from ftfile.kv.merge_functions import LAST
 from ftfile.kv.run.blocks import TooManyBytes
 from ftfile.kv.run.reader import SCAN_BYTES
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.reading.levels import Level
 
     Values = tuple[Any, ...]
@@ -35,27 +34,76 @@ _READ_BYTES_MIN = 128 << 10  # of a run at a time
 _NUMBER = "_number"
 
 
+class _NotHere(Exception):
+    """Values are folded with Arrow: they have to be cast, rounded or refused as it does."""
+
+
+def fold_key(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreDefinition) -> Values | None:
+    """Return the values of a key; None if it has none.
+
+    Of each row it takes operation and values, new to old; the first that is no merge is the last one, except with a
+    sequence column. It raises as `fold` does.
+    """
+    if definition.sequence is not None:
+        place = definition.values.index(definition.sequence)
+        op, values = max(rows, key=lambda row: row[1][place])  # the first of equal ones, which is the newest
+        return None if op == DELETE else values
+    operands = [values for op, values in rows if op != DELETE]
+    if len(operands) <= 1:
+        return operands[0] if operands else None
+    names = definition.values
+    try:
+        return tuple(
+            _merged([values[place] for values in operands], definition.merge.get(name, LAST), definition, name)
+            for place, name in enumerate(names)
+        )
+    except _NotHere:
+        return _folded(operands, key, definition)
+
+
+def _merged(values: list[Any], function: str, definition: StoreDefinition, name: str) -> Any:  # noqa: ANN401
+    """Return the value of a column, given those of its rows, new to old."""
+    if function == LAST:
+        return values[0]
+    present = [value for value in values if value is not None]
+    if len(present) <= 1 or function == "coalesce":
+        return present[0] if present else None
+    kind = definition.schema.field(name).type
+    if function == "sum" and kind == pa.int64():
+        found = sum(present)
+        if type(found) is int and -(1 << 63) <= found < 1 << 63:
+            return found
+    elif function in {"min", "max"} and not pa.types.is_floating(kind):
+        return min(present) if function == "min" else max(present)
+    elif function == "append" and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return present[0][:0].join(reversed(present))
+    raise _NotHere
+
+
+def _folded(operands: Sequence[Values], key: Key, definition: StoreDefinition) -> Values:
+    kinds = definition.schema.types
+    stretches: list[pa.Table] = []
+    for values in reversed(operands):
+        columns = [key_array([part], kind) for part, kind in zip(key, kinds, strict=False)]
+        columns += [pa.array([value], field.type) for value, field in zip(values, definition.value_fields, strict=True)]
+        op = pa.array([MERGE if stretches else SET], pa.int8())
+        stretches.append(pa.table([*columns, op], names=[*definition.schema.names, OP]))
+    row = fold(stretches, definition, bottom=True).to_pylist()[0]
+    return tuple(row[name] for name in definition.values)
+
+
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The levels of a bucket, new to old. Several threads may use it; each method raises what opening levels does.
-
-    Attributes:
-        is_unfolded: True if no level is an overlay.
-        all_count: True if each row of a key may be the one that counts, and not the newest.
-    """
+    """The levels of a bucket, new to old. Several threads may use it; each method raises what opening levels does."""
 
     levels: tuple[Level, ...]
     definition: StoreDefinition
-    is_unfolded: bool = False
-    all_count: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "all_count", self.definition.sequence is not None)
+    is_unfolded: bool = False  # True if no level is an overlay
 
     def get(self, key: Key, hashed: int) -> Values | None:
         """Return the values of a key; None if it has none."""
         found: list[tuple[int, Values]] = []
-        all_count = self.all_count
+        all_count = self.definition.sequence is not None  # and not just the newest row
         try:
             for level in self.levels:
                 if level.low <= key <= level.high:
@@ -122,13 +170,9 @@ class Bucket:
     def scan(
         self, start: Key | None, end: Key | None, columns: Sequence[str], window_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from one key on and before another, sorted, folded in windows.
+        """Yield the rows from one key on and before another, sorted, folded in windows of about some bytes.
 
-        Args:
-            start: a key, or a prefix of keys; None for the first row.
-            end: likewise; None for all rows behind.
-            columns: those wanted, in order; the key columns come first in any case.
-            window_bytes: about the memory that it takes.
+        Both may be prefixes; None for the first row, and for all behind. Key columns come first in any case.
         """
         definition = _narrowed(self.definition, columns)
         shown = shown_schema(definition, columns).names
@@ -138,7 +182,7 @@ class Bucket:
         read_bytes = window_bytes // len(levels)
         if len(levels) == 1 and _meets(levels[0], start, end) and not _has_ops(levels[0]):
             for batch in _scanned(levels[0], definition, start, end, read_bytes)[0]:
-                yield _batch_of(definition.aligned(pa.Table.from_batches([batch])).select(shown))
+                yield batch_of(definition.aligned(pa.Table.from_batches([batch])).select(shown))
             return
         sources = [_rows_of(level, definition, start, end, read_bytes) for level in levels]
         purges = [level.purges for level in levels]
@@ -146,7 +190,7 @@ class Bucket:
             rows = fold(window, definition, bottom=True, purges=purges)
             rows = rows.filter(bools_from(operations(rows) != DELETE)) if OP in rows.column_names else rows
             if rows.num_rows:
-                yield _batch_of(rows.select(shown))
+                yield batch_of(rows.select(shown))
 
     def _unfolded(self) -> Bucket:
         """Return the bucket without overlays, one of which may have a key whose values cannot be merged."""
@@ -193,6 +237,15 @@ class Bucket:
         return np.concatenate([numbers for numbers, _ in found]), pa.concat_tables([rows for _, rows in found])
 
 
+def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.bool_], list[pa.ChunkedArray]]:
+    """Return which of some keys have rows, by their numbers, and columns in the order of keys, null for the others."""
+    places = np.full(count, -1)
+    places[numbers] = np.arange(len(numbers))
+    is_found = places >= 0
+    taken = from_numpy(places, pa.int64(), None if is_found.all() else is_found)
+    return is_found, [column.take(taken) for column in rows.combine_chunks().columns]
+
+
 def shown_schema(definition: StoreDefinition, columns: Sequence[str]) -> pa.Schema:
     """Return the columns of what `Bucket.scan` yields: those of the keys, then others that are wanted."""
     names = [*definition.keys, *(name for name in columns if name not in definition.keys)]
@@ -237,7 +290,7 @@ def _scanned(
     return reader.scan(low, end, schema.names, read_bytes=read_bytes), schema
 
 
-def _batch_of(table: pa.Table) -> pa.RecordBatch:
+def batch_of(table: pa.Table) -> pa.RecordBatch:
     """Return a table with at least one row as one batch."""
     (batch,) = table.combine_chunks().to_batches()
     return batch

@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ftfile.fs.calls.parallel import parallel
-from ftfile.kv.columns import OP, SET
-from ftfile.kv.files.coalescing import CoalescingFiles
-from ftfile.kv.files.opening import open_run
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.key_ranges import union
+from ftfile.kv.definition import OP, SET
+from ftfile.kv.fold import fold
+from ftfile.kv.key_columns import union
 from ftfile.kv.run.cache import Cache, Shelf
 from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
+from ftfile.kv.run_files import CoalescingFiles, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.files.opening import Files, OpenFiles
-    from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key, KeyRange
     from ftfile.kv.planning.runs import Run
+    from ftfile.kv.run_files import OpenFiles
 
     Values = tuple[Any, ...]
 
@@ -44,22 +42,17 @@ class Sources(NamedTuple):
 
 
 class Opened:
-    """The rows of a level.
-
-    Attributes:
-        reader: of its run.
-        get: that of the reader.
-        is_plain: True if all rows are sets with the columns of the store, as it has them.
-    """
+    """The rows of a level."""
 
     __slots__ = ("_casts", "_op", "get", "is_plain", "reader")
 
     def __init__(self, reader: RunReader, definition: StoreDefinition) -> None:
-        self.reader = reader
-        self.get = reader.getter()
+        self.reader = reader  # of its run
+        self.get = reader.getter()  # that of the reader
         stored = reader.schema.names[len(definition.keys) :]
         kinds = {name: reader.schema.field(name).type for name in stored}
         wanted = {name: definition.schema.field(name).type for name in definition.values}
+        # True if all rows are sets with the columns of the store, as it has them.
         self.is_plain = kinds == wanted and [*kinds] == [*wanted]
         self._op = stored.index(OP) if OP in stored else None
         self._casts = [
@@ -79,30 +72,24 @@ def _cast(value: Any, old: pa.DataType, new: pa.DataType) -> Any:  # noqa: ANN40
 
 
 class Level:
-    """Runs of a bucket, neighbours in position, that are read as one. Several threads may use it.
-
-    Attributes:
-        runs: old to new.
-        has_rows: False if it has purges alone.
-        low: no row of it has a lesser key;
-        high: or a greater one. Without rows, no key is between both.
-        purges: ranges of keys of which rows end in older levels.
-        run: the rows of its only run, once that is open: it stays so, and its blocks are cached one by one.
-        older: the level that this overlay will be folded onto, with all but its newest runs; None if it is folded.
-        has_rest: True if its run has rows below `low`, which are no longer its own.
-    """
+    """Runs of a bucket, neighbours in position, that are read as one. Several threads may use it."""
 
     def __init__(self, runs: Sequence[Run], sources: Sources) -> None:
-        self.runs = tuple(runs)
+        self.runs = tuple(runs)  # old to new
         keys = [run.marks.keys for run in runs if run.marks.keys is not None]
-        self.has_rows = bool(keys)
+        self.has_rows = bool(keys)  # False if it has purges alone
+        # No row of it has a lesser key than the one, or a greater one than the other. Without rows, none is between.
         self.low: Key = min((first for first, _ in keys), default=())
         self.high: Key = max((last for _, last in keys), default=())
+        # Ranges of keys of which rows end in older levels.
         self.purges: tuple[KeyRange, ...] = union(each for run in runs for each in run.marks.purges)
+        # True if its run has rows below `low`, which are no longer its own.
         self.has_rest = len(runs) == 1 and runs[0].add.skip_rows > 0
         self._sources = sources
+        # The rows of its only run, once that is open: it stays so, and its blocks are cached one by one.
         self.run: Opened | None = None
         self._overlay: Shelf[Opened] = Shelf(1)  # of several
+        # The level that this overlay will be folded onto, with all but its newest runs; None if it is folded.
         self.older: Level | None = None
         self._lock = threading.Lock()
 
@@ -111,11 +98,10 @@ class Level:
         """Return True if runs are folded in memory."""
         return len(self.runs) > 1
 
-    def opened(self, files: Files | None = None) -> Opened:
+    def opened(self, files: OpenFiles | None = None) -> Opened:
         """Return its rows; the first call opens its run, or folds its runs, with other files if some are given.
 
-        Raises:
-            CorruptData, EncodingError, UserCodeError, NotFound, StorageError: see `open_run`, `fold`.
+        It raises as `open_run` and `fold` do.
         """
         if self.run is not None:
             return self.run
@@ -151,7 +137,7 @@ class Level:
             self.run.reader.release()
         self._sources.cache.drop(self._overlay)
 
-    def _made(self, files: Files) -> Opened:
+    def _made(self, files: OpenFiles) -> Opened:
         if not self.is_overlay:
             reader = open_run(files, self.runs[0].add, self._sources.cache)
             self.run = Opened(reader, self._sources.definition)
@@ -159,7 +145,7 @@ class Level:
         made, size_bytes = self._folded(files)
         return self._sources.cache.put(self._overlay, 0, made, size_bytes)
 
-    def _folded(self, files: Files) -> tuple[Opened, int]:
+    def _folded(self, files: OpenFiles) -> tuple[Opened, int]:
         """Return the runs of an overlay folded to one, and the memory that it takes."""
         older, self.older = self.older, None
         base = None if older is None else older.held
@@ -200,11 +186,7 @@ def levels_of(runs: Sequence[Run], sources: Sources) -> list[Level]:
 
 
 def open_levels(levels: Sequence[Level], sources: Sources) -> None:
-    """Open levels side by side; runs that are neighbours in a file come with one call.
-
-    Raises:
-        CorruptData, EncodingError, UserCodeError, NotFound, StorageError: see `Level.opened`.
-    """
+    """Open levels side by side; runs that are neighbours in a file come with one call. It raises as `opened` does."""
     closed = [level for level in levels if level.held is None]
     # Larger runs are not read whole when they are opened.
     small = (
@@ -218,13 +200,12 @@ def open_levels(levels: Sequence[Level], sources: Sources) -> None:
         files.release()
 
 
-def _rows_of(run: Run, files: Files) -> pa.Table:
+def _rows_of(run: Run, files: OpenFiles) -> pa.Table:
     # With a cache of its own, since what is folded need not be cached twice.
     reader = open_run(files, run.add, Cache(_UNBOUNDED))
-    low = run.marks.keys[0] if run.add.skip_rows and run.marks.keys is not None else None
     if run.marks.keys is None:
         return reader.schema.empty_table()
-    return _table(reader, low)
+    return _table(reader, run.marks.keys[0] if run.add.skip_rows else None)
 
 
 def _table(reader: RunReader, low: Key | None) -> pa.Table:

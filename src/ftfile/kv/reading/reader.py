@@ -1,7 +1,8 @@
-"""The reader of a store, as `kv.open` returns it."""
+"""The reader of a store, and `kv.open(path)`, which returns it."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection
 from contextlib import contextmanager
@@ -13,32 +14,38 @@ import pyarrow as pa
 
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
 from ftfile.attempt.kind_of_directory import refuse_files
-from ftfile.commit.opening import NO_ROWS
+from ftfile.commit.log.times import parsed_version_at
+from ftfile.commit.opening import NO_ROWS, NO_STORE, open_log
 from ftfile.commit.read.dead_letters import read_dead_letters
 from ftfile.commit.read.history import read_history
 from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.arguments import checked
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.fs.calls.parallel import parallel
+from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, definition_of_runs
-from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.fold.windows import SortedRows, windows_of
-from ftfile.kv.hashing import buckets_of, hash_rows
-from ftfile.kv.reading.bucket import shown_schema
+from ftfile.kv.fold import SortedRows, windows_of
+from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
+from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.user_keys import key_columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.read.dead_letters import DeadLetter
     from ftfile.commit.read.history import Version
-    from ftfile.kv.key_values import Key
+    from ftfile.core.context import Context
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
+
 
 # The last column of what `lookup` returns.
 FOUND = "_found"
@@ -62,15 +69,17 @@ class Reader:
 
     Attributes:
         path: of the store.
+        log: of the store, for what is built on it.
+        view: the version with its buckets and runs, likewise.
     """
 
     def __init__(self, log: CommitLog, path: str) -> None:
         """Read the head of a log that the caller has opened; see `open_store` for errors."""
         self.path = path
-        self._log = log
+        self.log = log
         self._files = OpenFiles(log.fs)
         self._lock = threading.Lock()
-        self._view = self._view_of_head(None)
+        self.view = self._view_of_head(None)
 
     def __repr__(self) -> str:
         return f"kv.open({self.path!r}, version={self.version})"
@@ -84,29 +93,19 @@ class Reader:
     @property
     def version(self) -> int:
         """Return the version that is read."""
-        return self._view.version
+        return self.view.version
 
     @property
     def definition(self) -> StoreDefinition:
         """Return keys, columns, buckets and merge functions of the store."""
-        return self._view.definition
-
-    @property
-    def view(self) -> View:
-        """Return the version with its buckets and runs, for what is built on them."""
-        return self._view
-
-    @property
-    def log(self) -> CommitLog:
-        """Return the log of the store, for what is built on it."""
-        return self._log
+        return self.view.definition
 
     def refresh(self) -> int:
         """Read the newest version from now on, and return it; reads that have begun end with the old one."""
         with self._lock:
-            before, self._view = self._view, self._view_of_head(self._view)
-            _release(before, self._view)
-            return self._view.version
+            before, self.view = self.view, self._view_of_head(self.view)
+            _release(before, self.view)
+            return self.view.version
 
     @checked
     def at(self, version: int) -> Reader:
@@ -115,20 +114,20 @@ class Reader:
         Raises:
             ConfigError: there is no such version, or it is no longer kept.
         """
-        snapshot = take_snapshot(self._log, version)
+        snapshot = take_snapshot(self.log, version)
         adds = [add for add in snapshot.adds.values() if add.kind == "segment"]
-        definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self._log.read_on())
+        definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self.log.read_on())
         if snapshot.schema is not None:
             # It is possible that no run has the columns that came last.
             definition = definition.with_columns(snapshot.definitions[snapshot.schema])
         made = object.__new__(Reader)
-        made.path, made._log, made._files, made._lock = self.path, self._log, self._files, threading.Lock()
-        made._view = view_of(version, adds, Sources(self._files, CACHE, definition), self._view)
+        made.path, made.log, made._files, made._lock = self.path, self.log, self._files, threading.Lock()
+        made.view = view_of(version, adds, Sources(self._files, CACHE, definition), self.view)
         return made
 
     def close(self) -> None:
         """Take what it has read out of the cache; idempotent. It can still be used."""
-        _release(self._view, None)
+        _release(self.view, None)
 
     def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401 - values of the user
         """Return the row of a key, or `default` if there is none.
@@ -138,7 +137,7 @@ class Reader:
             ConfigError: the key has another number of values than key columns, or one is out of its column's range.
         """
         try:
-            return self._view.get(key, default)
+            return self.view.get(key, default)
         except NotFound as error:
             raise self._gone(error) from error
 
@@ -150,8 +149,8 @@ class Reader:
             ConfigError: see `get`.
         """
         _require_keys(keys)
-        view = self._view
-        if self._log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
+        view = self.view
+        if self.log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
             with self._naming_what_is_gone():
                 return [view.get(key, None) for key in keys]
         found: list[Any] = [None] * len(keys)
@@ -178,22 +177,25 @@ class Reader:
             TypeError: keys are no Arrow data, or `columns` is no list of texts.
             ConfigError: a column is missing, or of another type.
         """
-        view = self._view
+        view = self.view
         definition = view.definition
         shown = _chosen(columns, definition.values, "the value columns of the store are")
         batch = key_columns_of(keys, definition)
-        present = np.ones(batch.num_rows, np.bool_)
-        for column in batch.columns:
-            present &= is_valid(column)
-        numbers = np.flatnonzero(present)
+        numbers = np.flatnonzero(np.logical_and.reduce([is_valid(column) for column in batch.columns]))
         given = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
-        found = [(numbers[places], rows) for places, rows in self._looked_up(view, given, shown)]
-        return _in_order(batch, found, [definition.schema.field(name) for name in shown])
+        none = pa.Table.from_batches([], pa.schema([definition.schema.field(name) for name in shown]))
+        found = [(numbers[:0], none), *self._looked_up(view, given, shown)]
+        places = np.concatenate([numbers[own] for own, _ in found])
+        is_found, columns = in_order(batch.num_rows, places, pa.concat_tables([rows for _, rows in found]))
+        return pa.table([*batch.columns, *columns, bools_from(is_found)], names=[*definition.keys, *shown, FOUND])
 
     def _looked_up(self, view: View, keys: pa.RecordBatch, columns: Sequence[str]) -> list[tuple[np.ndarray, pa.Table]]:
         """Return, for each bucket, which of the keys have rows, and these; no key has a null."""
         hashes = hash_rows(keys.columns)
-        by_bucket = _by_bucket(keys, hashes, view.definition)
+        definition, parts = view.definition, hashes
+        if definition.bucket_by != definition.keys:
+            parts = hash_rows([keys.column(name) for name in definition.bucket_by])
+        by_bucket = rows_by_number(buckets_of(parts, definition.buckets))
 
         def read(bucket: int) -> tuple[np.ndarray, pa.Table]:
             own = by_bucket[bucket]
@@ -201,7 +203,7 @@ class Reader:
             return own[places], rows.select(columns)
 
         with self._naming_what_is_gone():
-            return parallel(self._log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
+            return parallel(self.log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
 
     @checked
     def scan(
@@ -225,7 +227,7 @@ class Reader:
         Raises:
             TypeError, ConfigError: see `get`; or there is no such column or bucket.
         """
-        first, behind = (None if bound is None else self._view.keys.prefix(bound) for bound in (start, end))
+        first, behind = (None if bound is None else self.view.keys.prefix(bound) for bound in (start, end))
         return self.scan_range(first, behind, columns, buckets)
 
     @checked
@@ -237,7 +239,7 @@ class Reader:
         buckets: Collection[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows between keys, or prefixes of keys, in their stored form, as `scan` does."""
-        view = self._view
+        view = self.view
         wanted = _chosen(columns, view.definition.schema.names, "the store has the columns")
         if buckets is not None and (other := [each for each in buckets if not 0 <= each < view.definition.buckets]):
             raise ConfigError(f"buckets {other}: the store has {view.definition.buckets}, from 0 on")
@@ -247,14 +249,14 @@ class Reader:
     @checked
     def preload(self, buckets: Collection[int]) -> None:
         """Open the runs of buckets side by side, small neighbours in a file by one call, before each is scanned."""
-        view = self._view
+        view = self.view
         chosen = [view.buckets[number] for number in buckets if number in view.buckets]
         with self._naming_what_is_gone():
             open_levels([level for bucket in chosen for level in bucket.scanned(None, None)], view.sources)
 
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
-        return stats_of(self._view, self._log.read_on(), CACHE)
+        return stats_of(self.view, self.log.read_on(), CACHE)
 
     @checked
     def history(self, limit: int | None = None) -> list[Version]:
@@ -266,7 +268,7 @@ class Reader:
         Raises:
             ConfigError, CorruptData: `limit` is negative, the log is damaged.
         """
-        return read_history(self._log, limit)
+        return read_history(self.log, limit)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
@@ -274,11 +276,11 @@ class Reader:
         Raises:
             CorruptData: a file of dead letters is not what was committed.
         """
-        return read_dead_letters(self._log)
+        return read_dead_letters(self.log)
 
     def runs(self) -> list[Run]:
         """Return the runs of the version, with their keys and sizes."""
-        return [*self._view.runs.values()]
+        return [*self.view.runs.values()]
 
     def _rows(
         self, view: View, buckets: Sequence[Any], bounds: Sequence[Key | None], columns: Sequence[str]
@@ -296,10 +298,10 @@ class Reader:
             for window in windows_of([SortedRows(source, schema, len(keys)) for source in sources], _SCAN_BYTES):
                 rows = pa.concat_tables(window)
                 if rows.num_rows:
-                    yield _sorted(rows, keys).select(columns)
+                    yield batch_of(rows.sort_by([(name, "ascending") for name in keys])).select(columns)
 
     def _view_of_head(self, before: View | None) -> View:
-        head = self._log.read_on()
+        head = self.log.read_on()
         if before is not None and before.version == head.version:
             return before
         refuse_files(head, self.path)
@@ -320,7 +322,7 @@ class Reader:
 
     def _gone(self, error: NotFound) -> StaleFiles | CorruptData:
         """Return the error for a file that is not there."""
-        if any(add.path == error.path for add in self._log.read_on().segments.values()):
+        if any(add.path == error.path for add in self.log.read_on().segments.values()):
             return CorruptData(error.path, "a file with runs", "none", "Another program deleted it: restore a copy")
         return StaleFiles(
             f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "
@@ -351,34 +353,41 @@ def _release(before: View, after: View | None) -> None:
                 level.release()
 
 
-def _by_bucket(keys: pa.RecordBatch, hashes: np.ndarray, definition: StoreDefinition) -> dict[int, np.ndarray]:
-    """Return the numbers of the keys of each bucket."""
-    if definition.bucket_by != definition.keys:
-        hashes = hash_rows([keys.column(name) for name in definition.bucket_by])
-    buckets = buckets_of(hashes, definition.buckets)
-    order = np.argsort(buckets, kind="stable")
-    found, starts = np.unique(buckets[order], return_index=True)
-    return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=False))
+def open_store(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    cache_bytes: int | None = None,
+    context: Context = SYSTEM,
+) -> Reader:
+    """Return a reader of a store, at its newest version by default. Nothing is written.
 
+    Args:
+        path: a URL or a local path; see `ftfile.open`.
+        version: the one to read.
+        timestamp: of the newest version that was created at it or before, by the store's clock: a datetime, or text as
+            in ISO 8601; without a zone it is UTC.
+        key_provider: where the keys of an encrypted store are; see `ftfile.open`.
+        storage: settings of the file system, as the options `storage.<name>`.
+        cache_bytes: that all readers of this process cache together, from now on; 256 MiB by default.
+        context: clock, ids and retries; the machine's by default.
 
-def _in_order(
-    keys: pa.RecordBatch, found: Sequence[tuple[np.ndarray, pa.Table]], fields: Sequence[pa.Field]
-) -> pa.Table:
-    """Return keys with their rows, and nulls for those without."""
-    places = np.full(keys.num_rows, -1)
-    numbers = np.concatenate([np.empty(0, np.int64), *(own for own, _ in found)])
-    places[numbers] = np.arange(len(numbers))
-    is_found = places >= 0
-    taken = from_numpy(places, pa.int64(), None if is_found.all() else is_found)
-    rows = pa.concat_tables(
-        [pa.Table.from_batches([], pa.schema(fields)), *(rows for _, rows in found)]
-    ).combine_chunks()
-    columns = [*keys.columns, *(column.take(taken) for column in rows.columns)]
-    marker = bools_from(is_found)
-    return pa.table([*columns, marker], names=[*keys.schema.names, *(field.name for field in fields), FOUND])
-
-
-def _sorted(rows: pa.Table, keys: Sequence[str]) -> pa.RecordBatch:
-    rows = rows.sort_by([(name, "ascending") for name in keys])
-    (batch,) = rows.combine_chunks().to_batches()
-    return batch
+    Raises:
+        ConfigError: there is no store, no such version, or its keys are not known.
+        CorruptData: the log is damaged.
+        StorageError: the store failed.
+    """
+    if version is not None and timestamp is not None:
+        raise ConfigError("version and timestamp both say which version to read: give one of them")
+    if cache_bytes is not None and cache_bytes <= 0:
+        raise ConfigError(f"cache_bytes={cache_bytes}: it must be positive")
+    log = open_log(path, key_provider, storage, context, NO_STORE)
+    if cache_bytes is not None:
+        CACHE.resize(cache_bytes)
+    reader = Reader(log, normalise(os.fspath(path)))
+    if timestamp is not None:
+        version = parsed_version_at(log, timestamp)
+    return reader if version is None else reader.at(version)

@@ -13,12 +13,11 @@ from ftfile.core.checksum import Crc32, require_known
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.progress import Tracker
-from ftfile.kv.buckets import bucket_number
-from ftfile.kv.files.opening import OpenFiles, open_run
-from ftfile.kv.hashing import buckets_of, hash_rows
+from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.planning.runs import Run, apart
-from ftfile.kv.reading.open_store import open_store
+from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import OpenFiles, open_run
 
 if TYPE_CHECKING:
     import os
@@ -93,14 +92,8 @@ def verify(  # noqa: PLR0913 - all by name
     run's bucket, and from the first to the last that were committed; its pages find every row. Runs of a bucket with
     keys in common are apart in position.
 
-    Args:
-        path: of the store.
-        version: see `ftfile.kv.open`, as for the others and for errors; of damaged runs, none is raised.
-        threads: that read, each with memory for some blocks; by default one for each core.
-        progress: called with a `Progress` after each file.
-        key_provider: see `ftfile.kv.open`.
-        storage: likewise.
-        context: likewise.
+    Threads that read have memory for some blocks each; by default there is one for each core. `progress` is called with
+    a `Progress` after each file. For other arguments and errors see `ftfile.kv.open`; of damaged runs, none is raised.
 
     Raises:
         ConfigError: also if `threads` is below 1.
@@ -143,18 +136,15 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
         """Yield the errors of each file, by the ids of runs."""
         files = OpenFiles(fs)
         for runs in pieces:
-            errors = ((run.add.id, _error_of(run, files, self.definition)) for run in runs)
-            yield {run_id: error for run_id, error in errors if error is not None}
-
-
-def _error_of(run: Run, files: OpenFiles, definition: StoreDefinition) -> str | None:
-    try:
-        _check_run(run, files, definition)
-    except NotFound as error:
-        return f"its file is not there: {error}"
-    except (CorruptData, ConfigError) as error:
-        return str(error)
-    return None
+            found = {}
+            for run in runs:
+                try:
+                    _check_run(run, files, self.definition)
+                except NotFound as error:
+                    found[run.add.id] = f"its file is not there: {error}"
+                except (CorruptData, ConfigError) as error:
+                    found[run.add.id] = str(error)
+            yield found
 
 
 def _not_apart(run: Run, view: View) -> Iterator[str]:

@@ -2,62 +2,41 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ftfile.kv.buckets import bucket_number
-from ftfile.kv.hashing import key_hasher
-from ftfile.kv.marks import open_marks
+from ftfile.kv.hashing import bucket_number, key_hasher
 from ftfile.kv.planning.plan import is_held
-from ftfile.kv.planning.runs import run_of
+from ftfile.kv.planning.runs import open_marks, run_of, runs_by_bucket
 from ftfile.kv.reading.bucket import Bucket
 from ftfile.kv.reading.levels import Level, Sources, levels_of
 from ftfile.kv.user_keys import UserKeys, row_maker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ftfile.commit.format.model import Add
     from ftfile.commit.log.state import LogState
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_values import Key
+    from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.cache import Cache
 
 
-@dataclass(frozen=True, slots=True)
 class View:
-    """The runs of a version.
+    """The runs of a version."""
 
-    Attributes:
-        buckets: by number, those with runs.
-        runs: by the id of their add.
-        keys: turns keys of users into stored ones.
-        hash_key: returns the hash of a stored key.
-        bucket_of: returns the number of the bucket of a stored key, given its hash.
-        to_row: turns values into what users get.
-        get: returns the row of a key, given both as users have them, or the default.
-    """
-
-    version: int
-    definition: StoreDefinition
-    sources: Sources
-    buckets: dict[int, Bucket]
-    runs: dict[str, Run]
-    keys: UserKeys = field(init=False)
-    hash_key: Callable[[Key], int] = field(init=False)
-    bucket_of: Callable[[Key, int], int] = field(init=False)
-    to_row: Callable[[tuple[Any, ...]], Any] = field(init=False)
-    get: Callable[[Any, Any], Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        definition = self.definition
-        object.__setattr__(self, "keys", UserKeys(definition))
-        object.__setattr__(self, "hash_key", key_hasher(definition.key_types))
-        object.__setattr__(self, "bucket_of", _bucket_finder(definition))
-        object.__setattr__(self, "to_row", row_maker(definition))
-        object.__setattr__(self, "get", self._getter())
+    def __init__(self, version: int, sources: Sources, buckets: dict[int, Bucket], runs: dict[str, Run]) -> None:
+        self.version = version
+        self.sources = sources
+        self.definition = definition = sources.definition
+        self.buckets = buckets  # by number, those with runs
+        self.runs = runs  # by the id of their add
+        self.keys = UserKeys(definition)  # turns keys of users into stored ones
+        self.hash_key = key_hasher(definition.key_types)  # returns the hash of a stored key
+        self.bucket_of = _bucket_finder(definition)  # returns the number of the bucket of a key, given its hash, too
+        self.to_row = row_maker(definition)  # turns values into what users get
+        self.get = self._getter()  # returns the row of a key, given both as users have them, or the default
 
     def _getter(self) -> Callable[[Any, Any], Any]:
         """Return the function for single keys, which need not look attributes up."""
@@ -77,50 +56,34 @@ class View:
 
 
 def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | None = None) -> View:
-    """Return the view of a version; what is open in the view before, and still live, is taken from there.
-
-    Raises:
-        CorruptData, ConfigError: see `open_marks`.
-    """
+    """Return the view of a version; what is open in the view before, and still live, is taken from there."""
     if before is not None and before.definition != sources.definition:
         before = None
     known = {} if before is None else before.runs
-    by_bucket: defaultdict[str, list[Run]] = defaultdict(list)
-    runs: dict[str, Run] = {}
-    new = []
-    for add in adds:
-        if run := known.get(add.id):
-            runs[add.id] = run
-        else:
-            new.append(add)
-    runs.update((add.id, run_of(add)) for add in open_marks(sources.files.fs, new))
-    for run in runs.values():
-        by_bucket[run.add.bucket].append(run)
+    adds = [*adds]
+    runs = {add.id: known[add.id] for add in adds if add.id in known}
+    new = [add for add in adds if add.id not in known]
+    runs |= {add.id: run_of(add) for add in open_marks(sources.files.fs, new)}
     buckets: dict[int, Bucket] = {}
-    for name, members in by_bucket.items():
+    for name, members in runs_by_bucket(runs.values()).items():
         members.sort(key=lambda run: run.marks.at)
         number = bucket_number(name)
         old = before.buckets.get(number) if before is not None else None
         buckets[number] = Bucket(_levels(members, sources, old), sources.definition)
-    return View(version, sources.definition, sources, buckets, runs)
+    return View(version, sources, buckets, runs)
 
 
 def _levels(runs: Sequence[Run], sources: Sources, old: Bucket | None) -> tuple[Level, ...]:
     """Return levels, those of the bucket before where they have the same runs."""
-    made = levels_of(runs, sources)
-    if old is None:
-        return tuple(made)
-    known = {_ids(level): level for level in old.levels}
-    return tuple(known.get(_ids(level)) or _continued(level, old) for level in made)
+    known = {} if old is None else {_ids(level): level for level in old.levels}
+    return tuple(known.get(_ids(level)) or _continued(level, known) for level in levels_of(runs, sources))
 
 
-def _continued(level: Level, old: Bucket) -> Level:
-    if level.is_overlay:
-        ids = _ids(level)
-        for older in old.levels:
-            if ids[: len(older.runs)] == _ids(older):
-                return level.continuing(older)
-    return level
+def _continued(level: Level, known: Mapping[tuple[str, ...], Level]) -> Level:
+    ids = _ids(level)
+    olds = (old for old_ids, old in known.items() if level.is_overlay and ids[: len(old_ids)] == old_ids)
+    older = next(olds, None)
+    return level if older is None else level.continuing(older)
 
 
 def _ids(level: Level) -> tuple[str, ...]:

@@ -29,54 +29,37 @@ _DTYPES = {kind.id: f"<{'f' if pa.types.is_floating(kind) else 'i'}{kind.bit_wid
 
 
 class ByteColumn(NamedTuple):
-    """Strings or binary values of a block.
+    """Strings or binary values of a block."""
 
-    Attributes:
-        content: a view of their bytes.
-        starts: where each begins in these, and the last one ends.
-        width: of each value, if all are as long.
-        has_nulls: True if some are null.
-    """
-
-    content: memoryview
-    starts: NDArray[np.int32]
-    width: int | None
-    has_nulls: bool
+    content: memoryview  # a view of their bytes
+    starts: NDArray[np.int32]  # where each begins in these, and the last one ends
+    width: int | None  # of each value, if all are as long
+    has_nulls: bool  # True if some are null
 
 
 class NumberColumn(NamedTuple):
-    """Integers or floats of a block.
+    """Integers or floats of a block."""
 
-    Attributes:
-        values: anything where they are null.
-        has_nulls: True if some are null.
-    """
-
-    values: NDArray[Any]
-    has_nulls: bool
+    values: NDArray[Any]  # anything where they are null
+    has_nulls: bool  # True if some are null
 
 
 class Block:
-    """Rows of a run that were decoded together.
-
-    Attributes:
-        batch: the rows.
-        columns: those of bytes and of numbers, None for others.
-        find: returns the columns of a row behind the key, as Arrow's `as_py` would, given the number of the row and a
-            key as stored values; None if the row has another key.
-        size_bytes: of the memory that it takes, which a mapped file does not.
-    """
+    """Rows of a run that were decoded together."""
 
     __slots__ = ("batch", "columns", "find", "size_bytes")
 
     def __init__(self, batch: pa.RecordBatch, key_columns: int, *, is_mapped: bool = False) -> None:
-        self.batch = batch
-        self.columns = [_parts(column) for column in batch.columns]
+        self.batch = batch  # the rows
+        self.columns = [_parts(column) for column in batch.columns]  # those of bytes and of numbers, None for others
         readers = [
             _reader(column, parts, is_key=number < key_columns)
             for number, (column, parts) in enumerate(zip(batch.columns, self.columns, strict=True))
         ]
+        # Returns the columns of a row behind the key, as Arrow's `as_py` would, given the number of the row and a key
+        # as stored values; None if the row has another key.
         self.find = _finder(readers[:key_columns], readers[key_columns:])
+        # Of the memory that it takes, which a mapped file does not.
         self.size_bytes = MAPPED_BYTES if is_mapped else int(batch.get_total_buffer_size())
 
 

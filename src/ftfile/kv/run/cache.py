@@ -4,44 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 _Value = TypeVar("_Value")
 
 
 class Shelf(Generic[_Value]):
-    """Cached values of one kind of one run, by number; a reader sets `used` of each value that it uses.
-
-    Attributes:
-        values: None where a value is not cached.
-        used: 1 where a value was used since the hand of the clock passed it.
-    """
+    """Cached values of one kind of one run, by number; a reader sets `used` of each value that it uses."""
 
     __slots__ = ("used", "values")
 
     def __init__(self, count: int) -> None:
-        self.values: list[_Value | None] = [None] * count
-        self.used = bytearray(count)
-
-
-class _Entry(NamedTuple):
-    shelf: Shelf[Any]
-    number: int
-    size_bytes: int
+        self.values: list[_Value | None] = [None] * count  # None where a value is not cached
+        self.used = bytearray(count)  # 1 where a value was used since the hand of the clock passed it
 
 
 class Cache:
-    """Values on shelves, together at most `capacity_bytes`. Several threads may use it.
-
-    Attributes:
-        capacity_bytes: that all values may have together; see `resize`.
-        size_bytes: of all values that are cached.
-    """
+    """Values on shelves, together at most `capacity_bytes`. Several threads may use it."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self.size_bytes = 0
-        self.capacity_bytes = capacity_bytes
-        self._entries: deque[_Entry] = deque()  # the clock: its hand is at the left end
+        self.size_bytes = 0  # of all values that are cached
+        self.capacity_bytes = capacity_bytes  # that all values may have together; see `resize`
+        # Shelf, number and bytes of each value: the clock, whose hand is at the left end.
+        self._entries: deque[tuple[Shelf[Any], int, int]] = deque()
         self._grown: dict[tuple[int, int], int] = {}  # bytes of entries beyond their own, by shelf and number
         self._lock = threading.Lock()
 
@@ -59,7 +44,7 @@ class Cache:
                 return present
             shelf.values[number] = value
             shelf.used[number] = 1
-            self._entries.append(_Entry(shelf, number, size_bytes))
+            self._entries.append((shelf, number, size_bytes))
             self.size_bytes += size_bytes
             while self.size_bytes > self.capacity_bytes:
                 self._advance()
@@ -83,9 +68,9 @@ class Cache:
         """Forget all values of shelves."""
         gone = {id(shelf) for shelf in shelves}
         with self._lock:
-            kept = deque(entry for entry in self._entries if id(entry.shelf) not in gone)
+            kept = deque(entry for entry in self._entries if id(entry[0]) not in gone)
             self._grown = {key: size for key, size in self._grown.items() if key[0] not in gone}
-            self.size_bytes = sum(entry.size_bytes for entry in kept) + sum(self._grown.values())
+            self.size_bytes = sum(size_bytes for _, _, size_bytes in kept) + sum(self._grown.values())
             self._entries = kept
             for shelf in shelves:
                 shelf.values[:] = [None] * len(shelf.values)

@@ -53,37 +53,21 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directory:
-    """Where everything is in a run; offsets are within it.
+    """Where everything is in a run; offsets are within it."""
 
-    Attributes:
-        rows: their number.
-        key_columns: how many of the first columns are the key.
-        header_bytes: of the Arrow file before the first block.
-        header_crc: of these.
-        row_bits: of a place that hold the row in its block; those above hold the block.
-        block_ends: offset behind each block.
-        block_rows: number of rows in each block.
-        block_crcs: checksum of each block.
-        shape: of the pages; without pages, of those that a reader builds.
-        pages_offset: where the first page begins.
-        page_crcs: checksum of each page; none for a run of few rows.
-        first_keys: the first key of each block, and the last key of the run.
-        end_crc: of the Arrow file behind the directory.
-    """
-
-    rows: int
-    key_columns: int
-    header_bytes: int
-    header_crc: int
-    row_bits: int
-    block_ends: NDArray[np.uint64]
-    block_rows: NDArray[np.uint32]
-    block_crcs: NDArray[np.uint32]
-    shape: PageShape
-    pages_offset: int
-    page_crcs: NDArray[np.uint32]
-    first_keys: pa.RecordBatch
-    end_crc: int
+    rows: int  # their number
+    key_columns: int  # how many of the first columns are the key
+    header_bytes: int  # of the Arrow file before the first block
+    header_crc: int  # of these
+    row_bits: int  # of a place that hold the row in its block; those above hold the block
+    block_ends: NDArray[np.uint64]  # offset behind each block
+    block_rows: NDArray[np.uint32]  # number of rows in each block
+    block_crcs: NDArray[np.uint32]  # checksum of each block
+    shape: PageShape  # of the pages; without pages, of those that a reader builds
+    pages_offset: int  # where the first page begins
+    page_crcs: NDArray[np.uint32]  # checksum of each page; none for a run of few rows
+    first_keys: pa.RecordBatch  # the first key of each block, and the last key of the run
+    end_crc: int  # of the Arrow file behind the directory
 
     @property
     def blocks(self) -> int:
@@ -146,10 +130,8 @@ def encode_directory(directory: Directory, offset: int, end_bytes: int) -> bytes
 def bytes_behind_pages(end: memoryview, length: int, path: str) -> int:
     """Return how many of the last bytes of a run its directory and the end behind it are, given some of them.
 
-    More than these are needed to know, if it returns a greater number: ask again with as many.
-
-    Raises:
-        CorruptData: it is no run of this length.
+    More than these are needed to know, if it returns a greater number: ask again with as many. CorruptData tells that
+    it is no run of this length.
     """
     footer_bytes = int.from_bytes(end[-_ARROW_END_BYTES : -len(_ARROW_MAGIC)], "little")
     end_bytes = len(END_OF_STREAM) + footer_bytes + _ARROW_END_BYTES
@@ -163,11 +145,7 @@ def bytes_behind_pages(end: memoryview, length: int, path: str) -> int:
 
 
 def decode_directory(behind_pages: memoryview, length: int, path: str) -> tuple[Directory, pa.Schema]:
-    """Return the directory of a run of this length, and the schema of its rows, from as many bytes as it takes.
-
-    Raises:
-        CorruptData: the bytes are not those that were written.
-    """
+    """Return the directory of a run of this length, and the schema of its rows, from as many verified bytes."""
     footer_bytes = int.from_bytes(behind_pages[-_ARROW_END_BYTES : -len(_ARROW_MAGIC)], "little")
     end_bytes = len(END_OF_STREAM) + footer_bytes + _ARROW_END_BYTES
     content, end = behind_pages[:-end_bytes], behind_pages[-end_bytes:]

@@ -31,17 +31,11 @@ _CHUNK_PAGES = 64  # built at a time
 
 @dataclass(frozen=True, slots=True)
 class PageShape:
-    """How the pages of a run are laid out.
+    """How the pages of a run are laid out."""
 
-    Attributes:
-        pages: their number.
-        slots: of a page, a power of two.
-        place_bits: of a slot that hold a place plus one; those above hold the fingerprint.
-    """
-
-    pages: int
-    slots: int
-    place_bits: int
+    pages: int  # their number
+    slots: int  # of a page, a power of two
+    place_bits: int  # of a slot that hold a place plus one; those above hold the fingerprint
 
     @property
     def fingerprint_mask(self) -> int:
@@ -65,9 +59,8 @@ class PageShape:
 
     def fingerprints_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the fingerprint of each hash, where a slot has it."""
-        found: Hashes = (hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)) << np.uint64(
-            self.place_bits
-        )
+        found: Hashes = hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)
+        found <<= np.uint64(self.place_bits)
         return found.astype(np.int64)
 
 
@@ -88,11 +81,7 @@ def one_page(rows: int, place_max: int) -> PageShape:
 
 
 def shape_for(hashes: Hashes, place_max: int) -> PageShape:
-    """Return the shape of pages for hashes of rows whose greatest place is `place_max`.
-
-    Raises:
-        EncodingError: places have more bits than a slot.
-    """
+    """Return the shape of pages for hashes of rows whose greatest place is `place_max`; EncodingError for too many."""
     bits = (place_max + 1).bit_length()
     if bits > _SLOT_BITS:
         raise EncodingError(f"{len(hashes)} rows are too many for one run")

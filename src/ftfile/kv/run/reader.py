@@ -62,17 +62,10 @@ class RunReader:
         cache: Cache,
         parallel: Parallel = _in_turn,
     ) -> None:
-        """Read directory and schema of a run.
+        """Read directory and schema of a run, of which `read_range` returns bytes by offset and length.
 
-        Args:
-            read_range: returns the bytes of the run from an offset on, of a length.
-            length_bytes: of the run.
-            path: for errors.
-            cache: keeps blocks and pages.
-            parallel: calls a function with every item, some at once, and returns the results.
-
-        Raises:
-            CorruptData: there is no run of this length.
+        The cache keeps blocks and pages, and `parallel` calls a function with every item, some at once. CorruptData
+        tells that there is no run of this length.
         """
         self._read_range = read_range
         self._length_bytes = length_bytes
@@ -91,14 +84,11 @@ class RunReader:
         self._blocks: Shelf[Block] = Shelf(directory.blocks)
         self._may_map = True
         self._row_bits, self._row_mask = directory.row_bits, (1 << directory.row_bits) - 1
-        shape = directory.shape if len(directory.page_crcs) else one_page(self.rows, directory.blocks << self._row_bits)
-        self._shape = shape
-        self._pages: Shelf[memoryview] = Shelf(shape.pages)
+        own = len(directory.page_crcs) > 0
+        self._shape = directory.shape if own else one_page(self.rows, directory.blocks << self._row_bits)
+        self._pages: Shelf[memoryview] = Shelf(self._shape.pages)
         self._table: Shelf[PageTable] = Shelf(1)
         self._keeps_table = True
-        self._page_count, self._slot_mask = shape.pages, shape.slots - 1
-        self._fingerprint_mask, self._place_bits = shape.fingerprint_mask, shape.place_bits
-        self._place_end = shape.place_end
         if len(end) == length_bytes:
             cache.put(self._whole, 0, end, length_bytes)
 
@@ -108,8 +98,9 @@ class RunReader:
 
     def getter(self) -> Callable[[Key, int], tuple[Any, ...] | None]:
         """Return `get` as a function for many calls, which need not look attributes up."""
-        page_count, slot_mask, row_bits, row_mask = self._page_count, self._slot_mask, self._row_bits, self._row_mask
-        fingerprint_mask, place_bits, place_end = self._fingerprint_mask, self._place_bits, self._place_end
+        shape, row_bits, row_mask = self._shape, self._row_bits, self._row_mask
+        page_count, slot_mask, place_bits = shape.pages, shape.slots - 1, shape.place_bits
+        fingerprint_mask, place_end = shape.fingerprint_mask, shape.place_end
         pages, pages_used, load_page = self._pages.values, self._pages.used, self._load_page
         blocks, blocks_used, load_block = self._blocks.values, self._blocks.used, self._load_block
 
@@ -134,15 +125,7 @@ class RunReader:
         return get
 
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
-        """Look many keys up.
-
-        Args:
-            keys: the key columns, of the same types as in the run, in any order.
-            hashes: of these.
-
-        Returns:
-            Numbers of the keys that the run has, and their rows, in one order.
-        """
+        """Return the numbers of the keys that the run has, and their rows, in one order; keys may be in any."""
         probes, wanted = self._probes(hashes), np.arange(len(hashes))
         numbers, found = [wanted[:0]], []
         while wanted.size:
@@ -166,11 +149,7 @@ class RunReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows from one key on and before another, sorted, in blocks; either may be a prefix of a key.
 
-        Args:
-            start: None for the first row.
-            end: None for all rows behind.
-            columns: names, in the order wanted; None for all.
-            read_bytes: read at a time, or a block if that is more.
+        None stands for the first row, all rows behind, all columns. It reads `read_bytes` or a block at a time.
         """
         blocks = range(self._directory.blocks)
         first = bisect.bisect_right(blocks, start, key=self._first_key_of) - 1 if start is not None else 0

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ftfile.arrays.buffers import from_numpy
 from ftfile.core.checksum import crc32
-from ftfile.core.errors import EncodingError, SchemaError
+from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
-from ftfile.kv.key_columns import first_fall, key_reader, refuse_key_types
+from ftfile.kv.key_columns import first_fall, key_reader
 from ftfile.kv.run.blocks import joined
 from ftfile.kv.run.directory import END_OF_STREAM, Directory, encode_directory, padded
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
@@ -24,30 +23,21 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
     from numpy.typing import NDArray
 
+    from ftfile.kv.key_columns import Key
+
 BLOCK_BYTES = 128 << 10  # before compression
 PAGED_ROWS_MIN = 4096  # runs of fewer rows are read whole: their pages would be as long as they are
-COMPRESSIONS = ("none", "lz4", "zstd")
-_ZSTD_LEVEL = 1
+COMPRESSIONS: dict[str, tuple[str, int | None] | None] = {"none": None, "lz4": ("lz4", None), "zstd": ("zstd", 1)}
 _HEAD = struct.Struct("<8s4sI")  # of an Arrow file: magic bytes, mark and length of the schema
 _WINDOW_ROWS_MAX = 16_384  # collected, and cut into blocks, at a time
 _WINDOW_BLOCKS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """A run that was written.
+class RunSummary(NamedTuple):
+    """The rows of a run that was written."""
 
-    Attributes:
-        rows: their number.
-        length_bytes: of the run.
-        first_key: as stored values; None without rows.
-        last_key: likewise.
-    """
-
-    rows: int
-    length_bytes: int
-    first_key: tuple[Any, ...] | None
-    last_key: tuple[Any, ...] | None
+    rows: int  # their number
+    keys: tuple[Key, Key] | None  # of the first and of the last one; None without rows
 
 
 def write_run(
@@ -61,34 +51,16 @@ def write_run(
 ) -> RunSummary:
     """Write rows as a run, which begins where `stream` is.
 
-    Memory is that of some blocks, and of 48 bytes for each row.
-
-    Args:
-        stream: takes the bytes.
-        batches: the rows, sorted by their keys, each key once; of any sizes.
-        schema: of the rows.
-        keys: names of the key columns, the first ones of the schema.
-        compression: of the blocks, one of `COMPRESSIONS`.
-        block_bytes: about the length of a block before compression.
+    Memory is that of some blocks, and of 48 bytes for each row. Batches of any size have the rows, sorted by their
+    keys, the first columns of the schema, each key once; blocks have about `block_bytes` before compression.
 
     Raises:
-        SchemaError: a column cannot be a key, or cannot be in a run.
         EncodingError: keys do not rise, a key is null, or there are too many rows.
     """
-    _refuse_schema(schema, keys)
     writer = _RunWriter(stream, schema, len(keys), compression)
     for window in _windows(batches, schema, block_bytes):
         writer.write(window, -(-window.nbytes // block_bytes))
     return writer.finish()
-
-
-def _refuse_schema(schema: pa.Schema, keys: Sequence[str]) -> None:
-    if not keys or list(keys) != schema.names[: len(keys)]:
-        raise SchemaError(f"key columns {list(keys)} are not the first ones of {schema.names}")
-    refuse_key_types([schema.field(number) for number in range(len(keys))])
-    for field in schema:
-        if pa.types.is_dictionary(field.type):
-            raise SchemaError(f"column {field.name!r}: a run has no dictionaries; cast it to {field.type.value_type}")
 
 
 def _windows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, block_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -96,8 +68,6 @@ def _windows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, block_bytes: 
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
-        if batch.schema != schema:
-            raise SchemaError(f"rows have the columns {batch.schema}, not {schema}")
         for start in range(0, batch.num_rows, _WINDOW_ROWS_MAX):
             piece = batch.slice(start, _WINDOW_ROWS_MAX)
             held.append(piece)
@@ -130,8 +100,7 @@ class _Pieces:
     def flush(self) -> None:
         """Keep the bytes."""
 
-    def close(self) -> None:
-        """Keep the bytes."""
+    close = flush
 
     def take(self) -> bytes:
         pieces, self._pieces = self._pieces, []
@@ -144,11 +113,7 @@ class _RunWriter:
         self._key_columns = key_columns
         self._key_schema = pa.schema([schema.field(number) for number in range(key_columns)])
         self._pieces = _Pieces()
-        codec = {
-            "none": None,
-            "lz4": pa.Codec("lz4"),
-            "zstd": pa.Codec("zstd", _ZSTD_LEVEL),
-        }[compression]
+        codec = pa.Codec(*named) if (named := COMPRESSIONS[compression]) else None
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         self._arrow = pa.ipc.new_file(pa.PythonFile(self._pieces, mode="w"), schema, options=options)
         self._position = 0
@@ -221,8 +186,8 @@ class _RunWriter:
         )
         self._append(encode_directory(directory, self._position, len(end)))
         self._append(end)
-        first, last = (key_reader(batch.columns)(0) for batch in (keys[0], keys[-1])) if keys else (None, None)
-        return RunSummary(rows, self._position, first, last)
+        first, last = (key_reader(batch.columns)(0) for batch in (keys[0], keys[-1])) if keys else ((), ())
+        return RunSummary(rows, (first, last) if keys else None)
 
     def _taken(self) -> bytes:
         """Return the bytes from pyarrow; append the header, which comes with the first block or the end, by itself."""

@@ -1,4 +1,4 @@
-"""Vacuum by itself: now and then a commit starts one in a thread, or files that merges replaced would pile up."""
+"""Upkeep by itself: now and then a commit starts a vacuum in a thread, and an operator's commits merge what is due."""
 
 from __future__ import annotations
 
@@ -10,49 +10,35 @@ from ftfile.commit.log.times import created_ms
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
+from ftfile.kv.upkeep.compact import merge_due
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
+    from ftfile.kv.config import StoreConfig
 
-_log = get_logger(__name__)
 _lock = threading.Lock()
 _last_ms: dict[str, int] = {}  # by path: when one began, as far as this process knows
 _running: set[str] = set()  # paths
+_log = get_logger(__name__)
 
 
-def vacuum_if_due(
-    path: str,
-    log: CommitLog,
-    *,
-    grace_s: float,
-    interval_s: float,
-    key_provider: str | None,
-    storage: Mapping[str, str],
-) -> threading.Thread | None:
-    """Start a vacuum in a thread if `interval_s` seconds have passed since the last one; return the thread, or None.
+def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | None:
+    """Start a vacuum in a thread if `vacuumInterval` has passed since the last one; return the thread, or None.
 
-    It keeps what versions of the last `grace_s` seconds need. Nothing is raised: what fails is logged, and tried again
-    after the next interval. The log tells a new process, and others, when the last vacuum was that deleted anything.
-
-    Args:
-        path: of the store.
-        log: of it, with the clock and the ids.
-        grace_s: for how long files stay that a merge replaced.
-        interval_s: 0 for no vacuum at all.
-        key_provider: see `ftfile.vacuum`.
-        storage: likewise.
+    It keeps what versions of the last `grace` need. Nothing is raised: what fails is logged, and tried again after the
+    next interval. The log tells a new process, and others, when the last vacuum was that deleted anything.
     """
-    now_ms, interval_ms = log.clock.now_ms(), 1000 * interval_s
+    path, now_ms, interval_ms = config.path, log.clock.now_ms(), 1000 * config.vacuum_interval_s
     with _lock:
         known = path in _last_ms and now_ms - _last_ms[path] < interval_ms
-        if interval_s <= 0 or known or path in _running:
+        if interval_ms <= 0 or known or path in _running:
             return None
         _running.add(path)
     try:
-        _last_ms[path] = max(_last_ms.get(path, 0), _recorded_ms(log, grace_s))
+        _last_ms[path] = max(_last_ms.get(path, 0), _recorded_ms(log, config.grace_s))
         is_due = now_ms - _last_ms[path] >= interval_ms
     except FtfileError as error:
         _log.warning("whether %s is to be vacuumed is not known: %s", path, error)
@@ -63,7 +49,7 @@ def vacuum_if_due(
     _last_ms[path] = now_ms
     thread = threading.Thread(
         target=contextvars.copy_context().run,
-        args=(_vacuum, path, grace_s, key_provider, dict(storage), log.fs.context),
+        args=(_vacuum, config, log.fs.context),
         name=f"vacuum of {path}",
         daemon=True,  # one that dies halfway loses nothing
     )
@@ -85,16 +71,16 @@ def forget_vacuums() -> None:
         _last_ms.clear()
 
 
-def _vacuum(path: str, grace_s: float, key_provider: str | None, storage: Mapping[str, str], context: Context) -> None:
-    retention = f"{round(1000 * grace_s)}ms"
+def _vacuum(config: StoreConfig, context: Context) -> None:
+    path, encryption = config.path, config.encryption
     try:
         vacuum(
             path,
             dry_run=False,
-            retention=retention,
+            retention=f"{round(1000 * config.grace_s)}ms",
             force=True,
-            key_provider=key_provider,
-            storage=storage,
+            key_provider=None if encryption is None else encryption.keys.reference,
+            storage=dict(config.storage.connection),
             context=context,
         )
     except FtfileError as error:
@@ -104,3 +90,56 @@ def _vacuum(path: str, grace_s: float, key_provider: str | None, storage: Mappin
     finally:
         with _lock:
             _running.discard(path)
+
+
+def keep_up(log: CommitLog, config: StoreConfig) -> None:
+    """Merge the runs that are due, and begin a vacuum if it is time; what made merges fail is raised: they stay due."""
+    merges = merge_due(log)
+    vacuum_if_due(config, log)
+    if merges.errors:
+        raise merges.errors[0]
+
+
+class Upkeep:
+    """Runs some work after each commit, never two runs at a time. What a run raises is kept for `raise_error`."""
+
+    def __init__(self, work: Callable[[], None] | None, *, in_background: bool) -> None:
+        self._work = work  # None for none
+        self._in_background = in_background
+        self._thread: threading.Thread | None = None
+        self._is_wanted = threading.Event()
+        self._error: BaseException | None = None
+
+    def after_commit(self) -> None:
+        """Do the work, or have it done; a run that is under way is followed by another one."""
+        if self._work is None:
+            return
+        self._is_wanted.set()
+        if not self._in_background:
+            self._run()
+        elif self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="ftkv-upkeep", daemon=True)
+            self._thread.start()
+
+    def raise_error(self) -> None:
+        """Raise what a run has raised since the last call."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def stop(self) -> None:
+        """Wait for the run that is under way, and begin no other."""
+        self._work = None
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            _log.warning("upkeep failed, the next process does it again: %s", self._error)
+
+    def _run(self) -> None:
+        while self._is_wanted.is_set() and (work := self._work) is not None:
+            self._is_wanted.clear()
+            try:
+                work()
+            except Exception as error:
+                self._error = error
+                return

@@ -1,35 +1,219 @@
-"""Compaction: what is due is merged at once, or all runs of each bucket to one."""
+"""Compaction: jobs are done by threads or tasks, and recorded, until none is due; or each bucket becomes one run."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.attempt.pieces.workers import Threads
+from ftfile.attempt.options import durability_of
+from ftfile.attempt.pieces.workers import Threads, Work
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import AssemblyJob, Body, MaintenanceAuthor
 from ftfile.commit.opening import maintaining
+from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
+from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
-from ftfile.kv.columns import SET
-from ftfile.kv.marks import open_state
-from ftfile.kv.planning.jobs import JobTerms, job_of
-from ftfile.kv.planning.runs import run_of, stretches_of
-from ftfile.kv.upkeep.due import Merges, all_due
-from ftfile.kv.upkeep.maintained import how_written, open_store_log
+from ftfile.core.progress import Tracker
+from ftfile.core.retry import is_away
+from ftfile.kv.definition import SET
+from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
+from ftfile.kv.due_jobs import Merger
+from ftfile.kv.planning.jobs import JobTerms, job_of, without
+from ftfile.kv.planning.plan import is_held, plan_jobs
+from ftfile.kv.planning.runs import open_state, run_of, runs_by_bucket, seal_marks, stretches_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.commit.format.model import AssemblyJob
+    from ftfile.attempt.identity import TaskIdentity
+    from ftfile.attempt.pieces.workers import Workers
+    from ftfile.commit.format.model import Record
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
+    from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
-    from ftfile.kv.planning.runs import Run, Stretch
-    from ftfile.kv.upkeep.maintained import HowWritten
+    from ftfile.fs.api import FileSystem
+    from ftfile.kv.driver import HowWritten
+    from ftfile.kv.planning.runs import Stretch
 
+    Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
+
+# Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
+_STALE_MAX = 2
 _log = get_logger(__name__)
+
+
+@dataclass
+class Merges:
+    """Merges under way, in rounds with a record each, so that an interruption loses little."""
+
+    log: CommitLog  # of the store
+    author: MaintenanceAuthor  # of the records
+    workers: Workers  # do the merges of a round side by side
+    progress: OnProgress | None = None  # called in this thread after each merge
+    records: int = 0  # their number
+    replaced: int = 0  # runs that ended
+    written: int = 0  # runs that took their place, the rests of merges that are cut included
+    bytes_written: int = 0  # of new runs
+    errors: list[Exception] = field(default_factory=list)  # of runs that stay as they are
+
+    def __post_init__(self) -> None:
+        self._left_alone: set[str] = set()
+        self._refused: Counter[frozenset[str]] = Counter()
+        self._tracker = Tracker("compact", self.log.clock, self.progress, 0, unit="merges")
+
+    def do_all(self, choose: Choose) -> None:
+        """Do what is chosen at the head, again and again, until that is nothing; runs that fail are left alone."""
+        while True:
+            head = open_state(self.log.fs, self.log.read_on(durable=True))
+            how = how_written(head, self.log.fs)
+            jobs = [*choose(head, how, self._left_alone)]
+            if not jobs:
+                return
+            self._do_round(head, how, jobs)
+
+    def _do_round(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyJob]) -> None:
+        """Do jobs, and create a record of them; the last ones wait if they are too many for one."""
+        rewrites: list[Rewrite] = []
+        for job, rewrite, errors in self._done(Merging(how, head.version), jobs):
+            self.errors += errors
+            done = set() if rewrite is None else {add.id for add in rewrite.inputs}
+            if errors:
+                self._left_alone |= {add.id for add in job.inputs if add.id not in done}
+            if rewrite is not None:
+                rewrites.append(rewrite)
+        if rewrites:
+            self._record(how, rewrites)
+
+    def _done(self, work: Merging, jobs: Sequence[AssemblyJob]) -> list[Done]:
+        """Do the jobs of a round; once the store is away, those that have begun alone."""
+        found: dict[int, Done] = {}
+        self._tracker.expect(len(jobs), sum(add.length for job in jobs for add in job.inputs))
+        jobs = _round_of(work, jobs, self.workers.at_once)
+        for number, done in self.workers.do(work, jobs, self.log.fs, dict(work.how.storage.written)):
+            found[number] = done
+            self._tracker.add(1, work.size_of(jobs[number]))
+            if done.is_store_away:
+                break
+        return [found[number] for number in sorted(found)]
+
+    def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
+        def prepare(head: LogState, _: object) -> Body | None:
+            return self._body(how, rewrites, open_state(self.log.fs, head))
+
+        with self.log.lock:
+            record = commit(self.log, self.author, prepare).record
+        if record is not None:
+            self._count(record, {add.path for rewrite in rewrites for add in rewrite.inputs})
+        ended = {remove.id for remove in record.removes} if record is not None else set()
+        live = self.log.read_on().segments
+        for rewrite in rewrites:
+            inputs = frozenset(add.id for add in rewrite.inputs)
+            if inputs <= ended or not all(each in live for each in inputs):
+                continue
+            self._refused[inputs] += 1
+            if self._refused[inputs] >= _STALE_MAX:
+                self._left_alone |= inputs
+                advice = "vacuum may delete files as soon as they are written: vacuum with a longer retention"
+                self.errors.append(StaleFiles(f"{len(inputs)} runs stay as they are: {advice}"))
+
+    def _body(self, how: HowWritten, rewrites: Sequence[Rewrite], state: LogState) -> Body | None:
+        """Return the body of the record of those merges that a head can take; None without any."""
+        log = self.log
+        accepted = accepted_merges(log, state, rewrites)
+        if not accepted.rewrites:
+            return None
+        live = live_after(state, accepted.removes, accepted.adds)
+        tasks = max((job.payload["taskCount"] for job in state.assembly_jobs), default=1)
+        return Body(
+            adds=seal_marks(log.fs, accepted.adds),
+            removes=accepted.removes,
+            assembly_jobs=due_after(log, state, live, how.plan, tasks=tasks),
+            metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
+        )
+
+    def _count(self, record: Record, known: set[str]) -> None:
+        self.records += 1
+        self.replaced += len(record.removes)
+        self.written += len(record.adds)
+        self.bytes_written += sum(add.length for add in record.adds if add.path not in known)
+        replaced, written, version = len(record.removes), len(record.adds), record.version
+        _log.info("merged %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written)
+
+
+def _round_of(work: Merging, jobs: Sequence[AssemblyJob], at_once: int) -> Sequence[AssemblyJob]:
+    """Return the first jobs, up to `jobBytes` for each worker, one at least."""
+    room = at_once * work.how.plan.job_bytes
+    sizes = (max(work.size_of(job), 1) for job in jobs[:-1])
+    return jobs[: 1 + sum(size_bytes < room for size_bytes in accumulate(sizes))]
+
+
+def merge_due(log: CommitLog) -> Merges:
+    """Do the jobs that are due, beside a writer that shares the log or not; return the results.
+
+    Jobs that fail stay due, and their errors are among the results; those that failed often are left alone for a while.
+    It raises as `commit` does.
+    """
+    author = MaintenanceAuthor("compact", log.ids.unique())
+    merges = Merges(log, author, Threads(author.job_id, 1))  # the writer is at work, too
+
+    def choose(head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterable[AssemblyJob]:
+        return (job for job in all_due(head, how, log, left_alone) if not is_held(job, head.version + 1))
+
+    merges.do_all(choose)
+    return merges
+
+
+def all_due(
+    head: LogState, how: HowWritten, log: CommitLog, left_alone: Collection[str], at_once: int = 1
+) -> list[AssemblyJob]:
+    """Return the jobs that are due at a head, also those that no record names yet, without runs left alone, by id.
+
+    Those that no record names yet are shared among as many workers as are at work at once.
+    """
+    due = [job for job in (without(job, left_alone) for job in head.assembly_jobs) if job.inputs]
+    live, now_ms = head.segments.values(), log.clock.now_ms()
+    return [*due, *plan_jobs(live, due, how.plan, log.ids, now_ms=now_ms, tasks=at_once, left_alone=left_alone)]
+
+
+class Done(NamedTuple):
+    """A job that was tried."""
+
+    job: AssemblyJob
+    rewrite: Rewrite | None  # None if nothing was merged
+    errors: Sequence[Exception]  # of runs that stay as they are
+
+    @property
+    def is_store_away(self) -> bool:
+        """Return True if the next job would fail, too."""
+        return any(map(is_away, self.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class Merging(Work[AssemblyJob, Done]):
+    """Merges runs that are live at a version, and writes new ones as the store is written."""
+
+    how: HowWritten
+    read_version: int
+
+    def size_of(self, piece: AssemblyJob) -> int:
+        """Return the bytes of the runs that a job reads at once."""
+        return min(sum(add.length for add in piece.inputs), self.how.plan.job_bytes)
+
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyJob]) -> Iterator[Done]:
+        """Yield the result of each job, up to one that finds that the store is away."""
+        how, stage = self.how, Stage(fs, task, self.how.storage.durability)
+        merger = Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
+        for job in pieces:
+            done = Done(job, *merger.merge(job))
+            yield done
+            if done.is_store_away:
+                return
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +306,10 @@ class _FullMerges:
 
     def choose(self, head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterator[AssemblyJob]:
         """Yield a job for each bucket that has more to merge, and none of these runs."""
-        buckets: defaultdict[str, list[Run]] = defaultdict(list)
-        for add in head.segments.values():
-            buckets[add.bucket].append(run_of(add))
+        buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:
             self._end = max((run.marks.at[1] for runs in buckets.values() for run in runs), default=0)
-        for bucket, runs in sorted(buckets.items()):
+        for bucket, runs in buckets.items():
             stretches = [stretch for stretch in stretches_of(runs) if stretch.at[1] <= self._end]
             newer_ms = [run.marks.committed_ms for run in runs if run.marks.at[0] > self._end]
             expired_ms = min([self._log.clock.now_ms(), *newer_ms]) - how.plan.tombstone_ttl_ms

@@ -12,10 +12,9 @@ from ftfile.commit.opening import maintaining
 from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
-from ftfile.kv.key_ranges import overlap
-from ftfile.kv.marks import open_marks, seal_marks
-from ftfile.kv.planning.runs import placed, run_of
-from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
+from ftfile.kv.driver import how_written, new_stage, open_store_log
+from ftfile.kv.key_columns import overlap
+from ftfile.kv.planning.runs import open_marks, placed, run_of, seal_marks
 from ftfile.kv.user_keys import UserKeys, require_range
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
-    from ftfile.kv.key_ranges import KeyRange
-    from ftfile.kv.upkeep.maintained import HowWritten
+    from ftfile.kv.driver import HowWritten
+    from ftfile.kv.key_columns import KeyRange
 
 _log = get_logger(__name__)
 
@@ -137,10 +136,4 @@ def _written(
 ) -> list[StagedSegment]:
     """Write a run without rows for each bucket and its purges."""
     spool = how.spool(new_stage(log, author, how.storage.durability))
-    try:
-        written = [spool.write(bucket, (), ranges).segment for bucket, ranges in purges]
-        spool.end()
-    except BaseException:
-        spool.discard()
-        raise
-    return written
+    return spool.write_all((bucket, (), ranges) for bucket, ranges in purges)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,17 +18,13 @@ from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
-from ftfile.kv.buckets import bucket_number, by_bucket
-from ftfile.kv.columns import ops_in
-from ftfile.kv.definition import check_buckets
-from ftfile.kv.files.opening import OpenFiles
-from ftfile.kv.fold.fold import fold
-from ftfile.kv.fold.windows import SortedRows, windows_of
-from ftfile.kv.marks import open_marks, seal_marks
-from ftfile.kv.planning.runs import Marks, position_of, run_of
-from ftfile.kv.task.inputs import Inputs
-from ftfile.kv.task.outputs import FoldedRows, Outputs
-from ftfile.kv.upkeep.maintained import how_written, new_stage, open_store_log
+from ftfile.kv.definition import check_buckets, ops_in
+from ftfile.kv.driver import how_written, new_stage, open_store_log
+from ftfile.kv.due_jobs import FoldedRows, Inputs, Outputs
+from ftfile.kv.fold import SortedRows, fold, windows_of
+from ftfile.kv.hashing import bucket_number, by_bucket
+from ftfile.kv.planning.runs import open_marks, position_of, run_of, runs_by_bucket, seal_marks
+from ftfile.kv.run_files import OpenFiles
 
 if TYPE_CHECKING:
     import os
@@ -38,9 +36,8 @@ if TYPE_CHECKING:
     from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.planning.jobs import Output
+    from ftfile.kv.driver import HowWritten
     from ftfile.kv.planning.runs import Run
-    from ftfile.kv.upkeep.maintained import HowWritten
 
 # How often buckets are written anew because a batch came meanwhile.
 _TRIES = 5
@@ -114,57 +111,47 @@ def rebucket(
 
 
 @dataclass
-class _Group:
-    """Old buckets whose rows go to the same new ones, which get no others: what was read, and what was written."""
-
-    inputs: frozenset[str]  # ids of runs
-    outputs: list[Output]
-
-
-@dataclass
 class _NewBuckets:
-    """The runs of new buckets."""
+    """The runs of new buckets, by groups of old ones whose rows go to the same new ones, which get no others."""
 
     log: CommitLog
     author: MaintenanceAuthor
     buckets: int
-    groups: dict[int, _Group] = field(default_factory=dict)
+    groups: dict[int, tuple[set[str], list[Run]]] = field(default_factory=dict)  # ids of runs read, and runs written
 
     def write(self, head: LogState) -> None:
         """Write the groups that are not as they were when they were written before."""
         how = how_written(head, self.log.fs)
         stage = new_stage(self.log, self.author, how.storage.durability)
         for number, runs in self._runs_of(head, how).items():
-            inputs = frozenset(run.add.id for run in runs)
-            if number not in self.groups or self.groups[number].inputs != inputs:
-                self.groups[number] = _Group(inputs, self._written(runs, how, stage))
+            if not self._is_written(number, runs):
+                self.groups[number] = {run.add.id for run in runs}, self._written(runs, how, stage)
 
     def prepare(self, head: LogState, _: object) -> Body | None:
         """Return the record, None if the head has other runs than were read."""
         how = how_written(head, self.log.fs)
-        found = {number: frozenset(run.add.id for run in runs) for number, runs in self._runs_of(head, how).items()}
-        if found != {number: group.inputs for number, group in self.groups.items() if number in found}:
+        found = self._runs_of(head, how)
+        if not all(self._is_written(number, runs) for number, runs in found.items()):
             return None
-        encoding = self._encoding(head)
-        position = position_of(head.version + 1)
-        adds = []
-        for number in sorted(found):
-            for output in self.groups[number].outputs:
-                marks = Marks((position, position), output.keys, (), output.ops, self.log.clock.now_ms())
-                adds.append(replace(output.add, encoding=definition_key(encoding), rolling_stats=marks.to_json()))
+        old = head.definitions[how.encoding]
+        encoding = {**old, "store": {**old["store"], "buckets": self.buckets}}
+        key, position, now_ms = definition_key(encoding), position_of(head.version + 1), self.log.clock.now_ms()
+        adds = [
+            run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms), encoding=key)
+            for number in sorted(found)
+            for run in self.groups[number][1]
+        ]
         return Body(
             adds=seal_marks(self.log.fs, adds),
             removes=tuple(map(Remove.of, head.segments.values())),
             assembly_jobs=(),
-            encoding=definition_key(encoding),
-            definitions={definition_key(encoding): encoding},
+            encoding=key,
+            definitions={key: encoding},
             metrics={"durability": durability_of(how.storage.durability, self.log.fs.capabilities)},
         )
 
-    def _encoding(self, head: LogState) -> dict[str, object]:
-        assert head.encoding is not None, "no record says what is stored"
-        encoding = head.definitions[head.encoding]
-        return {**encoding, "store": {**encoding["store"], "buckets": self.buckets}}
+    def _is_written(self, number: int, runs: Sequence[Run]) -> bool:
+        return number in self.groups and self.groups[number][0] == {run.add.id for run in runs}
 
     def _runs_of(self, head: LogState, how: HowWritten) -> dict[int, list[Run]]:
         found: defaultdict[int, list[Run]] = defaultdict(list)
@@ -173,14 +160,14 @@ class _NewBuckets:
             found[bucket_number(add.bucket) % groups].append(run_of(add))
         return found
 
-    def _written(self, runs: Sequence[Run], how: HowWritten, stage: Stage) -> list[Output]:
+    def _written(self, runs: Sequence[Run], how: HowWritten, stage: Stage) -> list[Run]:
         """Write the rows of old buckets to new ones."""
         definition = replace(how.definition, buckets=self.buckets)
         outputs = Outputs(lambda: how.spool(stage), how.encoding, how.plan.max_file_bytes)
         origin = Origin(self.author.job_id, 0, 0)
         held: defaultdict[str, list[pa.Table]] = defaultdict(list)
         held_bytes = 0
-        made: list[Output] = []
+        made: list[Run] = []
 
         def write_held() -> None:
             for bucket, tables in sorted(held.items()):
@@ -208,9 +195,7 @@ class _NewBuckets:
 
 def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.Table]:
     """Yield the rows of all old buckets of a group, by key; no two of them have a key in common."""
-    buckets: defaultdict[str, list[Run]] = defaultdict(list)
-    for run in sorted(runs, key=lambda run: run.marks.at):
-        buckets[run.add.bucket].append(run)
+    buckets = runs_by_bucket(sorted(runs, key=lambda run: run.marks.at))
     inputs.open(runs)
     keys = how.definition.keys
     schema = how.definition.aligned(how.definition.schema.empty_table()).schema
@@ -233,9 +218,6 @@ def _folded(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -
 
 
 def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:
-    """Yield tables with the columns of ours that say something in one of them."""
-    ops = 0
-    for table in tables:
-        ops |= ops_in(table)
-    for table in tables:
-        yield table.select(definition.names_with(ops))
+    """Return tables with the columns of ours that say something in one of them."""
+    names = definition.names_with(reduce(operator.or_, map(ops_in, tables)))
+    return (table.select(names) for table in tables)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ftfile.commit.format import layout
-from ftfile.kv.columns import DELETE
+from ftfile.kv.definition import DELETE
 from ftfile.kv.planning.runs import is_run
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from ftfile.commit.places import has_content, open_add
 from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
 from ftfile.core.progress import Tracker
-from ftfile.kv.files.opening import OpenFiles
 from ftfile.kv.planning.runs import is_run
 from ftfile.kv.reading.verify import check_bytes
+from ftfile.kv.run_files import OpenFiles
 from ftfile.maintenance.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
 from ftfile.maintenance.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
 from ftfile.maintenance.verify.history import WHOLE, read_history

@@ -14,8 +14,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.fs.registry import normalise, settings_for_others
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.reading.verify import verify_runs
-from ftfile.kv.upkeep.compact import merge_all
-from ftfile.kv.upkeep.due import Merges
+from ftfile.kv.upkeep.compact import Merges, merge_all
 from ftfile.maintenance.compact import TARGET_BYTES, compact_files
 from ftfile.maintenance.flush import Flush, files_each
 from ftfile.maintenance.verify.run import verify as verify_directory

@@ -17,10 +17,9 @@ from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
-from ftfile.kv.feed.differences import differ
-from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
-from ftfile.kv.feed.stream import FeedStream
-from ftfile.kv.files.opening import OpenFiles
+from ftfile.kv.feed.changes import FeedStream
+from ftfile.kv.feed.rows import as_requested, changed_rows, differ, feed_schema
+from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
@@ -281,7 +280,7 @@ def test_a_version_that_vacuum_has_deleted(clock: ManualClock) -> None:
     query.run(3, [rows(a=9)])
     clock.advance(9000)
     log = kv.open(PATH, context=current()).log
-    thread = vacuum_if_due(PATH, log, grace_s=1, interval_s=1, key_provider=None, storage={})
+    thread = vacuum_if_due(store(grace="1s", vacuumInterval="1s").config(), log)
     assert thread is not None
     thread.join()
     for action in (lambda: follower.latest_offset(start), lambda: [*again]):

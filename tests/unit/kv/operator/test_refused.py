@@ -14,7 +14,7 @@ from ftfile.commit.format.model import JobAuthor, Record, Transaction
 from ftfile.commit.format.record import encode_record
 from ftfile.commit.log import fold
 from ftfile.core.errors import ConfigError, FtfileError
-from ftfile.kv.operator import epochs
+from ftfile.kv.operator import recording
 from ftfile.kv.operator.store import WINDOW_MAX
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -106,7 +106,7 @@ def test_a_writer_with_the_name_of_an_application(out: str) -> None:
 
 
 def test_a_writer_whose_epoch_is_forgotten(fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (fold, epochs):
+    for module in (fold, recording):
         monkeypatch.setattr(module, "ENTRIES_MAX", 1)
     for writer in ("w", "other", "w"):
         with open_store(fs, writer) as store:

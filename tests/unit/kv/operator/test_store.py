@@ -14,7 +14,7 @@ from ftfile.commit.format import layout
 from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, Fenced, StorageError, UserCodeError, WindowOrder
 from ftfile.kv.operator.codecs import Int64, Json, Pairs
-from ftfile.kv.operator.reads import DELETED
+from ftfile.kv.operator.windows import DELETED
 from ftfile.kv.upkeep.compact import compact
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
@@ -85,14 +85,14 @@ def test_hd_3_an_update_replaces_the_row_of_its_key(fs: CrashingFileSystem) -> N
 def test_hd_4_a_failure_of_upkeep_is_raised_at_the_next_window(
     maintenance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ftfile.kv.operator import upkeep
+    from ftfile.kv.upkeep import automatic
 
     failure = StorageError("write", "a.spool", "the disk is full")
 
     def fail(_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(upkeep, "merge_due", fail)
+    monkeypatch.setattr(automatic, "merge_due", fail)
     with open_store(CrashingFileSystem(), **COUNTS, maintenance=maintenance) as store:
         window(store, 1, a=1)
         store.committed(1)

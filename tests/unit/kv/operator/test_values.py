@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.kv.columns import MERGE, SET
-from ftfile.kv.definition import define
-from ftfile.kv.operator.values import row_maker
-from ftfile.kv.reading.one_key import fold_key
+from ftfile.kv.definition import MERGE, SET, define
+from ftfile.kv.operator.codecs import row_maker
+from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.user_keys import UserKeys
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import open_store

@@ -13,8 +13,7 @@ from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import CorruptData, FtfileError, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import define
-from ftfile.kv.operator.chain import FileCodec, read_chain
-from ftfile.kv.operator.wal import Wal
+from ftfile.kv.operator.wal import FileCodec, Wal
 from ftfile.kv.operator.windows import Buffer, Window
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS
@@ -44,7 +43,7 @@ def wal_of(fs: FileSystem, epoch: int = 1, max_file_bytes: int = 1 << 20) -> Wal
 
 def back(fs: FileSystem, recorded: int = -1, up_to: int | None = None) -> list[Window]:
     """Return the windows that would come back."""
-    return read_chain(fs, "w", FileCodec(fs, "w", Chain(), DEFINITION), recorded, up_to).windows
+    return FileCodec(fs, "w", Chain(), DEFINITION).read_chain(recorded, up_to).windows
 
 
 def window(number: int, keys: int = 1) -> Window:

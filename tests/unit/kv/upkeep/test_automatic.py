@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.commit.format.layout import record_path
 from ftfile.commit.log.log import CommitLog
+from ftfile.kv.config import StoreConfig
 from ftfile.kv.upkeep import automatic
 from ftfile.kv.upkeep.automatic import forget_vacuums, vacuum_if_due
 from ftfile.testing.context import open_filesystem
-from tests.unit.kv.upkeep.stores import PATH, counts, rows_of
+from ftfile.testing.micro_batch import spark_schema
+from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, rows_of
 
 if TYPE_CHECKING:
     import threading
@@ -28,7 +30,8 @@ def write(query: StoreBatch, batch: int) -> None:
 
 def due(grace_s: float = 2 * HOUR_S, interval_s: float = HOUR_S) -> threading.Thread | None:
     log = CommitLog(open_filesystem(PATH))
-    thread = vacuum_if_due(PATH, log, grace_s=grace_s, interval_s=interval_s, key_provider=None, storage={})
+    options = {"path": PATH, "keyColumns": "word", "grace": f"{grace_s}s", "vacuumInterval": f"{interval_s}s"}
+    thread = vacuum_if_due(StoreConfig.from_options(options, spark_schema(COLUMNS)), log)
     if thread is not None:
         thread.join()
     return thread

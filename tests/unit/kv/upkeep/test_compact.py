@@ -15,12 +15,12 @@ from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
 from ftfile.core.retry import AWAY_S
+from ftfile.kv.driver import how_written
+from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning import plan
-from ftfile.kv.planning.settings import PlanSettings
+from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading import verify
-from ftfile.kv.task.jobs import Merger
-from ftfile.kv.upkeep.due import Merges, Merging, all_due, merge_due
-from ftfile.kv.upkeep.maintained import how_written
+from ftfile.kv.upkeep.compact import Merges, Merging, all_due, merge_due
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.kit.store_check import check_store

@@ -10,7 +10,7 @@ import ftfile
 from ftfile import kv
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData
-from ftfile.kv.columns import DELETE
+from ftfile.kv.definition import DELETE
 from ftfile.kv.planning.runs import run_of
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of

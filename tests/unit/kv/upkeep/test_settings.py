@@ -8,7 +8,7 @@ import pytest
 
 from ftfile import kv
 from ftfile.commit.log.log import CommitLog
-from ftfile.kv.upkeep.maintained import how_written
+from ftfile.kv.driver import how_written
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.upkeep.stores import PATH, counts
 

@@ -1,9 +1,11 @@
-"""Folding: rows of several runs, by position, to one row a key."""
+"""Folding: rows of several runs, by position, to one row a key, in windows of bounded memory."""
 
 from __future__ import annotations
 
+import bisect
+from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,18 +13,17 @@ import pyarrow as pa
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
-from ftfile.kv.columns import DELETE, DELETED_MS, MERGE, OP, SET, operations
-from ftfile.kv.key_columns import bools_of, first_fall
-from ftfile.kv.key_ranges import contain, union
+from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
+from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, union
 from ftfile.kv.merge_functions import is_merge_name, merge_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ftfile.kv.definition import StoreDefinition
-    from ftfile.kv.key_ranges import KeyRange
+    from ftfile.kv.key_columns import Key, KeyRange
 
     Numbers = NDArray[np.int64]
     Combine = Callable[[pa.Array, pa.Array], pa.Array]
@@ -43,7 +44,7 @@ def fold(
     the row with the greatest value counts, and of equal ones the last.
 
     Args:
-        stretches: old to new, with the columns of the definition and those of `columns.py`. Within one, a later row of
+        stretches: old to new, with the columns of the definition and two of ours. Within one, a later row of
             a key is newer; rows need not be sorted. Neither keys nor a sequence column have nulls.
         definition: of the store.
         bottom: True if there are no older rows of these keys anywhere: deletes leave.
@@ -59,15 +60,13 @@ def fold(
     if not rows.num_rows:
         return _finished(rows)
     is_folded = first_fall([rows[name].combine_chunks() for name in definition.keys]) is None
-    columns, ops = _single(rows, bottom=bottom) if is_folded else _several(rows, definition, bottom=bottom)
+    if is_folded:
+        columns, ops = rows.select(rows.column_names[:-1]), operations(rows)
+        ops = np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
+    else:
+        columns, ops = _several(rows, definition, bottom=bottom)
     folded = columns.append_column(pa.field(OP, pa.int8()), from_numpy(ops, pa.int8()))
     return _finished(_without_deletes(folded, expired_ms) if bottom else folded)
-
-
-def _single(rows: pa.Table, *, bottom: bool) -> tuple[pa.Table, NDArray[np.int8]]:
-    """Return rows that are sorted, with each key once, and their operations."""
-    ops = operations(rows)
-    return rows.select(rows.column_names[:-1]), np.where((ops == MERGE) & bottom, SET, ops).astype(np.int8)
 
 
 def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tuple[pa.Table, NDArray[np.int8]]:
@@ -118,8 +117,7 @@ def _order(rows: pa.Table, definition: StoreDefinition) -> NDArray[np.int64]:
     columns = [rows[name] for name in by] + [numbers_from(np.arange(rows.num_rows))]
     names = [str(number) for number in range(len(columns))]
     order = pc.sort_indices(pa.table(columns, names=names), [(name, "ascending") for name in names])
-    found: NDArray[np.int64] = values_of(order, np.uint64).astype(np.int64)
-    return found
+    return values_of(order, np.uint64).astype(np.int64)
 
 
 def _groups(rows: pa.Table, order: NDArray[np.int64], definition: StoreDefinition) -> Groups:
@@ -157,22 +155,16 @@ class Groups:
     ends: Numbers
 
 
+@dataclass(eq=False)
 class _PairError(Exception):
-    """A pair cannot be combined, the number of which this is."""
+    """A pair cannot be combined."""
 
-    def __init__(self, place: int, cause: Exception) -> None:
-        super().__init__(place, cause)
-        self.place = place
-        self.cause = cause
+    place: int  # its number
+    cause: Exception
 
 
 def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinition) -> pa.Array:
-    """Return a column's value for each group, merged of all its values that are not null.
-
-    Raises:
-        EncodingError: a merged value has no place in the column.
-        UserCodeError: the user's function failed.
-    """
+    """Return a column's value for each group, merged of all its values that are not null; raises as `fold` does."""
     column = rows[name].combine_chunks()
     sizes = groups.ends - groups.starts
     found = groups.order[groups.ends - 1].copy()  # by group, where its value is
@@ -249,3 +241,81 @@ def _error(function: str, column: str, key: tuple[object, ...], cause: Exception
             f"{cause}. Write or delete the key: what was before counts no more"
         )
     return UserCodeError(f"merge={column}:{function}: combine() failed for key ({shown}): {cause!r}")
+
+
+class _Held(NamedTuple):
+    rows: pa.RecordBatch
+    key: Callable[[int], Key]
+
+
+class SortedRows:
+    """The rows of a run, sorted by key, each read when it is wanted."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, key_columns: int) -> None:
+        self.taken = 0  # number of rows that were given out
+        self._batches = batches
+        self._schema = schema
+        self._key_columns = key_columns
+        self._held: deque[_Held] = deque()
+        self._held_bytes = 0
+        self._is_ended = False
+
+    def fill(self, size_bytes: int) -> None:
+        """Hold as many bytes, at least a row, or all that are left."""
+        while not self._is_ended and (not self._held or self._held_bytes < size_bytes):
+            batch = next(self._batches, None)
+            if batch is None:
+                self._is_ended = True
+            elif batch.num_rows:
+                self._held.append(_Held(batch, key_reader(batch.columns[: self._key_columns])))
+                self._held_bytes += batch.nbytes
+
+    @property
+    def bound(self) -> Key | None:
+        """Return the last key that is held, behind which more may come; None if all that are left are held."""
+        if self._is_ended:
+            return None
+        last = self._held[-1]
+        return last.key(last.rows.num_rows - 1)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if no row is held."""
+        return not self._held
+
+    def take(self, bound: Key | None) -> pa.Table:
+        """Return the rows that are held up to a key, itself included; None for all."""
+        taken: list[pa.RecordBatch] = []
+        while self._held:
+            rows, key = self._held[0]
+            end = rows.num_rows
+            if bound is not None and bound < key(end - 1):
+                end = bisect.bisect_right(range(end), bound, key=key)
+            if end:
+                taken.append(rows.slice(0, end))
+            self._held_bytes -= rows.nbytes
+            self._held.popleft()
+            if end < rows.num_rows:
+                rest = rows.slice(end)
+                self._held.appendleft(_Held(rest, key_reader(rest.columns[: self._key_columns])))
+                self._held_bytes += rest.nbytes
+                break
+        found = pa.Table.from_batches(taken, self._schema)
+        self.taken += found.num_rows
+        return found
+
+
+def windows_of(inputs: Sequence[SortedRows], window_bytes: int) -> Iterator[list[pa.Table]]:
+    """Yield the rows of inputs by ranges of keys that rise: for each range, the rows of each input in it.
+
+    Together inputs hold about `window_bytes`, and at least a batch each.
+    """
+    while True:
+        each_bytes = window_bytes // max(len(inputs), 1)
+        for rows in inputs:
+            rows.fill(each_bytes)
+        if all(rows.is_empty for rows in inputs):
+            return
+        # Behind the least of the last keys that are held, rows of that input may be missing.
+        bound = min((bound for rows in inputs if (bound := rows.bound) is not None), default=None)
+        yield [rows.take(bound) for rows in inputs]

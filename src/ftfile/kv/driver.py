@@ -1,0 +1,236 @@
+"""The driver's side of a store: how it is written, and the body of a record from messages of tasks, or other runs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.arrays.spark_types import spark_schema_json
+from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
+from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.attempt.kind_of_directory import refuse_files, refusing_file, store_of
+from ftfile.attempt.options import Encryption, Storage, durability_of
+from ftfile.attempt.schema_change import check_schema_change
+from ftfile.attempt.stage import Stage
+from ftfile.commit.format.model import Add, Body, Remove
+from ftfile.commit.format.record import definition_key
+from ftfile.commit.opening import NO_ROWS, NO_STORE, open_as_written
+from ftfile.commit.rewrites import Accepted, accept_rewrites
+from ftfile.commit.sealed.filesystem import keys_of
+from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
+from ftfile.core.options import parse_options
+from ftfile.filters.chain import Chain
+from ftfile.fs.registry import normalise
+from ftfile.kv.definition import StoreDefinition, joined, require_same
+from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
+from ftfile.kv.planning.runs import open_state, placed, seal_jobs, seal_marks
+from ftfile.kv.run.writer import BLOCK_BYTES
+from ftfile.kv.run_files import RunSpool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from ftfile.attempt.message import TaskCommit
+    from ftfile.commit.format.model import AssemblyJob, MaintenanceAuthor
+    from ftfile.commit.log.log import CommitLog
+    from ftfile.commit.log.state import LogState
+    from ftfile.commit.protocol import Prepare
+    from ftfile.commit.read.snapshot import Snapshot
+    from ftfile.commit.rewrites import Rewrite
+    from ftfile.core.context import Context
+    from ftfile.fs.api import FileSystem
+    from ftfile.kv.config import StoreConfig
+
+
+# Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
+MANY_RUNS = 4
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HowWritten:
+    """How the newest writer with settings of its own writes a store; the defaults, if none had any."""
+
+    definition: StoreDefinition
+    encoding: str  # key of the definition that says how new runs are written
+    chain: Chain
+    plan: PlanSettings
+    compression: str
+    block_bytes: int
+    storage: Storage
+
+    def spool(self, stage: Stage) -> RunSpool:
+        """Return a new file for runs."""
+        return RunSpool(stage, self.definition, self.chain, self.compression, self.block_bytes)
+
+
+def how_written(head: LogState, fs: FileSystem) -> HowWritten:
+    """Return how a store is written that has a record with rows."""
+    assert head.encoding is not None, "no record says what is stored"
+    encoding = head.definitions[head.encoding]
+    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
+    settings = next((text for text in texts if "plan" in text.get("store", {})), {})
+    store = settings.get("store", {})
+    return HowWritten(
+        StoreDefinition.from_json(encoding["store"]),
+        head.encoding,
+        Chain.from_definition(encoding["filters"], keys_of(fs)),
+        PlanSettings.from_json(store["plan"]) if store else PlanSettings(),
+        store.get("compression", "lz4"),
+        store.get("blockBytes", BLOCK_BYTES),
+        Storage.from_json(settings) if settings else Storage((), "auto"),
+    )
+
+
+def new_stage(log: CommitLog, author: MaintenanceAuthor, durability: str) -> Stage:
+    """Return where the files of a maintenance operation are written."""
+    return Stage(log.fs, TaskIdentity(JobIdentity(author.job_id), 0, 0), durability)
+
+
+def open_store_log(
+    path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
+) -> CommitLog:
+    """Return a log of a store that nobody else uses, with its keys; ConfigError for no store, or keys not known."""
+    log, url = open_as_written(path, key_provider, storage, context, otherwise=NO_STORE), normalise(os.fspath(path))
+    head = log.read_on()
+    refuse_files(head, url)
+    if head.encoding is None:
+        raise ConfigError(f"{url!r} is {NO_ROWS}")
+    return log
+
+
+def recorded_definition(
+    options: Mapping[str, str], context: Context, *, durable: bool = False
+) -> StoreDefinition | None:
+    """Return the definition of the store that a writer's options name; None if nothing was committed there.
+
+    For `durable`, see `CommitLog.read_on`. A ConfigError says which option is wrong.
+    """
+    parsed = parse_options(options, "ftkv-write")
+    if parsed["path"] is None:
+        return None
+    path, storage = normalise(parsed["path"]), Storage.from_options(parsed)
+    log = storage.log_at(path, Encryption.from_options(parsed), context)
+    with refusing_file(log, path):
+        text = store_of(log.read_on(durable=durable))
+    return None if text is None else StoreDefinition.from_json(text)
+
+
+def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
+    """Return the definition of the store once a record of this writer follows the head.
+
+    Raises:
+        ConfigError: the directory is no store, or an option differs from the store's.
+        SchemaError: value columns differ more than `onSchemaChange` allows.
+    """
+    refuse_files(head, config.path)
+    text = store_of(head)
+    if text is None or config.overwrite:
+        return config.definition
+    recorded, given = StoreDefinition.from_json(text), config.definition
+    require_same(recorded, given)
+    old, new = (spark_schema_json(pa.schema(each.value_fields)) for each in (recorded, given))
+    check_schema_change(old, new, config.on_schema_change, has_any=False)
+    return joined([recorded, given])
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChange:
+    """The change of a store that one record is to make."""
+
+    runs: tuple[Add, ...]  # new ones, old to new; their marks have no position yet
+    rewrites: tuple[Rewrite, ...] = ()  # results of due jobs
+    failed: frozenset[str] = frozenset()  # ids of due jobs that were tried in vain
+    tasks: int = 1  # by which the jobs are done that become due
+
+
+def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
+    """Return how the record of the checked messages of all tasks is prepared."""
+    own = definition_key(config.definition.to_json())
+    if any(message.definition not in (None, own) for message in messages):  # Spark plans the commit of a stream again
+        raise ConfigError(
+            f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
+            "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
+        )
+    letters = letters_of(messages)
+    change = StoreChange(
+        tuple(segments_of(messages, "", log.clock.now_ms())),
+        tuple(rewrite for message in messages for rewrite in message.rewritten),
+        frozenset(job for message in messages for job in message.failed),
+        len(messages),
+    )
+    metrics = batch_metrics(messages, durability_of(config.storage.durability, log.fs.capabilities))
+    runs, buckets = len(change.runs), config.definition.buckets
+    if runs > MANY_RUNS * buckets:
+        _log.warning(
+            "a batch brings %d runs for %d buckets, as its tasks have rows of all buckets: fewer tasks, or "
+            'repartition(n, expr("pmod(xxhash64(%s), %d)")), make fewer and larger ones',
+            *(runs, buckets, ", ".join(config.definition.bucket_by), buckets),
+        )
+
+    def prepare(head: LogState, _: Callable[[], Snapshot]) -> Body:
+        body = body_of(config, log, head, change)
+        return replace(body, dead_letters=letters, metrics=metrics | body.metrics)
+
+    return prepare
+
+
+def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreChange) -> Body:
+    """Return the body of the record that follows a head: runs with positions, accepted rewrites, and the due jobs.
+
+    An overwrite replaces all runs. Of rewrites, those are left out that come too late. It raises as `definition_after`.
+    """
+    definition = definition_after(config, head)
+    encoding, settings = config.encoding(definition), config.settings()
+    texts = {definition_key(text): text for text in (encoding, encoding["schema"], settings)}
+    keys = [*texts]
+    state, now_ms = open_state(log.fs, head), log.clock.now_ms()
+    accepted = Accepted() if config.overwrite else accepted_merges(log, state, change.rewrites)
+    runs = placed([replace(run, encoding=keys[0]) for run in change.runs], head.version + 1, now_ms)
+    removes = tuple(map(Remove.of, head.segments.values())) if config.overwrite else accepted.removes
+    adds = (*runs, *accepted.adds)
+    live = live_after(state, removes, adds)
+    return Body(
+        adds=seal_marks(log.fs, adds),
+        removes=removes,
+        overwrite=config.overwrite,
+        assembly_jobs=due_after(log, state, live, config.plan, failed=change.failed, tasks=change.tasks),
+        tasks=change.tasks,
+        schema=keys[1],
+        settings=keys[2],
+        encoding=keys[0],
+        definitions=texts,
+        metrics={"runsMerged": len(accepted.removes)} if accepted.removes else {},
+    )
+
+
+def accepted_merges(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]) -> Accepted:
+    """Return the merges that the record behind a state can take."""
+    found = accept_rewrites(log, state, rewrites).rewrites
+    return Accepted(tuple(acceptable(state.segments, found)))
+
+
+def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) -> dict[str, Add]:
+    """Return the live runs by id once a record behind a state removes some and adds others."""
+    ended = {remove.id for remove in removes}
+    return {add.id: add for add in (*state.segments.values(), *adds) if add.id not in ended}
+
+
+def due_after(
+    log: CommitLog,
+    state: LogState,
+    live: Mapping[str, Add],
+    plan: PlanSettings,
+    *,
+    failed: Collection[str] = (),
+    tasks: int,
+) -> tuple[AssemblyJob, ...]:
+    """Return the due jobs, as the record behind a state has them, given the runs that are live after it, by id."""
+    due = still_due(state.assembly_jobs, live, failed, state.version + 1)
+    more = plan_jobs(live.values(), due, plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
+    return seal_jobs(log.fs, (*due, *more))

@@ -1,0 +1,351 @@
+"""Due jobs, done by tasks beside their own rows: runs become fewer, in memory that does not grow with them."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import operator
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from ftfile.attempt.message import segment_of
+from ftfile.commit.format.model import Origin
+from ftfile.commit.rewrites import Rewrite
+from ftfile.core.errors import CorruptData
+from ftfile.core.logs import get_logger
+from ftfile.core.retry import is_away
+from ftfile.fs.calls.parallel import parallel
+from ftfile.kv.definition import SET
+from ftfile.kv.fold import SortedRows, fold, windows_of
+from ftfile.kv.key_columns import key_reader
+from ftfile.kv.planning.jobs import Left, groups_of
+from ftfile.kv.planning.plan import is_held
+from ftfile.kv.planning.runs import run_of
+from ftfile.kv.run.cache import Cache
+from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.attempt.stage import Stage
+    from ftfile.commit.format.model import Add, AssemblyJob
+    from ftfile.commit.log.state import LogState
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_columns import Key
+    from ftfile.kv.planning.jobs import Group, Share
+    from ftfile.kv.planning.runs import Run
+    from ftfile.kv.run.reader import RunReader
+    from ftfile.kv.run_files import RunSpool
+
+# Of small runs, which are read whole when they are opened.
+_CACHE_BYTES = 32 << 20
+# Of pages and directory, for each row.
+_INDEX_BYTES = 7
+_PIECE_BYTES_MAX = 1 << 20
+# Seconds after which no job is begun: rows that come late cost more than merges that come late.
+BUDGET_S = 10.0
+# Rows in memory while they are folded, which takes some times as much.
+_WINDOW_BYTES = 16 << 20
+_log = get_logger(__name__)
+
+
+class Inputs:
+    """Runs that are read once, in the order of keys."""
+
+    def __init__(self, files: OpenFiles, definition: StoreDefinition) -> None:
+        self._files = files
+        self._definition = definition
+        self._cache = Cache(_CACHE_BYTES)
+        self._readers: dict[str, RunReader] = {}
+
+    def reader(self, run: Run) -> RunReader:
+        """Return the reader of a run; errors name its file."""
+        if run.add.id not in self._readers:
+            self._readers[run.add.id] = open_run(self._files, run.add, self._cache)
+        return self._readers[run.add.id]
+
+    def open(self, runs: Sequence[Run]) -> None:
+        """Open runs side by side, as far as they have rows."""
+        parallel(self._files.fs, self.reader, [run for run in runs if run.marks.keys is not None])
+
+    def rows(self, run: Run, cut: Key | None) -> SortedRows:
+        """Return the rows of a run below a cut, without those that a job took before."""
+        names = self._definition.keys
+        if run.marks.keys is None or (cut is not None and run.marks.keys[0] >= cut):
+            return SortedRows(iter(()), self._definition.schema, len(names))
+        reader = self.reader(run)
+        start = run.marks.keys[0] if run.add.skip_rows else None
+        return SortedRows(reader.scan(start, cut), reader.schema, len(names))
+
+    def left(self, run: Run, cut: Key | None, taken_rows: int) -> Left | None:
+        """Return the rest of a run of which all rows below a cut were taken; None for a run that ends below it.
+
+        CorruptData tells of a run with another number of rows than its record says.
+        """
+        expected, is_done = run.add.rows, run.ends_below(cut)
+        batch = None if is_done or taken_rows >= expected else next(self.reader(run).scan(cut), None)
+        if taken_rows > expected or (taken_rows < expected and batch is None):
+            raise CorruptData(run.add.path, f"{expected} rows", f"{taken_rows} rows")
+        if is_done:
+            return None
+        return Left(taken_rows, None if batch is None else key_reader(batch.columns[: len(self._definition.keys)])(0))
+
+
+def cut_of(group: Group, inputs: Inputs, job_bytes: int) -> Key | None:
+    """Return the key below which runs of a group have about `job_bytes` to read; None if they all have no more.
+
+    Below it are the rows of at least one block, however large that is.
+    """
+    folded = group.below(None).folded
+    if sum(run.size for run in folded) <= job_bytes:
+        return None
+    inputs.open(folded)
+    least = min(run.begins for run in group.runs)
+    starts = sorted(
+        start
+        for run in folded
+        if run.marks.keys is not None
+        for start in inputs.reader(run).block_starts()
+        if not run.add.skip_rows or start[0] >= run.marks.keys[0]
+    )
+    read_bytes = 0
+    for key, size_bytes in starts:
+        if read_bytes + size_bytes > job_bytes and key > least and read_bytes:
+            return key
+        read_bytes += size_bytes
+    return None
+
+
+class FoldedRows:
+    """Rows by key, each key once, from which runs take what comes next.
+
+    No run has rows on both sides of a wall, the first key of a run that stays as it is.
+    """
+
+    def __init__(self, tables: Iterator[pa.Table], walls: Iterable[Key], key_columns: int, piece_bytes: int) -> None:
+        self._tables = tables
+        self._walls = sorted(walls)
+        self._key_columns = key_columns
+        self._piece_bytes = piece_bytes
+        self._batches: list[pa.RecordBatch] = []  # the next one comes last
+
+    def has_more(self) -> bool:
+        """Return True if a row is left."""
+        while not self._batches:
+            table = next(self._tables, None)
+            if table is None:
+                return False
+            pieces = max(1, -(-table.nbytes // self._piece_bytes))
+            rows = max(1, -(-table.num_rows // pieces))
+            self._batches = [batch for batch in table.to_batches(max_chunksize=rows) if batch.num_rows][::-1]
+        return True
+
+    def of_one_run(self, is_full: Callable[[pa.RecordBatch], bool]) -> Iterator[pa.RecordBatch]:
+        """Yield rows up to a wall, or until `is_full` says so of a batch that was yielded."""
+        is_begun = False
+        while self.has_more():
+            batch = self._batches.pop()
+            key = key_reader(batch.columns[: self._key_columns])
+            passed = bisect.bisect_left(self._walls, key(0))
+            del self._walls[:passed]
+            if passed and is_begun:
+                self._batches.append(batch)
+                return
+            if self._walls and self._walls[0] <= key(batch.num_rows - 1):
+                end = bisect.bisect_left(range(batch.num_rows), self._walls[0], key=key)
+                self._batches.append(batch.slice(end))
+                batch = batch.slice(0, end)
+            is_begun = True
+            yield batch
+            if is_full(batch):
+                return
+
+
+@dataclass
+class Outputs:
+    """The runs that a job writes, in one spool, or in several where runs are large."""
+
+    open_spool: Callable[[], RunSpool]  # starts a spool
+    encoding: str  # key of the definition that says how they are written
+    max_file_bytes: int  # a run ends at about that length, and a spool that has as many bytes
+
+    def __post_init__(self) -> None:
+        self._spools: list[RunSpool] = []
+        self._is_open = False
+
+    @property
+    def piece_bytes(self) -> int:
+        """Return the bytes of rows that a run takes at a time."""
+        return min(max(self.max_file_bytes // 8, 1), _PIECE_BYTES_MAX)
+
+    def write(self, bucket: str, rows: FoldedRows, origin: Origin) -> Run:
+        """Write a run of the next rows, which has no position yet; without any, an empty run."""
+        if not self._is_open:
+            self._spools.append(self.open_spool())
+            self._is_open = True
+        spool = self._spools[-1]
+        start = known = spool.position
+        plain_bytes = known_plain_bytes = rows_taken = 0
+
+        def is_full(batch: pa.RecordBatch) -> bool:
+            nonlocal known, plain_bytes, known_plain_bytes, rows_taken
+            if spool.position != known:
+                known, known_plain_bytes = spool.position, plain_bytes
+            plain_bytes += batch.nbytes
+            rows_taken += batch.num_rows
+            # What the spool still holds back becomes as small as what it has written.
+            ratio = (known - start) / known_plain_bytes if known_plain_bytes else 1.0
+            size_bytes = known - start + (plain_bytes - known_plain_bytes) * min(ratio, 1.0)
+            return bool(size_bytes + _INDEX_BYTES * rows_taken >= self.max_file_bytes - self.piece_bytes)
+
+        made = spool.write(bucket, rows.of_one_run(is_full))
+        if spool.position >= self.max_file_bytes // 2:
+            self.end()
+        return run_of(segment_of(made, self.encoding, origin, {}))
+
+    def end(self) -> None:
+        """End the spool that is being written."""
+        if self._is_open:
+            self._is_open = False
+            self._spools[-1].end()
+
+    def discard(self) -> None:
+        """Remove all that was written, if possible: nobody refers to it."""
+        self._is_open = False
+        for spool in self._spools:
+            spool.discard()
+
+
+def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
+    """Do the due jobs that fall to a task; return the results, and the ids of jobs that failed.
+
+    At each version other jobs fall to a task, so that none waits for a task that is no longer there. Those that failed
+    come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on. Of the
+    head, the state of a view is enough.
+    """
+    jobs = head.assembly_jobs
+    tasks = jobs[-1].payload["taskCount"] if jobs else 0
+    own = [
+        job
+        for number, job in enumerate(jobs)
+        if (number + head.version) % tasks == merger.stage.partition and not is_held(job, head.version + 1)
+    ]
+    clock = merger.stage.fs.context.clock
+    began_s = clock.monotonic_s()
+    done, failed = [], []
+    for number, job in enumerate(sorted(own, key=lambda job: job.attempts)):
+        if number and clock.monotonic_s() - began_s > BUDGET_S:
+            break
+        rewrite, errors = merger.merge(job)
+        if errors:
+            reasons = "; ".join(dict.fromkeys(map(str, errors)))
+            _log.warning("merging %d runs failed, it will be tried again: %s", len(job.inputs), reasons)
+            failed.append(job.id)
+        if rewrite is not None:
+            done.append(rewrite)
+    return tuple(done), tuple(failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Merger:
+    """Does jobs."""
+
+    stage: Stage  # of the task; also gives the file system, the clock and the ids
+    definition: StoreDefinition  # which new runs follow
+    encoding: str  # key of the definition that says how new runs are written
+    open_spool: Callable[[], RunSpool]  # starts a file for new runs
+    read_version: int  # at which the inputs of the jobs are live
+    window_bytes: int = _WINDOW_BYTES
+
+    def merge(self, job: AssemblyJob) -> tuple[Rewrite | None, list[Exception]]:
+        """Return the rewrite of a job, None if nothing was merged, and the errors of runs that stay.
+
+        A bucket whose runs cannot be merged leaves the others of the job alone, unless the store is away.
+        """
+        groups = groups_of(job)
+        try:
+            return self._merged(job, groups), []
+        except Exception as error:
+            if len(groups) == 1 or is_away(error):
+                return None, [error]
+        found: list[Rewrite] = []
+        errors: list[Exception] = []
+        for group in groups:
+            try:
+                found.append(self._merged(job, [group]))
+            except Exception as error:
+                errors.append(error)
+                if is_away(error):
+                    break
+        if not found:
+            return None, errors
+        inputs, adds = ([add for each in found for add in getattr(each, name)] for name in ("inputs", "adds"))
+        return replace(found[0], inputs=tuple(inputs), adds=tuple(adds)), errors
+
+    def _merged(self, job: AssemblyJob, groups: Sequence[Group]) -> Rewrite:
+        """Return the rewrite of groups of a job; if one fails, all that was written is removed."""
+        inputs: list[Add] = []
+        adds: list[Add] = []
+        outputs = Outputs(self.open_spool, self.encoding, job.payload["maxBytesPerFile"])
+        # Neighbouring buckets of a batch lie side by side in its spools.
+        files = CoalescingFiles(OpenFiles(self.stage.fs), (run.add for group in groups for run in group.runs))
+        try:
+            for group in groups:
+                runs = Inputs(files, self.definition)
+                share = group.below(cut_of(group, runs, job.payload["jobBytes"]))
+                replaced, new = share.replacement(*self._written(share, runs, outputs), self.stage.fs.context.ids)
+                inputs += replaced
+                adds += new
+            outputs.end()
+        except BaseException:
+            outputs.discard()
+            raise
+        return Rewrite(tuple(inputs), tuple(adds), self.read_version, job.reason)
+
+    def _written(self, share: Share, runs: Inputs, outputs: Outputs) -> tuple[list[Run], dict[str, Left]]:
+        """Write the folded rows of a share; return their runs, and the rests of its inputs."""
+        runs.open(share.folded)
+        inputs = [runs.rows(run, share.cut) for run in share.folded]
+        terms, purges = share.group.terms, [run.marks.purges for run in share.folded]
+        tables = (
+            fold(window, self.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
+            for window in windows_of(inputs, self.window_bytes)
+        )
+        # Another run must not lie between the keys of one.
+        walls = [run.marks.keys[0] for run in share.relabelled if run.marks.keys is not None]
+        rows = FoldedRows(self._alike(tables, share), walls, len(self.definition.keys), outputs.piece_bytes)
+        bucket, origin = share.group.runs[0].add.bucket, _origin(share)
+        made = []
+        while rows.has_more():
+            made.append(outputs.write(bucket, rows, origin))
+        if not made and not share.relabelled and share.purges:
+            made.append(outputs.write(bucket, rows, origin))
+        left = {}
+        for run, taken in zip(share.folded, inputs, strict=True):
+            rest = runs.left(run, share.cut, taken.taken)
+            if rest is not None:
+                left[run.add.id] = rest
+        return made, left
+
+    def _alike(self, tables: Iterator[pa.Table], share: Share) -> Iterator[pa.Table]:
+        """Yield tables with the same columns: those that the only one has, or that one of several may have."""
+        head = list(itertools.islice(tables, 2))
+        if len(head) <= 1:
+            yield from head
+            return
+        ops = reduce(operator.or_, (run.marks.ops for run in share.folded))
+        if share.group.terms.is_bottom and self.definition.sequence is None:
+            ops = 1 << SET
+        columns = self.definition.names_with(ops)
+        for table in itertools.chain(head, tables):
+            yield self.definition.aligned(table).select(columns)
+
+
+def _origin(share: Share) -> Origin:
+    """Return the origin of the rows: the query of the oldest, and the batches of all."""
+    origins = [run.add.origin for run in (*share.folded, *share.relabelled)]
+    first, last = min(each.first_batch for each in origins), max(each.last_batch for each in origins)
+    return Origin(origins[0].query_id, first, last)

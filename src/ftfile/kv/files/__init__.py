@@ -1,1 +1,0 @@
-"""Runs in files: written to a stage, and opened where they lie."""

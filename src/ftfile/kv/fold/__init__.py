@@ -1,1 +1,0 @@
-"""Rows of several runs to one row a key."""

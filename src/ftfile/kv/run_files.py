@@ -1,0 +1,285 @@
+"""Runs in files: those of an attempt in one file, and runs opened where they lie, mapped or read piece by piece.
+
+Each begins at a multiple of 64 bytes, as Arrow wants it. Small runs that are neighbours in a file are read by one call.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from bisect import bisect_right
+from collections import defaultdict
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.attempt.stage import StagedRange
+from ftfile.commit.format.layout import storage_identity
+from ftfile.commit.sealed.filesystem import keys_of
+from ftfile.core.errors import ConfigError
+from ftfile.filters.aes_gcm import AesGcm
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import DecryptedRanges
+from ftfile.fs.calls.parallel import parallel
+from ftfile.kv.definition import DELETED_MS, OP, ops_in
+from ftfile.kv.planning.runs import Marks
+from ftfile.kv.run.cache import Cache, Shelf
+from ftfile.kv.run.reader import RunReader
+from ftfile.kv.run.writer import BLOCK_BYTES, write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ftfile.attempt.message import StagedSegment
+    from ftfile.attempt.stage import Stage
+    from ftfile.commit.format.model import Add
+    from ftfile.fs.api import FileSystem, InputFile
+    from ftfile.kv.definition import StoreDefinition
+    from ftfile.kv.key_columns import KeyRange
+
+    ReadRange = Callable[[int, int], bytes | memoryview]
+
+_ALIGNMENT = 64
+# Files of a process that are mapped at a time, each with a descriptor; many systems allow a process 1,024.
+_MAPPED_MAX = 400
+# Of all files together.
+_RANGE_BYTES = 16 << 20
+# Bytes between two runs that cost less than a call.
+_GAP_BYTES = 64 << 10
+
+
+class RunSpool:
+    """Writes runs of a store to a new file of a stage."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        definition: StoreDefinition,
+        filters: Chain,
+        compression: str = "lz4",
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self._stage = stage
+        self._definition = definition
+        self._filters = filters
+        self._compression = compression
+        self._block_bytes = block_bytes
+        self._file = stage.create("spool")
+        self._runs = 0
+
+    @property
+    def position(self) -> int:
+        """Return the bytes in the file; they grow while a run is written."""
+        return self._file.position
+
+    def write(self, bucket: str, batches: Iterable[pa.RecordBatch], purges: Sequence[KeyRange] = ()) -> StagedSegment:
+        """Append a run of a bucket, and return it with its marks, of which the position is not known yet.
+
+        Its rows are those that `fold` returned, all with the columns of the first batch. Keys in the ranges of its
+        purges end in all runs before it; without rows, it has them alone. Where `write_run` fails, the file is of no
+        use any more.
+        """
+        self._file.write(bytes(-self._file.position % _ALIGNMENT))
+        piece, ops = StagedRange(self._file, self._filters), 0
+        rows = iter(batches)
+        first = next(rows, None)
+        own = [] if first is None else [field for field in first.schema if field.name in {OP, DELETED_MS}]
+        schema = pa.schema([*self._definition.schema, *own])  # where keys are never null
+
+        def noted() -> Iterator[pa.RecordBatch]:
+            nonlocal ops
+            for batch in chain(() if first is None else (first,), rows):
+                ops |= ops_in(batch)
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+        names, compression, block_bytes = self._definition.keys, self._compression, self._block_bytes
+        summary = write_run(piece, noted(), schema, names, compression=compression, block_bytes=block_bytes)
+        self._runs += 1
+        return piece.end(self._runs, summary.rows, bucket, Marks((0, 0), summary.keys, tuple(purges), ops).to_json())
+
+    def write_all(
+        self, runs: Iterable[tuple[str, Iterable[pa.RecordBatch], Sequence[KeyRange]]]
+    ) -> list[StagedSegment]:
+        """Write runs, and make them durable; if that fails, remove the file. Arguments are those of `write`."""
+        try:
+            written = [self.write(*run) for run in runs]
+            self.end()
+        except BaseException:
+            self.discard()
+            raise
+        return written
+
+    def end(self) -> None:
+        """Make the runs durable."""
+        self._stage.end(self._file)
+
+    def discard(self) -> None:
+        """Remove the file if possible, ended or not: nobody refers to it."""
+        self._stage.drop(self._file)
+
+
+class _OpenFile:
+    """A file that is closed when nothing reads it any more; opened for each read where too many others are mapped."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs, self._path = fs, path
+        self._mapped: memoryview | None = None
+        self._file: InputFile | None = fs.open(path)
+        mapped = self._file.mapped()
+        if mapped is None:
+            weakref.finalize(self, self._file.close)
+            return
+        self._file.close()
+        self._file = None
+        if len(_mappings) < _MAPPED_MAX:
+            self._mapped = mapped
+            _mappings.add(mapped.obj)
+
+    def read_at(self, offset: int, length: int) -> bytes | memoryview:
+        """Return bytes of the file: fewer only at its end."""
+        if self._mapped is not None:
+            return self._mapped[offset : offset + length]
+        if self._file is not None:
+            return self._file.read_at(offset, length)
+        with self._fs.open(self._path) as file:
+            return file.read_at(offset, length)
+
+
+# Blocks in the cache hold them, too, when nothing reads the file any more.
+_mappings: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class OpenFiles:
+    """The files of a directory that are open for reading, each once. Several threads may use it."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self.fs = fs
+        self._lock = threading.Lock()
+        self._files: weakref.WeakValueDictionary[str, _OpenFile] = weakref.WeakValueDictionary()
+
+    def open(self, path: str) -> ReadRange:
+        """Return the function that reads a file, which stays open as long as the function is kept.
+
+        Raises:
+            NotFound: there is no such file; the function may raise it, too.
+            StorageError: the store failed.
+        """
+        if (file := self._files.get(path)) is None:
+            opened = _OpenFile(self.fs, path)
+            with self._lock:
+                file = self._files.setdefault(path, opened)
+        return file.read_at
+
+
+def open_run(files: OpenFiles, add: Add, cache: Cache) -> RunReader:
+    """Return the run of a segment, whose directory is read and verified; blocks and pages are when they are used.
+
+    Raises:
+        CorruptData: its bytes are not those that were written.
+        ConfigError: it is encrypted, and its key is not known.
+        NotFound: its file is not there: the version is no longer kept.
+        StorageError: the store failed.
+    """
+    read = files.open(add.path)
+
+    def read_range(offset: int, length: int) -> bytes | memoryview:
+        return read(add.offset + offset, length)
+
+    plain: ReadRange = read_range
+    if add.filters:
+        if add.filters != (AesGcm.name,):
+            raise ConfigError(
+                f"{add.path!r} has the filters {', '.join(add.filters)}: runs have none but {AesGcm.name}"
+            )
+        Chain.for_reading(add.filters, keys := keys_of(files.fs)).decoder("")  # refuses to go on without keys
+        assert keys is not None
+        identity = storage_identity("segment", add.path, add.offset)
+        plain = DecryptedRanges(read_range, add.length, add.path, keys, identity, add.logical_length).read_at
+    return RunReader(plain, add.logical_length, add.path, cache, partial(parallel, files.fs))
+
+
+class CoalescingFiles(OpenFiles):
+    """Files some of whose runs are read soon, about in the order in which they lie there. Threads may share it.
+
+    The first read of a run fetches its neighbours, too, as far as memory for all files allows.
+    """
+
+    def __init__(self, files: OpenFiles, adds: Iterable[Add]) -> None:
+        super().__init__(files.fs)
+        self._others = files
+        # Where a file goes on to its next range, the last one may still be wanted.
+        self._cache = Cache(2 * _RANGE_BYTES)
+        by_path: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+        for add in adds:
+            by_path[add.path].add((add.offset, add.offset + add.length))
+        bytes_max = _RANGE_BYTES // max(len(by_path), 1)
+        coalesced = {path: _coalesced(sorted(bounds), bytes_max) for path, bounds in by_path.items()}
+        self._ranges = {path: _Ranges(bounds, self._cache) for path, bounds in coalesced.items() if bounds}
+
+    def open(self, path: str) -> ReadRange:
+        """Return the function that reads a file, and opens it when it must; both raise as `OpenFiles.open`."""
+        if path not in self._ranges:
+            return self._others.open(path)
+        opened: list[ReadRange] = []
+
+        def fetch(offset: int, length: int) -> bytes | memoryview:
+            if not opened:
+                opened.append(self._others.open(path))
+            return opened[0](offset, length)
+
+        def read_range(offset: int, length: int) -> bytes | memoryview:
+            ranges = self._ranges.get(path)
+            return fetch(offset, length) if ranges is None else ranges.read(fetch, offset, length)
+
+        return read_range
+
+    def fetch_first(self) -> None:
+        """Fetch the first range of each file side by side: levels that are opened at once begin with the same file."""
+        parallel(self.fs, lambda path: self.open(path)(self._ranges[path].start, 0), [*self._ranges])
+
+    def release(self) -> None:
+        """Forget what was fetched, and fetch no more than is asked for from now on."""
+        self._ranges = {}
+        self._cache.resize(0)
+
+
+class _Ranges:
+    """Ranges of a file, each fetched as a whole when bytes of it are first read."""
+
+    def __init__(self, bounds: Sequence[tuple[int, int]], cache: Cache) -> None:
+        self._starts = [start for start, _ in bounds]
+        self._ends = [end for _, end in bounds]
+        self._cache = cache
+        self._contents: Shelf[bytes | memoryview] = Shelf(len(bounds))
+        self._locks = [threading.Lock() for _ in bounds]
+
+    @property
+    def start(self) -> int:
+        """Return where the first range begins."""
+        return self._starts[0]
+
+    def read(self, read: ReadRange, offset: int, length: int) -> bytes | memoryview:
+        number = bisect_right(self._starts, offset) - 1
+        if number < 0 or offset + length > self._ends[number]:
+            return read(offset, length)
+        start = self._starts[number]
+        with self._locks[number]:
+            content = self._contents.values[number]
+            if content is None:
+                size_bytes = self._ends[number] - start
+                content = self._cache.put(self._contents, number, read(start, size_bytes), size_bytes)
+            self._contents.used[number] = 1
+        return content[offset - start : offset - start + length]
+
+
+def _coalesced(runs: Sequence[tuple[int, int]], bytes_max: int) -> list[tuple[int, int]]:
+    """Return the ranges that have several of these runs of a file, sorted by offset."""
+    ranges: list[list[tuple[int, int]]] = []
+    for start, end in runs:
+        if ranges and start - ranges[-1][-1][1] <= _GAP_BYTES and end - ranges[-1][0][0] <= bytes_max:
+            ranges[-1].append((start, end))
+        else:
+            ranges.append([(start, end)])
+    return [(own[0][0], own[-1][1]) for own in ranges if len(own) > 1]
