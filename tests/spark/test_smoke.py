@@ -64,7 +64,8 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
 
 def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> None:
     out = str(tmp_path / "o [t]%20")
-    frame = spark.sql("select id, date'2024-07-01' + int(id) as day, decimal(id) / 4 as d from range(4)")
+    day = "date'2024-07-01' + int(id) as day"
+    frame = spark.range(4).selectExpr("id", day, "decimal(id) / 4 as d", "timestamp_seconds(id) as at")
     options = {"fileFormat": "orc", "partitionBy": "day,d"}
     frame.write.format("ftfile").options(**options).mode("append").save(out)
     frame.write.format("ftfile").options(**options).mode("overwrite").save(out)

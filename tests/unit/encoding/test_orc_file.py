@@ -227,9 +227,10 @@ def test_the_footer_says_calendar_and_types(compression: str, columns: int) -> N
     assert [value for number, value in described if number == 11] == [2]
     types = [dict(fields(value)) for number, value in described if number == 4]
     marked = [place for place, kind in enumerate(types) if 7 in kind]
-    assert marked[:2] == [3, 7]  # root, struct, x, n; map, key, list, element
-    assert dict(fields(types[3][7])) == {1: b"spark.sql.catalyst.type", 2: b"timestamp_ntz"}
-    assert len(marked) == (2 if columns == 3 else columns // 2)
+    assert marked[:3] == [3, 7, 8]  # root, struct, x, n; map, key, list, element
+    for place, name in ((3, b"timestamp_ntz"), (8, b"timestamp")):
+        assert dict(fields(types[place][7])) == {1: b"spark.sql.catalyst.type", 2: name}
+    assert len(marked) == columns * 3 // 4 + (columns == 3)
 
 
 LONG = "é" * 400_000

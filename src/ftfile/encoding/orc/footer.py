@@ -16,7 +16,7 @@ import pyarrow as pa
 from ftfile.arrays.varints import read_varint, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 TEXT_BYTES_MAX = 1024  # of a text in statistics, as in those of Spark's own writer
 
@@ -33,19 +33,20 @@ _ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
 _CHUNK_HEAD_BYTES = 3
 
 
-def amended(tail: bytes, wall_clocks: Collection[int], *, has_long_texts: bool = False) -> bytes:
+def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool = False) -> bytes:
     """Return the end of a file, with all statistics of stripes and the whole footer, amended.
 
-    `wall_clocks` are the numbers of types that are Spark's TIMESTAMP_NTZ, which it stores as numbers. Of texts that are
-    longer than `TEXT_BYTES_MAX`, the statistics get bounds, as those of Spark's own writer, and not copies that every
-    reader of the file would read.
+    `spark_types` are Spark's names of types, by their numbers, where ORC's do not say them: TIMESTAMP_NTZ is stored as
+    a number, and before 4.3 Spark does not know the type of an instant. Of texts that are longer than `TEXT_BYTES_MAX`
+    (`has_long_texts`: there may be some), the statistics get bounds, as those of Spark's own writer, and not copies
+    that every reader of the file would read.
     """
     postscript = tail[-1 - tail[-1] : -1]
     known = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}
     codec = known[_POSTSCRIPT_COMPRESSION]
     end = len(tail) - 1 - len(postscript)
     start = end - known[_POSTSCRIPT_FOOTER_LENGTH]
-    footer = _amended(_plain(tail[start:end], codec), wall_clocks)
+    footer = _amended(_plain(tail[start:end], codec), spark_types)
     lengths = {}
     statistics = b""
     if has_long_texts:
@@ -116,18 +117,21 @@ def stripe_rows(tail: bytes) -> list[int]:
     ]
 
 
-def _amended(footer: bytes, wall_clocks: Collection[int]) -> bytes:
+def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
     # Without a calendar, readers take dates before 1582 for Julian ones.
-    attribute = _text(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type") + _text(_ATTRIBUTE_VALUE, b"timestamp_ntz")
     kept, types = [], 0
     for number, value, raw in _fields(footer):
         if number == _FOOTER_TYPES and isinstance(value, bytes):
-            more = _text(_TYPE_ATTRIBUTES, attribute) if types in wall_clocks else b""
-            kept.append(_text(number, value + more))
+            kept.append(_text(number, value + (_attribute(spark_types[types]) if types in spark_types else b"")))
             types += 1
         elif number != _FOOTER_CALENDAR:
             kept.append(raw)
     return b"".join([*kept, _number(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)])
+
+
+def _attribute(spark_type: str) -> bytes:
+    value = _text(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type") + _text(_ATTRIBUTE_VALUE, spark_type.encode())
+    return _text(_TYPE_ATTRIBUTES, value)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:

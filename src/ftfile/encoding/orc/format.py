@@ -27,6 +27,7 @@ _READ_BATCH_ROWS = 65_536
 _LAST_US = 2**63 // 1000
 _SECOND_US = 1_000_000
 _WALL_CLOCK = pa.timestamp("us")
+_SPARK_TYPES = {_WALL_CLOCK: "timestamp_ntz", pa.timestamp("us", "UTC"): "timestamp"}
 _RANGE = "ORC takes those from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 whole seconds only"
 
 # The writer's memory for a group, and for a value: a reference, a length, and a flag for null.
@@ -149,8 +150,8 @@ class _OrcEncoder(CollectingEncoder):
             self._sink.is_holding = True
             self._writer.close()
         types = enumerate(columns_within(self._schema), start=1)
-        wall_clocks = {number for number, (_, arrow) in types if arrow == _WALL_CLOCK}
-        self._target.write(amended(bytes(self._sink.held), wall_clocks, has_long_texts=self._has_long_texts))
+        spark_types = {number: _SPARK_TYPES[arrow] for number, (_, arrow) in types if arrow in _SPARK_TYPES}
+        self._target.write(amended(bytes(self._sink.held), spark_types, has_long_texts=self._has_long_texts))
 
     def _laid_out(self, rows: pa.Table) -> pa.Table:
         # Nested columns are copied: within them, the writer ignores slicing, and counts a value under a null.
