@@ -267,6 +267,8 @@ class Silent(Objects):
         super().make(path, content, is_new=is_new)
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 @pytest.mark.short_limits
 def test_every_call_ends() -> None:
     known_as("silent", Silent)

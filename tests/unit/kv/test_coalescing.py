@@ -121,6 +121,7 @@ def test_nothing_stays_in_memory_twice(fs: Metered) -> None:
         assert reader.get(KEYS[0]) == expected[KEYS[0]]
 
 
+@pytest.mark.slow
 def test_a_damaged_run_leaves_its_neighbours(fs: Metered) -> None:
     with mounted(fs) as url:
         expected = write(url)
