@@ -91,8 +91,8 @@ crash: prometheus browser environment ## every crash and every fault, enumerated
 	@$(call both,$(call pytest,.venv,crash) -m slow tests/crash,$(call pytest,.venv,slow-unit) -m slow $(SLOW))
 
 .PHONY: histories
-histories: environment ## random histories of a directory, 250 of 200 steps
-	export FTFILE_HISTORIES=250; $(call pytest,.venv,histories) -n 2 tests/histories
+histories: environment ## random histories of a directory, 125 of 200 steps
+	export FTFILE_HISTORIES=125; $(call pytest,.venv,histories) -n 2 tests/histories
 
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 # A log of plans has neither hints nor ranges. Of a store, tests of runs, folds and plans in memory read no log.

@@ -231,6 +231,7 @@ class TestTries:
         assert len(tried) == records.CREATE_TRIES
         driver.commit_new(0)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("busy", [log.READ_ON_TRIES - 1, 10 * log.READ_ON_TRIES])
     def test_to_read_on(self, in_memory: Driver, busy: int) -> None:
         driver, left = in_memory, busy

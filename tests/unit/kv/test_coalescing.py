@@ -80,6 +80,7 @@ class TestCalls:
             assert calls == {"open": BATCHES, "read_at": BATCHES}
             assert rows_of(url, more.get("keyProvider")) == expected
 
+    @pytest.mark.slow
     def test_a_scan_reads_each_spool_once(self, fs: Metered, ring: Path, secret: bool) -> None:
         more = {"encryption": "aes-gcm", "keyProvider": f"file:{ring}"} if secret else {}
         with mounted(fs) as url:

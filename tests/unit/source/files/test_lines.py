@@ -35,6 +35,7 @@ PIECES = {
 }
 
 
+@pytest.mark.slow
 @given(st.data())
 @pytest.mark.parametrize("file_format", SCHEMAS)
 def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
