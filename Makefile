@@ -82,16 +82,17 @@ unit: environment ## the quick tests without a JVM (a minute)
 HALF := $(addprefix tests/unit/,filters maintenance sink source kv/feed kv/operator kv/upkeep)
 OTHERS = tests/unit $(HALF:%=--ignore=%)
 
-# Files with slow tests: each worker would collect all others, too.
+# Others need not be collected.
 SLOW = $(sort $(shell grep -rl --include='test_*.py' 'mark\.slow' tests/unit))
 
+# Either takes about as long.
 .PHONY: crash
 crash: prometheus browser environment ## every crash and every fault, enumerated; and the slow unit tests
-	$(call pytest,.venv,crash) -n 2 -m slow tests/crash $(SLOW)
+	@$(call both,$(call pytest,.venv,crash) -m slow tests/crash,$(call pytest,.venv,slow-unit) -m slow $(SLOW))
 
 .PHONY: histories
-histories: environment ## random histories of a directory, 250 of 200 steps
-	export FTFILE_HISTORIES=250; $(call pytest,.venv,histories) -n 2 tests/histories
+histories: environment ## random histories of a directory, 125 of 200 steps
+	export FTFILE_HISTORIES=125; $(call pytest,.venv,histories) -n 2 tests/histories
 
 # The tests that read the log. `make long` also runs those of them that are slow, or about the contents of parts.
 # A log of plans has neither hints nor ranges. Of a store, tests of runs, folds and plans in memory read no log.
@@ -173,7 +174,7 @@ ALIKE := commit maintenance source testing kv/feed kv/operator kv/upkeep \
 
 # tests/unit/spark needs pyspark.
 unit-%: venv = .venv-py$(subst .,,$*)
-unit-%: HALF := $(addprefix tests/unit/,encoding filters fs sink)
+unit-%: HALF := $(addprefix tests/unit/,encoding filters sink)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' || exit; \

@@ -13,7 +13,7 @@ from ftfile.maintenance.flush import flush
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import crash_states
 from tests.crash.alike import Alike
-from tests.crash.share import THOROUGH, some
+from tests.crash.share import SHARE, THOROUGH, some
 from tests.crash.stores import StoreScenario
 from tests.crash.turns import TO_THE_END, Turns, TurnsFileSystem
 from tests.crash.world import CLOCK, IDS, Batch, Passed, Scenario, told
@@ -81,6 +81,8 @@ class StoreRace(Race):
 # share of the pairs of steps.
 IN_FULL = 4
 OTHERS_SHARE = 1 / 10
+# Of the steps before which power is cut beside the other driver, in the suite: long races have hundreds.
+CUTS_MAX = 3
 RACES = [
     Race("zombie and successor", (Batch("b", batch_id=1),), (Batch("b", batch_id=1), Batch("c", batch_id=2))),
     Race("two queries", (Batch("b", batch_id=1),), (Batch("c", query="q"),)),
@@ -267,7 +269,8 @@ def test_power_is_cut_while_both_run(race: Race, seed: int) -> None:
     ring = Ring(race, seed=seed)
     seen: set[tuple[bytes, tuple[str, ...]]] = set()
     calls = ring.crash(seen, ("first", TO_THE_END))
-    for step in some(range(calls["first"] + 1), seed):
+    steps = range(calls["first"] + 1)
+    for step in some(steps, seed, min(SHARE, CUTS_MAX / len(steps))):
         ring.crash(seen, ("first", step), ("second", TO_THE_END))
     print(f"{race.name}: {len(seen)} different states of {ring.runs} races, {ring.alike.tried} tried")
     assert len(seen) > (200 if THOROUGH else 10)

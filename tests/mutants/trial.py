@@ -92,8 +92,8 @@ def try_mutant(mutant: Mutant, code: Path, folder: Path) -> Outcome:
 
 
 def compiled_copy(folder: Path) -> Path:
-    """Copy the code to `folder/src`, compile it, and return `folder`."""
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    """Copy the code to `folder/src`, compile what was not yet, and return `folder`."""
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.pyc.*"))  # which come and go
     compileall.compile_dir(folder / "src", quiet=1)
     return folder
 

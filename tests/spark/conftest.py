@@ -27,6 +27,8 @@ TABLE_SPARKS = {"iceberg": "4.1.", "delta": "4.2."}
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # As delivered, each look at a log is fifty tasks.
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 import ftfile
 from ftfile.commit.format import layout
 from ftfile.maintenance.doctor import Check, DoctorReport
@@ -15,8 +17,6 @@ from tests.kit.files_run import FilesRun
 from tests.unit.cli.running import documents, run
 
 if TYPE_CHECKING:
-    import pytest
-
     from ftfile.testing.micro_batch import MicroBatch
 
 
@@ -43,6 +43,7 @@ def test_verify_reads_content_only_when_asked(out: str) -> None:
     assert "error damaged-part" in run("verify", out, "--full", "--threads", 1, code=1).stdout
 
 
+@pytest.mark.slow
 def test_doctor(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     text = run("doctor", out).stdout
@@ -83,6 +84,8 @@ def test_source(tmp_path: Path) -> None:
     assert "NAME=VALUE" in run("source", tmp_path / "in", "-o", "fileFormat", code=2).stderr
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_what_is_printed_is_for_a_terminal(query: MicroBatch, rolled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No call of Python, but in the texts of JSON, which has the command in a field of its own."""
     out = query.path
@@ -109,6 +112,8 @@ def test_what_is_printed_is_for_a_terminal(query: MicroBatch, rolled: str, monke
     assert f"; `ftfile flush {rolled} --due-only` does so now\t" in run("status", rolled).stdout
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_doctor_names_commands(out: str) -> None:
     Path(out, layout.record_path(2)).write_text("damaged")
     for path in Path(out, layout.HINTS).iterdir():

@@ -6,7 +6,9 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 import ftfile
 from ftfile.cli import looking
@@ -16,9 +18,6 @@ from ftfile.testing.micro_batch import MicroBatch
 from ftfile.testing.source_run import SourceRun
 from tests.kit.files_run import FilesRun
 from tests.unit.cli.running import documents, lines, run
-
-if TYPE_CHECKING:
-    import pytest
 
 QUERY = "00000000-0000-0000-0000-000000000001"
 
@@ -155,6 +154,7 @@ def test_show_a_file_that_was_made_of_pieces(rolled: str) -> None:
     assert "pieces ended\t6\n" in run("show", rolled, 3).stdout
 
 
+@pytest.mark.slow
 def test_show_a_file_whose_record_is_gone_from_memory(tmp_path: Path) -> None:
     query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "json"})
     for batch in range(70):  # by then, ranges stand for records

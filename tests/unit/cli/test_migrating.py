@@ -57,6 +57,8 @@ def test_a_file_is_no_directory(out: str) -> None:
         assert run("migrate", path, *options, code=2).stderr == f"ftfile: path={path!r} is a file; give the directory\n"
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_nothing_is_drawn_over_the_question(out: str) -> None:
     question, result = answering("y", "migrate", out, *ARGUMENTS, "--leave-unfinished")
     assert question.endswith("Migrate? [y/N]: ")

@@ -77,6 +77,8 @@ def placed(text: str, home: Path) -> str:
     return text.replace("/data/", f"{STORE}/")
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_commands(home: Path) -> None:
     assert spans("ftfile ") == COMMANDS.keys()
     newest = ftfile.open(f"{STORE}/out").files()[-1].path

@@ -63,6 +63,7 @@ def assert_right(driver: Driver, batches: int) -> None:
     assert len(report.visible) == batches + 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("harm", ["deleted", "empty", "torn", "flipped", "no object", "nested", "numbers are texts"])
 def test_harmed(driver: Driver, kind: str, harm: str) -> None:

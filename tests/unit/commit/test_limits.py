@@ -230,6 +230,7 @@ class TestTries:
         assert len(tried) == records.CREATE_TRIES
         driver.commit_new(0)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("busy", [log.READ_ON_TRIES - 1, 10 * log.READ_ON_TRIES])
     def test_to_read_on(self, in_memory: Driver, busy: int) -> None:
         driver, left = in_memory, busy
@@ -256,6 +257,7 @@ class TestTries:
         left = 0
         assert fast.read_on().version > 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("busy", [snapshots.TRIES - 1, 10 * snapshots.TRIES])
     def test_to_take_a_snapshot(self, in_memory: Driver, busy: int) -> None:
         driver, left = in_memory, busy
@@ -322,6 +324,7 @@ class TestRanges:
         assert keeping.GAP_RECORDS - 1 in reached
         assert reached[-1] == driver.log.read_on().version
 
+    @pytest.mark.slow
     def test_ranges_that_cannot_be_written(self, in_memory: Driver) -> None:
         """Little is remembered, and it is tried ever more seldom; once it works again, all is made up for."""
         driver, tries = in_memory, 0
@@ -349,6 +352,7 @@ class TestRanges:
             driver.commit(batch)
         assert reach(cover(list_ranges(driver.fs))) == driver.log.read_on().version
 
+    @pytest.mark.slow
     def test_a_pause_ends(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ranges are tried ever more seldom, up to a distance; at that, for ever, and then they work again."""
         monkeypatch.setattr(keeping, "RANGE_EVERY", 8)

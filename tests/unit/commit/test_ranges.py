@@ -141,6 +141,7 @@ class TestMerging:
             found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
             assert dict(found.items()) == log.snapshots[version]
 
+    @pytest.mark.slow
     def test_large_documents_are_taken_as_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(merging, "DOCUMENT_ADDS", 4)
         for seed in range(20):

@@ -59,6 +59,8 @@ def test_small_batches_are_collected() -> None:
     assert file.read_all().column("n").to_pylist() == list(range(150_000))
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 @pytest.mark.parametrize("limit_bytes", [20_000, 700_000])
 @pytest.mark.parametrize("compression", ["zstd", "none"])
 def test_files_end_near_the_limit(limit_bytes: int, compression: str) -> None:

@@ -281,6 +281,8 @@ def test_every_truncation_is_noticed(compression: str) -> None:
             decode(AVRO, data[:length], events(1).schema)
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", CODECS)
 def test_damage_is_corrupt_data_and_nothing_else(compression: str) -> None:
     data = encode(format_from_options("avro", {"compression": compression}), events(5))

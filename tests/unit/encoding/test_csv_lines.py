@@ -186,6 +186,8 @@ def test_without_a_header_the_log_knows_the_columns() -> None:
     assert "columns" not in format_from_options("csv", {"header": True}).definition(written.schema)
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_records_longer_than_what_is_read_at_once() -> None:
     batch = texts("x" * 100, 'y"\n' * 2_000_000, None, "z" * 5_000_000, "")
     write_and_read("csv", {}, batch)

@@ -80,6 +80,8 @@ def wide(rows: int, seed: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column] * 500, names=[f"c{place}" for place in range(500)])
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_wide_rows_make_stripes_of_fewer_rows() -> None:
     """The writer takes memory for every column and all rows of a stripe."""
     file = opened(encode(format_from_options("orc", {"compression": "none"}), wide(7_000)))

@@ -149,6 +149,8 @@ def test_files_end_near_the_limit(limit_bytes: int, batch_rows: int, compression
     assert sum(opened(file).metadata.num_rows for file in files) == 50_000
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_the_estimate_holds_once_something_is_written() -> None:
     target = Target()
     encoder = PARQUET.encoder(events(1).schema, target)

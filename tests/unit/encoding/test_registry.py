@@ -65,6 +65,8 @@ def test_unknown_formats() -> None:
         format_from_definition({"name": "delta"})
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_writing_does_not_import_pandas() -> None:
     """pyarrow does so, where pandas is installed, at the first conversion of a Python value."""
     code = "from tests.unit.encoding.test_registry import write_plainly"

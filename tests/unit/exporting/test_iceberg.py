@@ -63,6 +63,8 @@ def newest(url: str) -> dict[str, Any]:
 
 
 class TestVersions:
+    @pytest.mark.packages
+    @pytest.mark.slow
     def test_each_is_a_snapshot_with_its_rows(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS)
         query.run(0, [rows(0)])
@@ -198,6 +200,8 @@ class TestVersions:
 
 
 class TestMetadata:
+    @pytest.mark.packages
+    @pytest.mark.slow
     def test_many_small_manifests_are_merged(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ftfile.exporting.manifests, "SMALL_MANIFESTS", 3)
         query = MicroBatch(out, COLUMNS)

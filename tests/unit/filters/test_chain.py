@@ -105,6 +105,8 @@ def test_every_truncation_of_a_file_is_detected(names: tuple[str, ...]) -> None:
         assert whole.read() == plain
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 @pytest.mark.parametrize("names", CHAINS)
 def test_every_flipped_bit_of_a_file_is_detected(names: tuple[str, ...]) -> None:
     chain, plain = chain_of(names), b"".join(LINES[:5])
@@ -176,6 +178,8 @@ def test_frames_move_from_file_to_file() -> None:
 
 
 class TestSizes:
+    @pytest.mark.packages
+    @pytest.mark.slow
     @pytest.mark.parametrize("names", CHAINS)
     def test_are_what_is_in_the_file(self, names: tuple[str, ...]) -> None:
         target = Target()
@@ -204,6 +208,8 @@ class TestSizes:
         assert before * 1.9 < file.size_bytes < before * 2.1
         assert before + 100_000 < file.size_bytes_max(0) < before + 105_000
 
+    @pytest.mark.packages
+    @pytest.mark.slow
     @pytest.mark.parametrize("names", [names for names in CHAINS if "cipher" not in names])
     def test_what_a_file_is_at_most(self, names: tuple[str, ...]) -> None:
         """Also of noise, which no codec makes smaller."""

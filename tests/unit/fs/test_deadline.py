@@ -25,6 +25,7 @@ def test_a_call_that_hangs_is_left_to_itself() -> None:
     assert run_within(100, lambda: "next") == "next"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["end", "lambda: (time.sleep(0.2), start(end))"])
 def test_the_process_does_not_end_amid_a_call(call: str) -> None:
     code = f"""

@@ -221,6 +221,7 @@ class NativeNode:
         self._names.ask(text)
 
 
+@pytest.mark.slow
 def test_a_batch_by_the_native_protocol_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(TRIES):
         (tmp_path / str(number)).mkdir()

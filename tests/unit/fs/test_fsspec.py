@@ -267,6 +267,8 @@ class Silent(Objects):
         super().make(path, content, is_new=is_new)
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 @pytest.mark.short_limits
 def test_every_call_ends() -> None:
     known_as("silent", Silent)
@@ -734,6 +736,7 @@ def test_a_sink_on_what_falls_short_is_refused_before_anything_is_written(tmp_pa
     assert list(Overwriting.store) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("publish", ["copy", "direct"])
 @pytest.mark.parametrize(
     ("where", "bad"), [("fileNameColumn", [" a", "a/b /c", "a\\b"]), ("partitionBy", ["a ", "a/ "])], ids=str

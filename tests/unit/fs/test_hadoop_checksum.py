@@ -74,6 +74,7 @@ def test_only_one_of_the_same_kind_can_be_compared() -> None:
         assert digest_of(answer | {"algorithm": other}) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [[b"data"], [b"x" * (1 << 20), b"tail"], [b"x" * (5 << 19)] * 3])
 def test_bytes_that_changed_on_the_way_are_no_file(fs: FileSystem, names: Names, pieces: list[bytes]) -> None:
     write(fs, *pieces)

@@ -230,6 +230,7 @@ class TestNativeStreams:
             stream.hsync()
         assert names.asked.count("create /out/file True") == 0
 
+    @pytest.mark.slow
     def test_many_bytes_have_more_time(self, native: FileSystem, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(native_driver, "SMALL_TIMEOUT_S", 0.1)
         content = b"x" * (16 << 20)
@@ -367,6 +368,7 @@ UNREPORTED = type("IOException", (Exception,), {})(
 class TestWebStreams:
     """No DataNode has reported the last block for so long that HDFS's own client has given up."""
 
+    @pytest.mark.slow
     def test_a_small_file_is_sent_again(self, web: FileSystem, names: Names) -> None:
         stream = web.create("file")
         stream.write(b"data")

@@ -99,6 +99,7 @@ class TestNative:
         with pytest.raises(SilentError):
             found.run(LIMIT_S, lambda: pytest.fail("it was begun"), client)
 
+    @pytest.mark.slow
     def test_it_is_not_while_no_other_is_active(self, servers: Servers) -> None:
         found = nodes(servers)
         client = found.client()
@@ -109,6 +110,7 @@ class TestNative:
             found.run(5.0, lambda: client.get_file_info("/"), client)
         assert found.client() is client
 
+    @pytest.mark.slow
     def test_a_long_call_of_one_that_answers_is_left_alone(
         self, servers: Servers, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -119,6 +121,7 @@ class TestNative:
         assert found.run(LIMIT_S, lambda: waiting.wait(0.5), client) is False
         assert found.client() is client
 
+    @pytest.mark.slow
     def test_a_call_that_alone_has_no_answer_is_given_up(
         self, servers: Servers, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -178,6 +178,7 @@ class TestMerges:
             query.run(0, [rows("a", "a", n=2**62) + rows("b")])
         assert head_of(out).version == -1
 
+    @pytest.mark.slow
     def test_are_done_by_jobs_of_later_batches(self, out: str) -> None:
         query = counting(out, flushIntervalCount="4")
         counts: dict[str, int] = {}
@@ -215,6 +216,7 @@ class TestJobs:
         assert rows_of(out) == {"a": 6}
         assert job.id not in {each.id for each in head_of(out).assembly_jobs}
 
+    @pytest.mark.slow
     def test_one_that_fails_for_ever_keeps_no_other_bucket_from_its_turn(
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

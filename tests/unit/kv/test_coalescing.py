@@ -79,6 +79,7 @@ class TestCalls:
             assert calls == {"open": BATCHES, "read_at": BATCHES}
             assert rows_of(url, more.get("keyProvider")) == expected
 
+    @pytest.mark.slow
     def test_a_scan_reads_each_spool_once(self, fs: Metered, ring: Path, secret: bool) -> None:
         more = {"encryption": "aes-gcm", "keyProvider": f"file:{ring}"} if secret else {}
         with mounted(fs) as url:
@@ -120,6 +121,7 @@ def test_nothing_stays_in_memory_twice(fs: Metered) -> None:
         assert reader.get(KEYS[0]) == expected[KEYS[0]]
 
 
+@pytest.mark.slow
 def test_a_damaged_run_leaves_its_neighbours(fs: Metered) -> None:
     with mounted(fs) as url:
         expected = write(url)

@@ -36,6 +36,8 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 @given(data=st.data())
 def test_functions_are_associative_and_keep_the_type(name: str, data: st.DataObject) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from ftfile import kv
 from ftfile.arrays.buffers import from_texts, numbers_from
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 ROWS = 500
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_writing_merging_and_reading_do_not_import_pandas(tmp_path: Path) -> None:
     """pyarrow does so, where pandas is installed, at the first conversion of a Python value."""
     code = "import sys; from tests.unit.kv.test_imports import use; use(sys.argv[1]); print('pandas' in sys.modules)"

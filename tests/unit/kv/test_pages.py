@@ -42,6 +42,7 @@ def hashes_of(kind: str, rows: int, seed: int) -> NDArray[np.uint64]:
     return random
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", "equal", "one page", "last slots"])
 @pytest.mark.parametrize("rows", [1, 4096, 20_000])
 def test_every_row_is_found(kind: str, rows: int, seed: int) -> None:

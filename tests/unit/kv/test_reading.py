@@ -366,6 +366,7 @@ def one_value(reader: kv.Reader, ask: int) -> int:
     return value
 
 
+@pytest.mark.slow
 def test_threads_share_a_reader(path: str) -> None:
     """A service: some threads read, one writes and refreshes; each read is of one version."""
     store, rounds = Builder(path, COUNTS), 8

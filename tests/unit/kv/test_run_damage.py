@@ -72,6 +72,7 @@ def test_every_byte_that_changes_is_found(compression: str, rows: int) -> None:
             require_noticed(bytes(changed), batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compression", "rows"), COMPRESSED)
 def test_every_length_but_its_own_is_found(compression: str, rows: int) -> None:
     content = written([numbered(rows)], NUMBERS, ["id"], compression, 1024)

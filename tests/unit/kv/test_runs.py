@@ -93,6 +93,8 @@ class TestReading:
         assert run.rows == rows
         assert (run.first_key, run.last_key) == (((0,), (3 * rows - 3,)) if rows else (None, None))
 
+    @pytest.mark.packages
+    @pytest.mark.slow
     def test_many_keys(self, rows: int, compression: str, seed: int) -> None:
         batch = numbered(rows)
         run = open_run(written([batch], NUMBERS, ["id"], compression))
@@ -105,6 +107,8 @@ class TestReading:
         assert found.column(0).to_pylist() == [wanted[number] for number in numbers.tolist()]
         assert table_of([found]).equals(table_of([batch.take(pa.array([wanted[n] // 3 for n in numbers], pa.int64()))]))
 
+    @pytest.mark.packages
+    @pytest.mark.slow
     def test_ranges(self, rows: int, compression: str) -> None:
         batch = numbered(rows)
         run = open_run(written([batch], NUMBERS, ["id"], compression))

@@ -101,6 +101,7 @@ def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert the("Java").state == "info"
 
 
+@pytest.mark.slow
 def test_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "nothing"))
     assert "is no program" in the("workers").found

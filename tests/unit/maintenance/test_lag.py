@@ -290,6 +290,7 @@ def test_a_checkpoint_that_does_not_answer_holds_nothing_up(sink: Sink, monkeypa
     assert (last.checkpoint.planned_batch, "did not answer" in last.checkpoint.problem) == (None, True)
 
 
+@pytest.mark.slow
 def test_places_that_are_given_hold_it_up_no_longer(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lag, "LOOK_S", 0.2)
     sink.run(0)

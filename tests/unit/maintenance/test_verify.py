@@ -226,6 +226,7 @@ class TestBounds:
         assert found.found.startswith(f"{NAMES_TOLD + 1} files, among them 'foreign-00.txt'")
         assert f"foreign-{NAMES_TOLD:02d}" not in found.found
 
+    @pytest.mark.slow
     def test_more_records_than_are_read_side_by_side(self, world: World) -> None:
         for batch in range(THREADS_MAX + 2):
             world.driver.commit_new(batch)

@@ -187,6 +187,7 @@ class TestRecords:
 
 
 class TestInterruption:
+    @pytest.mark.slow
     @pytest.mark.parametrize("threads", [1, 3])
     @pytest.mark.parametrize("after", [1, 9, 18])
     def test_what_is_recorded_stays_and_nothing_is_left(self, out: str, threads: int, after: int) -> None:

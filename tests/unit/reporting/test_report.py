@@ -47,6 +47,7 @@ def test_texts_are_escaped() -> None:
     assert "&lt;script&gt;alert(2)" in page
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_of_the_docs(rolled: MicroBatch, tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     saved = tmp_path / "report.html"
@@ -76,6 +77,7 @@ def test_the_page_of_a_directory(rolled: MicroBatch, tmp_path: Path) -> None:
         report.save(tmp_path / "no" / "page.html")
 
 
+@pytest.mark.slow
 def test_the_page_of_a_store(tmp_path: Path) -> None:
     store = StoreBatch(str(tmp_path / "store"), {"word": "string", "n": "long"}, {"keyColumns": "word"})
     for batch in range(3):
@@ -101,6 +103,7 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch, tm
         ftfile.report(rolled.path)
 
 
+@pytest.mark.slow
 def test_faults_are_told_in_plain_words(rolled: MicroBatch) -> None:
     next(Path(rolled.path).rglob("*.json")).unlink()
     found = ftfile.report(rolled.path)
@@ -113,6 +116,7 @@ def test_faults_are_told_in_plain_words(rolled: MicroBatch) -> None:
     assert "A committed file is gone" not in {each.title for each in found.warnings}
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_read_to_its_end_has_a_page(damaged: str) -> None:
     found = ftfile.report(damaged)
     titles = {each.title for each in found.warnings}
@@ -189,6 +193,8 @@ def test_checks_that_pass_are_no_warnings() -> None:
     assert [each.title for each in advice.of_checks(checks, "/out")] == ["On this machine: c", "On this machine: d"]
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 def test_the_command(rolled: MicroBatch, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     result = run("report", rolled.path, "-o", page)

@@ -243,6 +243,8 @@ class TestValuesThatCannotBeEncoded:
         writer.commit([message], 0, current())
         return config
 
+    @pytest.mark.packages
+    @pytest.mark.slow
     @pytest.mark.parametrize("file_format", ["json", "csv"])
     def test_years_of_five_digits(self, out: str, file_format: str) -> None:
         days = np.arange(200_000) % 1000

@@ -102,6 +102,8 @@ def test_readers(part: Path, reader: str) -> None:
         READERS[reader](part)
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 @pytest.mark.parametrize("command", SHELL)
 def test_commands(part: Path, command: str) -> None:
     if shutil.which(command) is None:

@@ -252,6 +252,7 @@ class TestDeadLetters:
             self.refused(out, file, f"{owner}/{unique}.aes-gcm.deadLetters", "the name of their task")
         assert len(ftfile.open(out).dead_letters()) == 1
 
+    @pytest.mark.slow
     def test_every_byte_is_authenticated(self, out: str, ring: Path) -> None:
         self.run(out, ring)
         (file,) = files_of(out, "_ftfile/deadLetters")

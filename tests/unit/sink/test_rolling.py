@@ -518,6 +518,7 @@ class TestFailures:
         assert len(list(Path(out).glob("*.parquet"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["json", "parquet"])
 def test_what_is_large_already_is_not_collected(out: str, file_format: str) -> None:
     words = random.Random(0).randbytes(9_000_000).hex()

@@ -347,6 +347,7 @@ class TestFlush:
 
 
 class TestTasks:
+    @pytest.mark.slow
     def test_a_thousand_buckets_are_one_file_and_one_sync(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "parquet", "rolling": "policy", "partitionBy": "k"})
         query.run(0, [[]])

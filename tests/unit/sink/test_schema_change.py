@@ -78,6 +78,7 @@ def test_types_that_old_values_fit(tmp_path: Path, file_format: str, more: dict[
     assert changing.values() == [{"c": None, "a": 1}, {"c": 1.5, "a": 2**40}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", [*FORMATS, "csv"])
 @pytest.mark.parametrize("more", [{}, {"maxBatchesPerFile": "9"}])
 @pytest.mark.parametrize(

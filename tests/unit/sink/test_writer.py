@@ -92,6 +92,7 @@ class TestFiles:
         assert pd.read_parquet(out).to_dict("records") == [{"id": 1, "_word": "a"}]
         assert ftfile.open(out).to_arrow().to_pylist() == [{"id": 1, "_word": "a"}]
 
+    @pytest.mark.slow
     def test_parts_hold_no_more_in_memory_than_one_may(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(parts, "ROUTE_ROWS", 1_000)
         options = {"path": out, "partitionBy": "id", "maxOpenBytes": "100000"}
@@ -122,6 +123,7 @@ class TestFiles:
         stage.finish(stage.open("", config.format, config.schema, config.chain))
         assert Path(tmp_path, stage.finished[0].path).exists()
 
+    @pytest.mark.slow
     def test_many_buckets_are_all_written_with_few_files_open(self, out: str) -> None:
         rows = [{"id": n, "word": f"w{n % 300}"} for n in range(900)]
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
@@ -486,9 +488,11 @@ class TestPlaces:
         assert len(rows_of(query.path)) == 3
         check_directory(open_filesystem(query.path))
 
+    @pytest.mark.slow
     def test_no_permission_has_its_own_error(self, tmp_path: Path) -> None:
         assert "PermissionDenied" in run_restricted(tmp_path, "os.setgid(65534); os.setuid(65534)", mode=0o555)
 
+    @pytest.mark.slow
     def test_a_full_disk_has_its_own_error(self, tmp_path: Path) -> None:
         limit = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
         text = run_restricted(tmp_path, limit, mode=0o777)
@@ -538,6 +542,7 @@ def test_history_says_who_wrote(query: MicroBatch, out: str) -> None:
     assert (job.operation, job.query_id, job.batch_id, job.job_id) == ("batch", None, None, "some-job")
 
 
+@pytest.mark.slow
 def test_without_spark_the_error_says_what_to_install() -> None:
     code = "import sys; sys.modules['pyspark'] = None\nimport ftfile; ftfile.open; ftfile.FtFileDataSource"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -547,6 +552,7 @@ def test_without_spark_the_error_says_what_to_install() -> None:
     )
 
 
+@pytest.mark.slow
 def test_queries_in_threads_of_one_process(out: str) -> None:
     def run(query_id: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "onNewQuery": "continue"}, query_id)

@@ -110,6 +110,7 @@ def test_behind_assembly_flush_and_compaction_each_row_is_read_where_it_was_writ
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["planned", "offsets written", "partitions asked", "rows read"])
 @pytest.mark.parametrize("options", [{}, {"maxRowsPerTrigger": "1"}, {"startingVersion": "0"}], ids=str)
 def test_killed_it_has_the_same_batches_as_before(
@@ -221,6 +222,7 @@ def test_a_record_that_passes_a_limit_is_read_piece_by_piece(
     assert ids(run) == list(range(5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [1, 4, 5, 10, 11])
 def test_the_first_snapshot_is_read_in_slices(out: str, protocol: Any, files: int) -> None:
     write(out, range(5), ROLLED)

@@ -66,11 +66,13 @@ def sorted_rows(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", CONDITIONS, ids=str)
 def test_rows_are_those_of_a_full_read_that_pyarrow_filters(tmp_path: Path, where: Any) -> None:
     compare(written(str(tmp_path), fileFormat="parquet"), where)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", [*FORMATS, "open"])
 def test_rows_of_each_format(tmp_path: Path, file_format: str) -> None:
     options = {"fileFormat": "json", "maxBatchesPerFile": "9"} if file_format == "open" else {"fileFormat": file_format}

@@ -100,6 +100,7 @@ def test_another_build_of_the_marker_is_named(path: str, monkeypatch: pytest.Mon
 OPEN = "import pickle, sys; pickle.load(sys.stdin.buffer)"
 
 
+@pytest.mark.slow
 @KINDS
 def test_a_python_without_ftfile_says_what_to_do(kind: str, path: str, tmp_path: Path) -> None:
     # What an executor has: its Spark, and here nothing else.

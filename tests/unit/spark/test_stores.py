@@ -148,6 +148,7 @@ class TestFilters:
         assert left == []
         assert in_order(read(reader)) == as_rows({key: n for key, n in ROWS.items() if key[0] == 2 and key[1] > "bb"})
 
+    @pytest.mark.slow
     def test_less_is_read_than_the_bucket_has(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         definition = define(pa.schema([("id", pa.int64()), ("text", pa.string())]), ["id"], buckets=1)
         store = Builder(str(tmp_path / "store"), definition, compression="none", block_bytes=1024)

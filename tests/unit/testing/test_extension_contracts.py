@@ -191,6 +191,7 @@ FORMATS: list[tuple[str, str, Changes]] = [
 ]
 
 
+@pytest.mark.slow
 @mistakes(FORMATS)
 def test_each_mistake_of_a_format_is_seen(
     part: str, subject: str, changes: Changes, monkeypatch: pytest.MonkeyPatch

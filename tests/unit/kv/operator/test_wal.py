@@ -238,6 +238,7 @@ def test_k9_a_synced_window_survives_every_crash(store: Store) -> None:
         assert {each.number for each in back(left, recorded)} == {*found, 20}, state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("fault", STANDARD_FAULTS, ids=str)
 def test_a_window_whose_writing_fails_is_given_again(store: Store, fault: Fault) -> None:

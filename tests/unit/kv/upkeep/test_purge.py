@@ -60,6 +60,7 @@ class TestPurge:
         assert done.record.removes
         assert rows_of(PATH) == dict.fromkeys(WORDS[:3], 3)
 
+    @pytest.mark.slow
     def test_a_purge_across_a_cut_is_kept_in_both_parts(self) -> None:
         query = counts(buckets="1", flushIntervalCount="1000", jobBytes="4096", maxFileSize="4096", blockBytes="4096")
         words = [f"w{number:04d}" for number in range(3000)]

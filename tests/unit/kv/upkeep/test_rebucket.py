@@ -28,6 +28,7 @@ def expected(batches: int) -> dict[str, int]:
 
 
 class TestRebucket:
+    @pytest.mark.slow
     @pytest.mark.parametrize("buckets", [1, 2, 8, 32])
     def test_rows_stay_and_the_query_goes_on_with_the_new_number(self, buckets: int) -> None:
         query = counts(buckets="4")

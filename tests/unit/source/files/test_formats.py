@@ -88,6 +88,7 @@ def test_a_whole_file(files: Files, file_format: str, codec: str | None) -> None
     assert files.rows(files.whole(name), schema_of(file_format), decoding) == expected(file_format)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_bytes", [1 << 30, 10_000, 997, 53])
 @pytest.mark.parametrize("file_format", LINES)
 def test_cuts_have_the_rows_of_the_whole_afi_15(files: Files, file_format: str, max_bytes: int) -> None:
@@ -190,6 +191,8 @@ def test_rows_before_the_damage_are_kept_and_no_others(
     assert kept == rows[: len(kept)] == files.rows(planned, SCHEMA, keeping)
 
 
+@pytest.mark.packages
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("file_format", LINES)
 def test_scenario_23_an_archive_cut_off_is_an_error_or_the_rows_before(

@@ -34,6 +34,7 @@ PIECES = {
 }
 
 
+@pytest.mark.slow
 @given(st.data())
 @pytest.mark.parametrize("file_format", SCHEMAS)
 def test_any_cuts_of_any_ranges_have_the_rows_of_the_whole(
@@ -112,6 +113,8 @@ class TestText:
             FileDecoding("text", encoding=encoding, line_sep=line_sep)
         FileDecoding("text", encoding=encoding, line_sep="\r\n")
 
+    @pytest.mark.packages
+    @pytest.mark.slow
     def test_lines_longer_than_a_cut_and_than_what_is_read_at_once(self, files: Files) -> None:
         rows = ["x" * length for length in (1, 9 << 20, 0, 1 << 20, (1 << 20) + 1, 70_000, 3)]
         files.write("data", "\n".join(rows).encode())

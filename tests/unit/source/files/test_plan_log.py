@@ -338,6 +338,7 @@ class TestLostState:
             run.run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effect", ["before", "after"])
 @pytest.mark.parametrize("error", [Unavailable, OutcomeUnknown])
 def test_29_whichever_call_fails_there_is_no_offset_or_a_durable_one(
