@@ -483,7 +483,7 @@ def test_ftfile_reads_an_encrypted_directory(spark: SparkSession, tmp_path: Path
 
 def test_spark_connect_has_no_jvm_at_hand(spark: SparkSession, tmp_path: Path) -> None:
     out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
-    remote: Any = SimpleNamespace(read=spark.read)
+    remote: Any = SimpleNamespace(read=spark.read, range=spark.range)
     assert load_plan(remote, out).ftfile_files == {"Spark Connect": 2}
     assert sorted(load(remote, out, where={"id": [1, 3]}).collect()) == [(1,), (3,)]
 

@@ -82,6 +82,9 @@ def _plain(error: FtfileError | ImportError) -> Exception:
     _log.debug("an error goes to Spark", exc_info=error)
     if isinstance(error, UserCodeError):
         return error
+    if is_worker():
+        # The frames of workers go, too. It is the last error that this process shows: a worker ends with one.
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     if isinstance(error, ImportError):
         return ImportError(
             f"{sys.executable}, the Python that Spark has started, cannot load what ftfile needs: {error}. Install it "
@@ -89,8 +92,5 @@ def _plain(error: FtfileError | ImportError) -> Exception:
             "in os.environ['PYSPARK_PYTHON'] = sys.executable",
             name=error.name,
         )
-    if is_worker():
-        # The frames of workers go, too. It is the last error that this process shows: a worker ends with one.
-        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)

@@ -173,6 +173,8 @@ def test_attach_is_not_for_clients_of_spark_connect() -> None:
     class Session:
         """Has no JVM, as the sessions of Connect."""
 
+        range = None
+
     session: Any = Session()
     with pytest.raises(ConfigError, match=r"a Spark Connect session is only a client .* call ftfile.flush\(path\)"):
         attach(session)

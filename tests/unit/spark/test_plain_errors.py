@@ -95,13 +95,17 @@ def test_of_users_code_all_is_shown() -> None:
     assert "ValueError: invalid literal" in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_python_without_what_is_needed_is_named() -> None:
+def test_a_python_without_what_is_needed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
+
     def call() -> None:
         raise ModuleNotFoundError("No module named 'isal'", name="isal")
 
     with pytest.raises(ImportError, match=r"the Python that Spark has started, .*'isal'.* PYSPARK_PYTHON") as caught:
         with_plain_errors(call)()
     assert caught.value.name == "isal"
+    assert os.environ.get("SPARK_HIDE_TRACEBACK") == "1"
 
 
 def test_other_errors_pass() -> None:
