@@ -1,4 +1,4 @@
-"""One version of a directory in Spark: its own source, `ftfile.spark.load`, and `format("ftfile")`."""
+"""One version of a directory in Spark: its own source, `ftfile.spark.load`, `format("ftfile")`; rows in memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import ftfile.spark
+from benchmarks.null_source import InMemorySource
 from benchmarks.report import Cell, Table
 from benchmarks.spark_session import in_own_process, open_session, transports
 
@@ -25,7 +26,8 @@ LOGGER = logging.getLogger(__name__)
 ROWS, SMOKE_ROWS = 20_000_000, 2_000
 ROUNDS = 5
 FILES = 20
-WAYS = ("spark.read.parquet", "ftfile.spark.load", 'format("ftfile")', 'format("ftfile"), told')
+TASKS = 2  # of rows in memory, one for each of Spark's cores
+WAYS = ("spark.read.parquet", "ftfile.spark.load", 'format("ftfile")', 'format("ftfile"), told', "rows in memory")
 COLUMNS = ("query", "way", "median s", "min s", "x spark's own")
 QUERIES: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     "all columns": lambda frame: frame,
@@ -36,6 +38,9 @@ QUERIES: Mapping[str, Callable[[DataFrame], DataFrame]] = {
 }
 # What the last way is told, as the page on reading says: the columns, since Spark tells none, and to take filters.
 TOLD = {"sum of one": "value double", "count()": "day int"}
+SCHEMA = "id bigint, value double, name string, number bigint, day int"
+# Rows that a source which takes filters gives to Spark, of all.
+GIVEN: Mapping[str, Callable[[int], int]] = {"one partition": lambda count: count // FILES, "id = 5": lambda _: 1}
 
 
 def run(settings: Settings) -> list[Table]:
@@ -50,7 +55,8 @@ def run(settings: Settings) -> list[Table]:
             COLUMNS,
             tuple(_row(query, way, found) for query in QUERIES for way in WAYS),
             "Each query into Spark's noop sink, from `load` on; ratios of medians. Told is with `filterPushdown=true`, "
-            "and with the columns by `.schema(…)` where not all are asked for.",
+            "and with the columns by `.schema(…)` where not all are asked for. Rows in memory are those that this way "
+            f"gives to Spark, from a Python source that opens no file, in {TASKS} tasks: what Spark takes for any.",
         )
     ]
 
@@ -73,11 +79,12 @@ def _measure(directory: Path, count: int, rounds: int, *, unix_sockets: bool) ->
             f"int(id * {FILES} div {count}) AS day",
         )
         frame.write.format("ftfile").option("partitionBy", "day").mode("append").save(out)
+        spark.dataSource.register(InMemorySource)
         for number in range(rounds + 1):
             for query in QUERIES:
                 for way in WAYS if number % 2 else WAYS[::-1]:
                     start = time.perf_counter()
-                    _read(spark, way, out, query)
+                    _read(spark, way, out, query, count)
                     seconds = time.perf_counter() - start
                     LOGGER.info("load: %s by %s: %.2f s", query, way, seconds)
                     if number:
@@ -85,13 +92,17 @@ def _measure(directory: Path, count: int, rounds: int, *, unix_sockets: bool) ->
     return found
 
 
-def _read(spark: SparkSession, way: str, out: str, query: str) -> None:
+def _read(spark: SparkSession, way: str, out: str, query: str, count: int) -> None:
     if way == WAYS[0]:
         frame = spark.read.parquet(out)
     elif way == WAYS[1]:
         frame = ftfile.spark.load(spark, out)
     elif way == WAYS[2]:
         frame = spark.read.format("ftfile").load(out)
+    elif way == WAYS[4]:
+        rows = GIVEN.get(query, lambda every: every)(count)
+        reader = spark.read.format("benchmark_in_memory").option("rows", rows).option("tasks", TASKS)
+        frame = reader.schema(TOLD.get(query, SCHEMA)).load()
     else:
         reader = spark.read.format("ftfile").option("filterPushdown", "true")
         frame = (reader.schema(TOLD[query]) if query in TOLD else reader).load(out)
