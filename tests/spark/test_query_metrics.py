@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
@@ -126,6 +127,6 @@ def test_batch_writes_take_the_sessions_text_too(spark: SparkSession, paths: Pat
 
 
 def test_a_session_of_spark_connect_is_refused() -> None:
-    session: Any = object()
+    session: Any = SimpleNamespace(range=None)  # has no JVM
     with pytest.raises(ConfigError, match=r"ftfile\.monitor\(path\)"):
         query_metrics.listen(session)
