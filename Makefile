@@ -82,13 +82,12 @@ unit: environment ## the quick tests without a JVM (a minute)
 HALF := $(addprefix tests/unit/,filters maintenance sink source kv/feed kv/operator kv/upkeep)
 OTHERS = tests/unit $(HALF:%=--ignore=%)
 
-# Others need not be collected.
+# Files with slow tests: each worker would collect all others, too.
 SLOW = $(sort $(shell grep -rl --include='test_*.py' 'mark\.slow' tests/unit))
 
-# Either takes about as long.
 .PHONY: crash
 crash: prometheus browser environment ## every crash and every fault, enumerated; and the slow unit tests
-	@$(call both,$(call pytest,.venv,crash) -m slow tests/crash,$(call pytest,.venv,slow-unit) -m slow $(SLOW))
+	$(call pytest,.venv,crash) -n 2 -m slow tests/crash $(SLOW)
 
 .PHONY: histories
 histories: environment ## random histories of a directory, 125 of 200 steps

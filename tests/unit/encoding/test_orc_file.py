@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import io
+import os
 import random
-import time
 from typing import Any
 
 import pyarrow as pa
@@ -273,10 +273,10 @@ def test_a_text_takes_time_by_its_length() -> None:
     def measured(size_mb: int) -> float:
         text = random.Random(0).randbytes(size_mb << 19).hex()
         rows = pa.RecordBatch.from_pydict({"s": [text]})
-        before = time.process_time()
+        before = os.times().user  # the system takes more for each page when many programs ask for memory
         data = encode(ORC, rows)
         [batch] = ORC.decode(io.BytesIO(data), rows.schema)
-        took = time.process_time() - before
+        took = os.times().user - before
         assert batch == rows
         assert len(data) < 2 * len(text)  # two are in the index of its stripe, and all are half as long
         return took
