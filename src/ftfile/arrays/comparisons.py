@@ -18,6 +18,7 @@ import pyarrow as pa
 from ftfile.arrays import kernels as pc
 from ftfile.arrays.time_text import clocks_of
 from ftfile.arrays.value_text import UTC, value_of, value_type
+from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,13 +37,6 @@ _MIDNIGHT = " 00:00:00"
 _OFFSET = re.compile(r"[+-]\d\d:\d\d(?::\d\d)?$")
 _INSTANT = pa.timestamp("us", UTC)
 
-TAKEN = (
-    'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
-    "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may have functions and fields of structs, "
-    "as in pyarrow.compute.field('a', 'b') > 7"
-)
-# Of an option, or of an argument of a command.
-TEXT_TAKEN = "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\""
 _TOKEN = re.compile(
     r"""\s*(?:(?P<comment>--|/\*)|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
     r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""
@@ -71,7 +65,7 @@ def tokens_of(where: str) -> list[Token]:
         match = _TOKEN.match(where, position)
         if match is None:
             rest = where[position:].strip()
-            raise ConfigError(f"where={where!r}: {rest[:20]!r} is not understood; {TAKEN}")
+            raise ConfigError(f"where={where!r}: {rest[:20]!r} is not understood; {CONDITION_TAKEN}")
         if match["comment"]:
             # Spark would not read what follows, where two signs would make a plus.
             raise ConfigError(f"where={where!r}: {where[match.start('comment') :][:20]!r}: comments are not understood")

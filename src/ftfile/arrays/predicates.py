@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.arrays import kernels as pc
-from ftfile.arrays.comparisons import TAKEN, Columns, Cursor, TimeText, unquoted
+from ftfile.arrays.comparisons import Columns, Cursor, TimeText, unquoted
 from ftfile.arrays.value_text import UTC
+from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def predicate(
     if isinstance(where, str):
         return _Parser(where, known).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
-        raise ConfigError(f"where={where!r} is no condition: {TAKEN}")
+        raise ConfigError(f"where={where!r} is no condition: {CONDITION_TAKEN}")
     fields = known.fields(where)
     if not fields:
         return None
@@ -146,7 +147,7 @@ class _Parser(Cursor):
 
     def parsed(self) -> pc.Expression:
         if len(self._tokens) == 1:
-            raise ConfigError(f"where={self._where!r} says nothing: {TAKEN}")
+            raise ConfigError(f"where={self._where!r} says nothing: {CONDITION_TAKEN}")
         condition = self._either(negated=False)
         if self._peek().kind != "end":
             raise self._error("AND, OR or the end")

@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -79,15 +80,18 @@ class DeltaLog(Table):
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs
+        self._is_redefined = False  # by the newest commit
 
     def newest(self) -> Exported | None:  # noqa: D102 - the interface describes it
         commits = self._commits()
         if not commits:
             return None
-        for action in self._read(commits[-1]):
-            found = action.get("commitInfo", {}).get("ftfile")
-            if found is not None:
-                return Exported(commits[-1], **found)
+        # Of ftfile's, the first action says of which version it is, and the next ones what the table is now.
+        first = [*islice(self._read(commits[-1]), 3)]
+        found = first[0].get("commitInfo", {}).get("ftfile") if first else None
+        if found is not None:
+            self._is_redefined = any("metaData" in action for action in first)
+            return Exported(commits[-1], **found)
         raise ConfigError(
             f"{LOG!r} has a newest commit, {_name(commits[-1])!r}, that is no export of ftfile's: another program "
             "wrote to this table. Delete the directory to export anew"
@@ -111,6 +115,9 @@ class DeltaLog(Table):
                     live.discard(action["remove"]["path"])
         return {unquote(path) for path in live}
 
+    def refuse(self, whole: Change) -> None:  # noqa: D102
+        del whole  # a commit may have any columns
+
     def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
         own = change.exported._asdict()
         del own["commit"]
@@ -124,11 +131,13 @@ class DeltaLog(Table):
             done(sum("add" in action for action in some))
         path = f"{LOG}/{_name(change.exported.commit)}"
         write_file(self._fs, self._fs.create_exclusive, path, "\n".join([*lines, ""]).encode())
+        self._is_redefined = change.is_redefined
 
-    def follow_up(self, change: Change, whole: Callable[[], Change]) -> None:  # noqa: D102
-        commit, has_partitions = change.exported.commit, bool(change.exported.partition_by)
+    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
+        commit = exported.commit
         # Readers would read all commits otherwise; some, values of partitions that are gone, as of the new type.
-        if commit and (commit % CHECKPOINT_EVERY == 0 or (change.is_redefined and has_partitions)):
+        is_due = commit % CHECKPOINT_EVERY == 0 or (self._is_redefined and exported.partition_by)
+        if commit and is_due and not self._fs.exists(_checkpoint_path(commit)):
             self._write_checkpoint(commit, _actions(whole(), is_checkpoint=True))
 
     def _write_checkpoint(self, commit: int, actions: list[Action]) -> None:

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ftfile.commit.files import delete_file, list_or_empty
-from ftfile.core.errors import ConfigError, CorruptData, StorageError
+from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.exporting.limits import LIMITS
 from ftfile.exporting.manifests import ANEW, DELETED, ICEBERG, METADATA, SnapshotManifests, live, read_avro, relative
@@ -87,18 +87,18 @@ class IcebergTable(Table):
         start = len(self._url)
         return {entry["data_file"]["file_path"][start:] for entry in entries if entry["status"] != DELETED}
 
+    def refuse(self, whole: Change) -> None:  # noqa: D102
+        if retyped := self._retyped(whole):
+            _refuse_retyped(retyped, self.live_paths() & {file.path for file in whole.adds})
+
     def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
         exported = change.exported
         if self._metadata is None:
             self._fs.make_directories(METADATA)
             for directory in (ICEBERG, ""):
                 self._fs.sync_directory(directory)
-        retyped = self._retyped(change)
-        if retyped and not self.live_paths() <= {*change.removes}:
-            raise ConfigError(
-                f"column {retyped[0]!r} has another type than in partitions that are exported, and Iceberg has no such "
-                f"change. {ANEW}"
-            )
+        if retyped := self._retyped(change):
+            _refuse_retyped(retyped, self.live_paths() - {*change.removes})
         metadata = self._with_definitions(change, retyped)
         number, time_ms = exported.commit + 1, max(change.time_ms, metadata["last-updated-ms"])
         snapshot_id = _snapshot_id(exported.version)
@@ -135,11 +135,12 @@ class IcebergTable(Table):
         self._fs.create_exclusive(f"{METADATA}/{_name(number)}", content)
         self._metadata, self._manifests = metadata, manifests
 
-    def follow_up(self, change: Change, whole: Callable[[], Change]) -> None:  # noqa: D102
+    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
         del whole
-        exported = change.exported
         number = exported.commit + 1
         try:
+            if self._is_hinted(number):
+                return
             # An export that was late must not lead readers back.
             if number == max(self._numbers()):
                 self._fs.put(_HINT, str(number).encode())
@@ -147,6 +148,12 @@ class IcebergTable(Table):
             delete_file(self._fs, f"{METADATA}/{_name(number - METADATA_KEPT)}")
         except StorageError as error:
             _log.warning("version %d is exported, and old metadata stays: %s", exported.version, error)
+
+    def _is_hinted(self, number: int) -> bool:
+        try:
+            return self._fs.read(_HINT) == str(number).encode()
+        except NotFound:
+            return False
 
     @property
     def _location(self) -> str:
@@ -200,7 +207,9 @@ class IcebergTable(Table):
         if self._metadata is None or not change.is_redefined:
             return []
         schemas = self._metadata["schemas"]
-        before = {field["id"]: field["type"] for schema in schemas for field in schema["fields"]}
+        # The newest one may be an older one that has come back.
+        by_age = [*schemas, schemas[self._metadata["current-schema-id"]]]
+        before = {field["id"]: field["type"] for schema in by_age for field in schema["fields"]}
         sources = {field["source-id"] for spec in self._metadata["partition-specs"] for field in spec["fields"]}
         fields = FieldIds(schemas).schema(change.columns)
         known = [field for field in fields if field["id"] in sources]
@@ -248,6 +257,15 @@ def _partition_fields(specs: list[Json], columns: list[tuple[int, str]]) -> list
         {"source-id": column, "field-id": known[column], "transform": "identity", "name": name}
         for column, name in columns
     ]
+
+
+def _refuse_retyped(columns: list[str], staying: set[str]) -> None:
+    """Raise a ConfigError for files that stay, with values of a column's former type."""
+    if staying:
+        raise ConfigError(
+            f"column {columns[0]!r} has another type than in partitions that are exported, and Iceberg has no such "
+            f"change. {ANEW}"
+        )
 
 
 def _summary(change: Change, before: list[Json], manifests: list[Json]) -> dict[str, str]:

@@ -88,6 +88,10 @@ class Table(ABC):
         """Return the paths of the files of the newest commit, relative to the directory."""
 
     @abstractmethod
+    def refuse(self, whole: Change) -> None:
+        """Raise a ConfigError if the table cannot come to have all that is live then, and nothing else."""
+
+    @abstractmethod
     def append(self, change: Change, done: Callable[[int], object]) -> None:
         """Create a commit, whole, in one step.
 
@@ -95,11 +99,12 @@ class Table(ABC):
 
         Raises:
             AlreadyExists: somebody else did.
+            ConfigError: the format has no such change.
         """
 
     @abstractmethod
-    def follow_up(self, change: Change, whole: Callable[[], Change]) -> None:
-        """Do what only helps readers after a commit; idempotent. `whole` returns all that is live then."""
+    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:
+        """Do what only helps readers after the newest commit, unless it is done. `whole` returns all that is live."""
 
 
 class Versions:
@@ -214,12 +219,16 @@ class Exporter:
         first, last, newest = self._due()
         if first > last:
             return 0
-        self._versions.files(self._versions.snapshot(last))
+        whole = self._whole(last, 0, "")
+        if newest is not None:
+            self._table.refuse(whole)
         return 1 if newest is None or first < self._versions.head.log_start else last + 1 - first
 
     def run(self, progress: OnProgress | None = None) -> tuple[int, tuple[str, ...]]:
         """Return how many versions were exported, and no statements; AlreadyExists if somebody else exports."""
         first, last, newest = self._due()
+        if newest is not None and newest.version >= self._versions.head.log_start:
+            self._follow_up(newest)  # a crash may have come before
         if first > last:
             return 0, ()
         clock = self._context.clock
@@ -299,8 +308,10 @@ class Exporter:
         if files is not None:
             files.expect(len(change.adds), 0)
         self._table.append(change, (lambda _: None) if files is None else files.add)
-        exported = change.exported
-        self._table.follow_up(change, lambda: self._whole(exported.version, exported.commit, exported.table))
+        self._follow_up(change.exported)
+
+    def _follow_up(self, exported: Exported) -> None:
+        self._table.follow_up(exported, lambda: self._whole(exported.version, exported.commit, exported.table))
 
     def _whole(self, version: int, commit: int, table: str, tracker: Tracker | None = None) -> Change:
         """Return a commit of all that is live in a version."""

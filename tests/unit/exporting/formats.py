@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {"id": "long", "word": "string"}
 METADATA = "_iceberg/metadata"
+HINT = f"{METADATA}/version-hint.text"
 MOUNTED = "mounted://fs/"  # one URL for what is mounted under many
 
 
@@ -131,8 +133,18 @@ def check_newest(url: str, to: str = "delta") -> None:
     """Check that the table has the finished files of the newest version, each there with its length."""
     fs = open_filesystem(url)
     live = hive_files(fs, url) if to == "hive" else {"delta": delta_files, "iceberg": iceberg_files}[to](fs)
+    if to == "iceberg":
+        assert int(fs.read(HINT)) == iceberg_metadata(fs)[-1]["last-sequence-number"]
     assert live == {file.path: file.size_bytes for file in ftfile.open(url).files()}
     assert all(fs.stat(path).size_bytes == size_bytes for path, size_bytes in live.items())
+
+
+def forget_follow_up(url: str) -> None:
+    """Leave what a process leaves that is killed between a commit and what follows it."""
+    for checkpoint in Path(url).glob("_delta_log/*.checkpoint.parquet"):
+        checkpoint.unlink()
+    for hint in Path(url).glob(HINT):
+        hint.write_text(str(int(hint.read_text()) - 1))
 
 
 def count_commits(fs: FileSystem, to: str) -> int:

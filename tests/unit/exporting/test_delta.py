@@ -17,7 +17,16 @@ from ftfile.encoding.parquet.encryption import check_library
 from ftfile.exporting.run import ExportReport
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
-from tests.unit.exporting.formats import COLUMNS, check_newest, commits, export, ids_of, keep_only, rows
+from tests.unit.exporting.formats import (
+    COLUMNS,
+    check_newest,
+    commits,
+    export,
+    forget_follow_up,
+    ids_of,
+    keep_only,
+    rows,
+)
 from tests.unit.maintenance.foreign import parquet
 from tests.unit.sink.encrypted import ring
 
@@ -191,6 +200,24 @@ class TestHistory:
         query.run(5, [rows(5)])
         export(out)
         assert [row["id"] for row in delta_rows(out)] == ids_of(out)
+
+    def test_a_checkpoint_that_a_crash_left_out_comes_with_the_next_export(
+        self, out: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where columns of a table with partitions changed, and at each so many commits; also before a new commit."""
+        monkeypatch.setattr(ftfile.exporting.delta, "CHECKPOINT_EVERY", 3)
+        query = MicroBatch(out, COLUMNS, {"partitionBy": "word", "onSchemaChange": "any"})
+        query.run(0, [rows(0)])
+        export(out)
+        query.columns = {**COLUMNS, "more": "long"}
+        for batch in range(1, 5):
+            query.run(batch, [[row | {"more": 7} for row in rows(2 * batch)]])
+            for versions in (1, 0):
+                assert export(out) == ExportReport(version=batch, versions=versions)
+                found = {int(path.name[:20]) for path in Path(out).glob("_delta_log/*.checkpoint.parquet")}
+                assert found == {1, 3} & {batch - versions, batch}
+                forget_follow_up(out)
+        assert len(delta_rows(out)) == 10
 
     @pytest.mark.parametrize("every", [2, 100])
     @pytest.mark.parametrize("is_missing", [False, True])

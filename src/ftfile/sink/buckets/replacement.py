@@ -6,8 +6,8 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from ftfile.arrays.comparisons import TAKEN, TEXT_TAKEN
 from ftfile.commit.format.layout import bucket_directory
+from ftfile.core.arguments import CONDITION_TAKEN, CONDITION_TEXT_TAKEN
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.partitions.paths import partition_schema
 
@@ -103,6 +103,6 @@ def _naming_the_option() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        text = str(error).replace(TAKEN, TEXT_TAKEN)
+        text = str(error).replace(CONDITION_TAKEN, CONDITION_TEXT_TAKEN)
         after = text.removeprefix("where") if text.startswith("where") else f": {text}"
         raise ConfigError(f"replaceWhere{after}") from error
