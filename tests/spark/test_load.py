@@ -412,16 +412,18 @@ def test_each_task_of_the_rest_has_its_own_files(
     assert sum(add.encode() in pickle.dumps(given.args) for add in adds) == 1  # for all tasks: one, as an example
 
 
-def test_what_the_session_may_set(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["json", "orc"])
+def test_what_the_session_may_set(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Settings by which Spark would not read the list of files, or read otherwise."""
     columns = {"id": ("long", [1, 2, 3]), "at": NUMBERS["at"]}
-    out = written(str(tmp_path / "x=1" / "out"), columns, fileFormat="json")
+    out = written(str(tmp_path / "x=1" / "out"), columns, fileFormat=kind)
     for name, value in {
         "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
         "spark.sql.sources.useV1SourceList": "",
         "spark.sql.legacy.timeParserPolicy": "LEGACY",
         "spark.sql.caseSensitive": "true",
         "spark.sql.files.ignoreCorruptFiles": "true",
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",
     }.items():
         spark.conf.set(name, value)
         try:

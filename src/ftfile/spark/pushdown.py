@@ -34,6 +34,7 @@ _TEXTS: dict[str, Callable[..., pc.Expression]] = {
     "StringEndsWith": pc.ends_with,
     "StringContains": pc.match_substring,
 }
+_FILTERS_MAX = 500  # Arrow walks what joins them by recursion; Spark applies the others
 
 
 def require_pushdown() -> None:
@@ -56,7 +57,7 @@ def condition_of(filters: Iterable[datasource.Filter], schema: pa.Schema) -> pc.
     """
     fields = {field.name.lower(): field for field in schema if _is_compared(field.type)}
     found = [each for each in (_expression(each, fields) for each in filters) if each is not None]
-    return functools.reduce(operator.and_, found) if found else None
+    return functools.reduce(operator.and_, found[:_FILTERS_MAX]) if found else None
 
 
 def _is_compared(kind: pa.DataType) -> bool:

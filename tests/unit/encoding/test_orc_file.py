@@ -230,7 +230,7 @@ def test_the_footer_says_calendar_and_types(compression: str, columns: int) -> N
     types = [dict(fields(value)) for number, value in described if number == 4]
     marked = [place for place, kind in enumerate(types) if 7 in kind]
     assert marked[:3] == [3, 7, 8]  # root, struct, x, n; map, key, list, element
-    for place, name in ((3, b"timestamp_ntz"), (8, b"timestamp")):
+    for place, name in ((3, b"timestamp_ntz"), (8, b"timestamp_ltz")):
         assert dict(fields(types[place][7])) == {1: b"spark.sql.catalyst.type", 2: name}
     assert len(marked) == columns * 3 // 4 + (columns == 3)
 

@@ -105,6 +105,7 @@ def test_a_reader_leaves_out_partitions(tmp_path: Path) -> None:
     assert found(ds.EqualTo(("c",), 1)) == [0, 1, 1, 1, 2, 3]  # open files have no statistics
     assert found(ds.EqualTo(("c",), 1), ds.GreaterThan(("a",), 1)) == [2, 3]
     assert found(ds.EqualTo(("a",), 7)) == []
+    assert found(*[ds.Not(ds.EqualTo(("a",), n)) for n in range(7, 3_000)]) == found()
     wider = StructType().add("A", LongType()).add("c", LongType()).add("b", StringType())
     assert found(ds.EqualTo(("A",), 1), schema=wider) == found()
 

@@ -37,7 +37,7 @@ def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool
     """Return the end of a file, with all statistics of stripes and the whole footer, amended.
 
     `spark_types` are Spark's names of types, by their numbers, where ORC's do not say them: TIMESTAMP_NTZ is stored as
-    a number, and before 4.3 Spark does not know the type of an instant. Of texts that are longer than `TEXT_BYTES_MAX`
+    a number, and before 4.2 Spark does not know the type of an instant. Of texts that are longer than `TEXT_BYTES_MAX`
     (`has_long_texts`: there may be some), the statistics get bounds, as those of Spark's own writer, and not copies
     that every reader of the file would read.
     """

@@ -27,7 +27,8 @@ _READ_BATCH_ROWS = 65_536
 _LAST_US = 2**63 // 1000
 _SECOND_US = 1_000_000
 _WALL_CLOCK = pa.timestamp("us")
-_SPARK_TYPES = {_WALL_CLOCK: "timestamp_ntz", pa.timestamp("us", "UTC"): "timestamp"}
+# By `timestamp`, a session with `spark.sql.timestampType=TIMESTAMP_NTZ` would read other times.
+_SPARK_TYPES = {_WALL_CLOCK: "timestamp_ntz", pa.timestamp("us", "UTC"): "timestamp_ltz"}
 _RANGE = "ORC takes those from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 whole seconds only"
 
 # The writer's memory for a group, and for a value: a reference, a length, and a flag for null.

@@ -91,7 +91,9 @@ class Cleaner:
 
     def _clean(self, found: Range) -> bool:
         try:
-            info = self.fs.stat(join(self.source, found.path))
+            info = stat_or_none(self.fs, join(self.source, found.path))
+            if info is None:
+                return False
             if not _is_unchanged(info, found):
                 _log.warning("cleanSource leaves %s, which was changed since it was read", found.path)
                 return False
@@ -99,7 +101,7 @@ class Cleaner:
                 self.fs.delete(info.path)
             else:
                 self._move(info, join(self.archive, found.path))
-        except (NotFound, NotADirectory):
+        except NotFound:
             return False
         except StorageError as error:
             _log.warning("cleanSource leaves a file that was read: %s", error)

@@ -79,6 +79,14 @@ def test_nothing_in_the_archive_is_written_over(files: Files, caplog: pytest.Log
     assert "cleanSource leaves" in caplog.text
 
 
+def test_an_archive_that_is_a_file_is_told(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    files.write("a=1/x", b"x\n")
+    (files.root.parent / "archive").write_bytes(b"")
+    assert cleaner(files).clean([files.range("a=1/x")]) == 0
+    assert names(files.root) == ["a=1/x"]
+    assert "cleanSource leaves" in caplog.text
+
+
 def test_a_move_that_was_interrupted_is_finished(files: Files) -> None:
     """Of stores that copy and then delete: the copy has the identity of the file."""
     file = files.write("x", b"x\n")
