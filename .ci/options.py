@@ -18,15 +18,18 @@ PAGE = Path(__file__).parents[1] / "docs/options.md"
 _SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 _DURATIONS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 _ROW = re.compile(r"^\| `(\w+)` \| [^|]+ \| ((?:\\\||[^|])+) \| (?:\\\||[^|])+ \| (.+) \|$", re.MULTILINE)
+_VALUE = re.compile("`[^`]*`")
 
 
 def to_markdown(page: str) -> str:
-    """Return the page with what the table says of each option that it has; KeyError for one that is in no table."""
+    """Return the page with what the table says of each option; it ends where an option has no whole row in the page."""
     options: dict[str, list[Option]] = {}
     for option in OPTIONS:
         options.setdefault(option.name, []).append(option)
     described = page.partition("## Not offered")[0]
     described = _ROW.sub(lambda match: _row(options[match[1]].pop(0), match[2], match[3]), described)
+    if lacking := [name for name, rows in options.items() if rows]:
+        sys.exit(f"docs/options.md has no whole row, with a meaning, of {', '.join(lacking)}")
     lines = [described + "## Not offered", "", "| you wrote | answer |", "|---|---|"]
     lines += [f"| `{name}` | {_cell(text)} |" for name, text in NOT_OFFERED.items()]
     lines += ["", "## The same thing by other systems' names", "", "| you wrote | answer |", "|---|---|"]
@@ -38,8 +41,9 @@ def _row(option: Option, told: str, meaning: str) -> str:
     uses = ", ".join(sorted(option.used_by, reverse=True))
     formats = f" ({', '.join(option.formats)})" if option.formats else ""
     default = _default(option)
-    # A default of the table stands in what the page tells; where the table has none, the page may know better.
-    default = told if default in {"none", "nothing"} or default in told else default
+    # The page tells more of a default of the table, and in words what it is where the table has none.
+    is_told = not _VALUE.fullmatch(told) if default in {"none", "nothing"} else told.startswith(default)
+    default = told if is_told else default
     return f"| `{option.name}` | {uses}{formats} | {default} | {_cell(option.kind.accepts)} | {meaning} |"
 
 

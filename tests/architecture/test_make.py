@@ -231,3 +231,17 @@ def test_every_module_of_crashes_is_marked_slow() -> None:
     modules = list((ROOT / "tests/crash").glob("test_*.py"))
     assert len(modules) > 3
     assert not [module.name for module in modules if "\npytestmark = pytest.mark.slow\n" not in module.read_text()]
+
+
+def test_what_a_link_leads_to_is_not_cleared_for_an_environment(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").touch()
+    (tmp_path / "environment").symlink_to(other)
+    (tmp_path / "pyproject.toml").touch()
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci", ignore=shutil.ignore_patterns("__pycache__"))
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    script = ["bash", ".ci/venv", "environment", version, "--help"]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert [*other.iterdir()] == [other / "file"]
+    assert (done.returncode, done.stderr[:21]) == (1, "environment is a link")

@@ -157,6 +157,28 @@ class TestSql:
             for name in (table, f"{table}_0"):
                 spark.catalog.dropTempView(name)
 
+    def test_a_view_stays_at_the_version_of_its_first_query(
+        self, spark: SparkSession, table: str, tmp_path: Path
+    ) -> None:
+        out = str(tmp_path / "out")
+        view = f"temporary view {table} using ftfile options (path '{out}')"
+
+        def append() -> None:
+            spark.range(1).write.format("ftfile").mode("append").save(out)
+
+        append()
+        spark.sql(f"create {view}")
+        append()
+        try:
+            assert spark.table(table).count() == 2
+            append()
+            spark.sql(f"refresh table {table}")
+            assert spark.table(table).count() == 2
+            spark.sql(f"create or replace {view}")
+            assert spark.table(table).count() == 3
+        finally:
+            spark.catalog.dropTempView(table)
+
 
 class TestLayoutsThatSparkKeeps:
     """As docs/triggers-and-modes.md has it: what Spark keeps from a Python sink, and does not tell it."""
