@@ -39,8 +39,6 @@ QUERIES: Mapping[str, Callable[[DataFrame], DataFrame]] = {
 # What the last way is told, as the page on reading says: the columns, since Spark tells none, and to take filters.
 TOLD = {"sum of one": "value double", "count()": "day int"}
 SCHEMA = "id bigint, value double, name string, number bigint, day int"
-# Rows that a source which takes filters gives to Spark, of all.
-GIVEN: Mapping[str, Callable[[int], int]] = {"one partition": lambda count: count // FILES, "id = 5": lambda _: 1}
 
 
 def run(settings: Settings) -> list[Table]:
@@ -100,7 +98,8 @@ def _read(spark: SparkSession, way: str, out: str, query: str, count: int) -> No
     elif way == WAYS[2]:
         frame = spark.read.format("ftfile").load(out)
     elif way == WAYS[4]:
-        rows = GIVEN.get(query, lambda every: every)(count)
+        # Those that a source which takes filters gives to Spark.
+        rows = {"one partition": count // FILES, "id = 5": 1}.get(query, count)
         reader = spark.read.format("benchmark_in_memory").option("rows", rows).option("tasks", TASKS)
         frame = reader.schema(TOLD.get(query, SCHEMA)).load()
     else:
