@@ -20,7 +20,7 @@ from ftfile.commit.log.log import CommitLog
 from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import CorruptData, Fenced, FtfileError
 from ftfile.fs.registry import register
-from ftfile.kv.operator.recording import epoch_of
+from ftfile.kv.driver import epoch_of
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states

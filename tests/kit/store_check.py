@@ -23,11 +23,11 @@ from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.kv.definition import DELETE, StoreDefinition, operations, ops_in
+from ftfile.kv.driver import OPERATORS
 from ftfile.kv.feed.rows import differ
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.operator.recording import TABLE
 from ftfile.kv.planning.runs import apart, open_marks, position_of, run_of
 from ftfile.kv.run.cache import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
@@ -250,7 +250,7 @@ def _require_same(last: StoreDefinition, definition: StoreDefinition, record: Re
 def _check_epochs(records: Sequence[Record]) -> None:
     epochs: dict[str, int] = {}
     for record in sorted(records, key=lambda record: record.version):
-        for writer, epoch in record.tables.get(TABLE, {}).get("set", {}).items():
+        for writer, epoch in record.tables.get(OPERATORS, {}).get("set", {}).items():
             last = epochs.get(writer, 0)
             require(epoch > last, "K8", f"version {record.version} begins epoch {epoch} of {writer} after {last}")
             epochs[writer] = epoch

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import AssemblyJob, MaintenanceAuthor
+    from ftfile.commit.format.model import AssemblyJob, MaintenanceAuthor, Transaction
     from ftfile.commit.log.log import CommitLog
     from ftfile.commit.log.state import LogState
     from ftfile.commit.protocol import Prepare
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.
 MANY_RUNS = 4
+# The table of the log with the epochs of operators.
+OPERATORS = "operators"
 _log = get_logger(__name__)
 
 
@@ -137,6 +139,22 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     old, new = (spark_schema_json(pa.schema(each.value_fields)) for each in (recorded, given))
     check_schema_change(old, new, config.on_schema_change, has_any=False)
     return joined([recorded, given])
+
+
+def epoch_of(head: LogState, writer: str) -> int:
+    """Return the epoch of the process that opened the store last as this writer; 0 for none."""
+    table = head.tables.get(OPERATORS)
+    found = None if table is None else table.get(writer)
+    return 0 if found is None else int(found[1])
+
+
+def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
+    """Raise `ConfigError` for a batch whose `txnAppId` is the name of an operator."""
+    if transaction is not None and epoch_of(head, transaction.app_id):
+        raise ConfigError(
+            f"txnAppId={transaction.app_id!r}: a KeyValueStore writes to the store as writer={transaction.app_id!r}, "
+            f"and txnVersion={transaction.version} would count as one of its windows. Take another txnAppId"
+        )
 
 
 @dataclass(frozen=True, slots=True)

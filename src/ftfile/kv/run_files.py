@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.attempt.stage import StagedRange
 from ftfile.commit.format.layout import storage_identity
 from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError
@@ -81,6 +80,8 @@ class RunSpool:
         purges end in all runs before it; without rows, it has them alone. Where `write_run` fails, the file is of no
         use any more.
         """
+        from ftfile.attempt.stage import StagedRange  # noqa: PLC0415 - readers write nothing
+
         self._file.write(bytes(-self._file.position % _ALIGNMENT))
         piece, ops = StagedRange(self._file, self._filters), 0
         rows = iter(batches)

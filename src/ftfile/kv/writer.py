@@ -18,12 +18,11 @@ from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition
-from ftfile.kv.driver import definition_after, propose_batch
+from ftfile.kv.driver import definition_after, propose_batch, refuse_operator
 from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
-from ftfile.kv.operator.recording import refuse_operator
 from ftfile.kv.planning.runs import open_state
 from ftfile.kv.upkeep.automatic import vacuum_if_due
 

@@ -28,6 +28,8 @@ UNUSED = {
     "commit": {"ftfile.attempt.bad_records", "ftfile.attempt.stage", "ftfile.sink.task.task"},
     "read": {"ftfile.sink.config", "ftfile.spark.pushdown"},
 }
+# A task of a lookup reads a store, and no files.
+UNUSED_IN_LOOKUPS = {"ftfile.encoding.registry", "ftfile.parts.reader", "ftfile.spark.pushdown", "pyarrow.compute"}
 
 
 @pytest.mark.slow
@@ -37,3 +39,11 @@ def test_each_process_of_a_first_batch_imports_what_it_uses(tmp_path: Path) -> N
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
         assert not (SELDOM_USED | unused) & {*json.loads(run.stdout)}, step
+
+
+@pytest.mark.slow
+def test_a_task_of_a_lookup_imports_no_formats() -> None:
+    code = "import json, sys, ftfile.spark.store_lookup; print(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert not UNUSED_IN_LOOKUPS & {*json.loads(run.stdout)}

@@ -17,7 +17,7 @@ from ftfile.kv.definition import define
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.run.reader import RunReader
 from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
-from ftfile.spark.store_reader import reader_here
+from ftfile.spark.store_lookup import reader_here
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.kv.building import Builder
 from tests.unit.spark.pickled import pickled

@@ -22,7 +22,7 @@ from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal, recorded_window
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
 from ftfile.kv.config import StoreConfig
-from ftfile.kv.driver import StoreChange, body_of, definition_after, recorded_definition
+from ftfile.kv.driver import OPERATORS, StoreChange, body_of, definition_after, epoch_of, recorded_definition
 from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
 
@@ -56,8 +56,6 @@ _REFUSED = {
     **dict.fromkeys(("onnewquery", "ongap", "onreplaymismatch"), _OF_SPARK),
     **dict.fromkeys(("txnappid", "txnversion"), "it is for batches of Spark: give the argument writer="),
 }
-TABLE = "operators"
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -141,33 +139,17 @@ def check_writer_name(writer: str) -> None:
         )
 
 
-def epoch_of(head: LogState, writer: str) -> int:
-    """Return the epoch of the process that opened the store last as this writer; 0 for none."""
-    table = head.tables.get(TABLE)
-    found = None if table is None else table.get(writer)
-    return 0 if found is None else int(found[1])
-
-
 def refuse_application(head: LogState, writer: str) -> None:
     """Raise `ConfigError` if batches of Spark were written with this writer's name as `txnAppId`."""
     # A full table has forgotten the epochs of writers that opened the store long ago.
     if (
         epoch_of(head, writer) == 0
         and recorded_window(head, writer) >= 0
-        and len(head.tables.get(TABLE, ())) < ENTRIES_MAX
+        and len(head.tables.get(OPERATORS, ())) < ENTRIES_MAX
     ):
         raise ConfigError(
             f"writer={writer!r}: Spark has written to the store with txnAppId={writer!r}, and its last txnVersion, "
             f"{recorded_window(head, writer)}, would count as a window that is recorded. Take another name as writer"
-        )
-
-
-def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
-    """Raise `ConfigError` for a batch whose `txnAppId` is the name of an operator."""
-    if transaction is not None and epoch_of(head, transaction.app_id):
-        raise ConfigError(
-            f"txnAppId={transaction.app_id!r}: a KeyValueStore writes to the store as writer={transaction.app_id!r}, "
-            f"and txnVersion={transaction.version} would count as one of its windows. Take another txnAppId"
         )
 
 
@@ -223,7 +205,7 @@ class Recorder:
             epoch = max(epoch_of(head, writer) + 1, epoch_min)
             refuse_application(head, writer)
             found[:] = [(epoch, _definition_after(config, head))]
-            return replace(body_of(config, log, head, StoreChange(())), tables={TABLE: {"set": {writer: epoch}}})
+            return replace(body_of(config, log, head, StoreChange(())), tables={OPERATORS: {"set": {writer: epoch}}})
 
         with log.lock:
             commit(log, MaintenanceAuthor("openWriter", log.ids.unique()), prepare, config.policy)

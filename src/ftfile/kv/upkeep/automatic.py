@@ -10,7 +10,6 @@ from ftfile.commit.log.times import created_ms
 from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
-from ftfile.kv.upkeep.compact import merge_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +93,8 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
 
 def keep_up(log: CommitLog, config: StoreConfig) -> None:
     """Merge the runs that are due, and begin a vacuum if it is time; what made merges fail is raised: they stay due."""
+    from ftfile.kv.upkeep.compact import merge_due  # noqa: PLC0415 - batches have jobs of their own
+
     merges = merge_due(log)
     vacuum_if_due(config, log)
     if merges.errors:

@@ -85,14 +85,14 @@ def test_hd_3_an_update_replaces_the_row_of_its_key(fs: CrashingFileSystem) -> N
 def test_hd_4_a_failure_of_upkeep_is_raised_at_the_next_window(
     maintenance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ftfile.kv.upkeep import automatic
+    from ftfile.kv.upkeep import compact
 
     failure = StorageError("write", "a.spool", "the disk is full")
 
     def fail(_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(automatic, "merge_due", fail)
+    monkeypatch.setattr(compact, "merge_due", fail)
     with open_store(CrashingFileSystem(), **COUNTS, maintenance=maintenance) as store:
         window(store, 1, a=1)
         store.committed(1)

@@ -13,7 +13,7 @@ from ftfile.commit.format.record import definition_key
 from ftfile.commit.log.fold import Fold
 from ftfile.commit.log.log import CommitLog
 from ftfile.commit.protocol import commit, record_of
-from ftfile.kv.operator.recording import TABLE
+from ftfile.kv.driver import OPERATORS
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import build_pages
 from ftfile.testing.checker import InvariantViolation, check_directory
@@ -140,7 +140,7 @@ class TestBroken:
             store.merge("a", 1)
             store.commit(3)
         check_store(open_filesystem(PATH))
-        record(lambda _: Body(tables={TABLE: {"set": {"w": epoch}}}))
+        record(lambda _: Body(tables={OPERATORS: {"set": {"w": epoch}}}))
         assert broken() == "K8"
 
     def test_a_window_that_comes_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
