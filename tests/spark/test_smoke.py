@@ -291,5 +291,9 @@ def test_the_reader_of_delta_or_iceberg_sees_each_exported_version(spark: SparkS
         found, rows = spark.read.format(to).load(table), ftfile.spark.load(spark, out)
         assert sorted(map(str, found.select(rows.columns).collect())) == sorted(map(str, rows.collect()))
     assert len(rows.collect()) == 12
+    retyped = frame.withColumn("d", frame.s)  # a partition column
+    retyped.write.format("ftfile").options(**options).mode("overwrite").save(out)
+    found = spark.read.format(to).load(table)
+    assert sorted(map(str, found.select(frame.columns).collect())) == sorted(map(str, retyped.collect()))
     with pytest.raises(Exception, match=refusal):
-        frame.write.format(to).mode("append").save(table)
+        retyped.write.format(to).mode("append").save(table)

@@ -104,8 +104,9 @@ class IcebergTable(Table):
         snapshot_id = _snapshot_id(exported.version)
         commit = SnapshotManifests(self._fs, self._url, metadata, snapshot_id, number)
         before = [manifest for manifest in self._manifests if live(manifest)]
-        # Readers take all values in manifests for those of the new type, also of partitions that are gone.
-        kept = [] if retyped else commit.without(before, change.removes)
+        # Readers look for the columns of all partitions in manifests, also of those that are gone.
+        is_anew = _has_former_columns(metadata, before) and self.live_paths() <= {*change.removes}
+        kept = [] if is_anew else commit.without(before, change.removes)
         commit.add(change.adds, done)
         manifests = [*commit.manifests, *commit.merged(kept)]
         snapshot = {
@@ -203,17 +204,19 @@ class IcebergTable(Table):
         }
 
     def _retyped(self, change: Change) -> list[str]:
-        """Return the columns of partitions that get another type, as which readers would not take older values."""
+        """Return columns of partitions, former ones too, that get a type as which readers do not take older values."""
         if self._metadata is None or not change.is_redefined:
             return []
-        schemas = self._metadata["schemas"]
-        # The newest one may be an older one that has come back.
-        by_age = [*schemas, schemas[self._metadata["current-schema-id"]]]
-        before = {field["id"]: field["type"] for schema in by_age for field in schema["fields"]}
-        sources = {field["source-id"] for spec in self._metadata["partition-specs"] for field in spec["fields"]}
+        schemas, specs = self._metadata["schemas"], self._metadata["partition-specs"]
+        former = [field for schema in schemas for field in schema["fields"]]
+        sources = {field["source-id"] for spec in specs for field in spec["fields"]}
         fields = FieldIds(schemas).schema(change.columns)
-        known = [field for field in fields if field["id"] in sources]
-        return [field["name"] for field in known if not promotes(before[field["id"]], field["type"])]
+        parts = [field for field in fields if field["id"] in sources or field["name"] in change.exported.partition_by]
+        return [
+            now["name"]
+            for now in parts
+            if not all(promotes(old["type"], now["type"]) for old in former if old["id"] == now["id"])
+        ]
 
     def _delete_expired(self) -> None:
         assert self._metadata is not None
@@ -257,6 +260,13 @@ def _partition_fields(specs: list[Json], columns: list[tuple[int, str]]) -> list
         {"source-id": column, "field-id": known[column], "transform": "identity", "name": name}
         for column, name in columns
     ]
+
+
+def _has_former_columns(metadata: Json, manifests: list[Json]) -> bool:
+    """Return True if manifests have partitions by a column that the table has no more, or with another type and id."""
+    ids = {field["id"] for field in metadata["schemas"][metadata["current-schema-id"]]["fields"]}
+    specs = {manifest["partition_spec_id"] for manifest in manifests}
+    return any(field["source-id"] not in ids for spec in specs for field in metadata["partition-specs"][spec]["fields"])
 
 
 def _refuse_retyped(columns: list[str], staying: set[str]) -> None:

@@ -174,3 +174,23 @@ def test_a_partition_column_of_another_type(
     ftfile.restore(url, 0, context=current())
     export(url, to)
     assert read(url, 3) == [{"id": 0, "k": "x"}]
+
+
+@pytest.mark.parametrize(("to", "read"), EACH)
+def test_a_partition_column_that_goes_and_comes_back(
+    to: str, read: Callable[[str, int], list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another type, and as a column of files: no reader looks for the column of a partition that is gone."""
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    url, by_k = str(tmp_path / "out"), {"partitionBy": "k"}
+    written: list[tuple[dict[str, Any], dict[str, str], dict[str, Any]]] = [
+        ({"k": "string"}, by_k, {"k": "x"}), ({}, {}, {}), ({"k": "integer"}, by_k, {"k": 5}),
+        ({"k": "date"}, {}, {"k": datetime.date(2026, 1, 1)}), ({"k": "decimal(5,1)"}, by_k, {"k": Decimal("1.5")}),
+        ({"l": "long"}, {}, {"l": 1}), ({"l": "string"}, {}, {"l": "y"}), ({"l": "long"}, {}, {"l": 2}),
+        ({"l": "long"}, {"partitionBy": "l"}, {"l": 3}),
+    ]  # fmt: skip
+    for version, (columns, options, row) in enumerate(written):
+        batch = MicroBatch(url, {"id": "long", **columns}, options, overwrite=True)
+        batch.run_job(f"job {version}", [[{"id": version, **row}]])
+        export(url, to)
+        assert read(url, version) == [{"id": version, **row}]
