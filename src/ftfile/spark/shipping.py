@@ -24,7 +24,7 @@ _CALLED = frozenset(
 
 
 class Shipped:
-    """Pickles with a check of the executor's ftfile, so that only the same one unpickles it.
+    """Pickles with a check of the executor's ftfile, so that only the same one unpickles it: what a task gets first.
 
     The check travels as code and not by name: it is the driver's own, whatever is installed there. Errors of the
     methods that Spark calls are plain.
@@ -92,6 +92,7 @@ def _opener() -> Callable[..., Any]:
                     "executors, or ship it with the application"
                 )
             kind, state = pickle.loads(content)  # noqa: S301 - of our own driver
+            from ftfile.spark.worker import acknowledge_at_once  # noqa: PLC0415
         except ImportError as error:
             package = (error.name or "ftfile").partition(".")[0]
             is_foreign = package != "ftfile" and package in {
@@ -102,6 +103,8 @@ def _opener() -> Callable[..., Any]:
                 f"{here}, the Python of an executor, cannot load {wanted}: {error}. Install it there with what it "
                 "needs, set PYSPARK_PYTHON to a Python that has it, or ship it with the application"
             ) from error
+        # What Spark sends next, a task's rows or its share, waits for this.
+        acknowledge_at_once()
         opened = kind.__new__(kind)
         vars(opened).update(state)
         return opened

@@ -20,7 +20,7 @@ from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
-from ftfile.spark.worker import acknowledge_at_once, freeze_modules
+from ftfile.spark.worker import freeze_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +70,6 @@ class _Writer(Shipped):
         self._writer.abort(unwrap(messages), batchId, SYSTEM)
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        acknowledge_at_once()
         freeze_modules()
         user_metadata = _session_metadata()
         return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM), user_metadata=user_metadata)

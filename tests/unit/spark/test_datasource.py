@@ -169,6 +169,22 @@ def test_acknowledging_at_once_leaves_connections_as_they_are() -> None:
             assert accepted.recv(20) == b"still open"
 
 
+def test_what_a_task_gets_first_acknowledges_at_once(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr("ftfile.spark.worker.acknowledge_at_once", lambda: calls.append("at once"))
+    source = FtFileDataSource({"path": written})
+    for made in (
+        source.reader(SCHEMA),
+        source.streamReader(SCHEMA),
+        source.writer(SCHEMA, overwrite=False),
+        source.streamWriter(SCHEMA, overwrite=False),
+    ):
+        shipped = pickled(made)
+        assert not calls
+        assert type(pickle.loads(shipped)).__name__ == type(made).__name__
+        assert calls.pop() == "at once"
+
+
 def test_attach_is_not_for_clients_of_spark_connect() -> None:
     class Session:
         """Has no JVM, as the sessions of Connect."""
