@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from ftfile.core.ids import IdSource, SystemIds
 if TYPE_CHECKING:
     from ftfile.core.retry import RetryPolicy
 
-__all__ = ("SYSTEM", "Context")
+__all__ = ("SYSTEM", "Context", "cores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,8 @@ class Context:
 
 # The machine's own.
 SYSTEM = Context(SystemClock(), SystemIds())
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -13,7 +13,7 @@ from ftfile.core.packing import packed
 from ftfile.encoding.api import Span, Wanted
 from ftfile.encoding.partitions.paths import columns_in_path
 from ftfile.parts.reader import is_splittable, read_add, recorded_names
-from ftfile.source.selection import rows_of_path
+from ftfile.source.selection import filtered, rows_of_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TASK_BYTES = 32 << 20
 OPEN_COST_BYTES = 1 << 20
+_SHARE_BYTES_MIN = 4 << 20  # of a read that is spread over cores
 _TASKS_MAX = 100_000  # about as many: of more, each reads more
 
 # What the cache of a core holds: the JVM copies a batch, and then goes over its rows. Larger ones take longer.
@@ -48,15 +49,17 @@ class Share:
     encodings: dict[str, Any]  # definitions by key, all that the adds refer to
 
 
-def pack(adds: Iterable[Add], definitions: Mapping[str, Any], task_bytes: int = TASK_BYTES) -> list[Share]:
+def pack(
+    adds: Iterable[Add], definitions: Mapping[str, Any], task_bytes: int = TASK_BYTES, cores: int = 1
+) -> list[Share]:
     """Return the shares of tasks, each of about `task_bytes`, in the order of the adds.
 
     Opening a file counts like reading 1 MiB of one. Large files whose rows are in groups are read by several tasks.
-    No file is opened: the same adds have the same shares.
+    If there are enough bytes for it, there are as many shares as `cores`. No file is opened.
     """
     adds = list(adds)
     whole = sum(add.length + OPEN_COST_BYTES for add in adds)
-    limit = max(task_bytes, whole // _TASKS_MAX)
+    limit = max(min(task_bytes, max(_SHARE_BYTES_MIN, -(-whole // cores))), whole // _TASKS_MAX)
     pieces = (piece for add in adds for piece in _pieces(add, definitions, limit))
     return [
         Share(tuple(group), {piece.add.encoding: definitions[piece.add.encoding] for piece in group})
@@ -69,17 +72,24 @@ def read_share(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of adds with the requested columns, found by name, case aside.
 
-    If the adds are not `is_old`, they are live; see `open_add`. Rows that the filter leaves out may come, too.
+    If the adds are not `is_old`, they are live; see `open_add`. The filter is on requested columns, by the same types.
     """
+    known = {name.lower(): name for name in (row_filter.schema.names if row_filter else ())}
+    names = [known.get(name.lower(), name) for name in requested.names]
     recorded = {key: _as_recorded(encoding, requested) for key, encoding in share.encodings.items()}
     for add, span in share.pieces:
         encoding, schema = share.encodings[add.encoding], recorded[add.encoding]
-        if columns_in_path(encoding).issuperset(schema.names):
+        in_path = columns_in_path(encoding)
+        if in_path.issuperset(schema.names):
             batches = rows_of_path(add, encoding, schema) if span is None or span.number == 0 else iter(())
         else:
             batches = read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter, span))
+        if row_filter is None or in_path.issuperset(known.values()):  # all rows of the add are in it
+            yield from (batch.rename_columns(requested.names) for batch in batches)
+            continue
         for batch in batches:
-            yield batch.rename_columns(requested.names)
+            for rows in filtered(batch.rename_columns(names), row_filter.where).to_batches():
+                yield rows.rename_columns(requested.names)
 
 
 def _pieces(add: Add, definitions: Mapping[str, Any], limit: int) -> Iterator[Piece]:

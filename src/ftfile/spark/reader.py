@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from ftfile.arrays.spark_types import arrow_schema
 from ftfile.arrays.value_text import UTC
 from ftfile.attempt.kind_of_directory import read_marker
-from ftfile.core.context import SYSTEM
+from ftfile.core.context import SYSTEM, cores
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.encoding.api import RowFilter
@@ -89,7 +89,7 @@ class FtFileReader(Shipped, DataSourceReader):
         snapshot = Directory(place.path, place.key_provider, dict(place.storage), SYSTEM).snapshot(self._version)
         recorded = arrow_schema(snapshot.definitions[snapshot.schema]) if snapshot.schema is not None else pa.schema([])
         adds, row_filter = self._chosen(snapshot, recorded)
-        shares = pack(adds, snapshot.definitions, self._task_bytes)
+        shares = pack(adds, snapshot.definitions, self._task_bytes, cores())
         return [_Files(share, row_filter) for share in shares] or [_Files(Share((), {}))]
 
     def _chosen(self, snapshot: Snapshot, recorded: pa.Schema) -> tuple[Iterable[Add], RowFilter | None]:
@@ -106,7 +106,7 @@ class FtFileReader(Shipped, DataSourceReader):
 
 
 class _PushingReader(FtFileReader):
-    """Leaves out parts, and row groups of others, in which no row meets the filters; Spark applies all of them itself.
+    """Leaves out parts, row groups and rows that do not meet the filters; Spark applies all of them itself.
 
     Spark asks for its own setting when a reader has this method.
     """

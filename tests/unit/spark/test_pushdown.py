@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 from ftfile.core.errors import ConfigError
 from ftfile.spark.datasource import FtFileDataSource
@@ -84,7 +85,7 @@ def test_a_condition_keeps_the_rows_that_match(told: ds.Filter, kept: list[int] 
 
 
 def test_a_reader_leaves_out_partitions(tmp_path: Path) -> None:
-    """Also of rows in open files, and of files by the clocks of another zone."""
+    """Also rows, in open files, too, and in files by the clocks of another zone."""
     out = str(tmp_path / "out")
     rows = [{"a": n, "b": f"{n}", "c": n} for n in range(4)]
     columns = {"a": "integer", "b": "string", "c": "long"}
@@ -102,12 +103,37 @@ def test_a_reader_leaves_out_partitions(tmp_path: Path) -> None:
     assert found() == [n for n in range(4) for _ in range(3)]
     assert found(ds.EqualTo(("a",), 1)) == [1, 1, 1]
     assert found(ds.In(("b",), ("1", "3")), ds.GreaterThan(("a",), 1)) == [3, 3, 3]
-    assert found(ds.EqualTo(("c",), 1)) == [0, 1, 1, 1, 2, 3]  # open files have no statistics
-    assert found(ds.EqualTo(("c",), 1), ds.GreaterThan(("a",), 1)) == [2, 3]
+    assert found(ds.EqualTo(("c",), 1)) == [1, 1, 1]
+    assert found(ds.EqualTo(("c",), 1), ds.GreaterThan(("a",), 1)) == []
+    assert found(ds.LessThan(("c",), 3), ds.GreaterThan(("a",), 1)) == [2, 2, 2]
     assert found(ds.EqualTo(("a",), 7)) == []
     assert found(*[ds.Not(ds.EqualTo(("a",), n)) for n in range(7, 3_000)]) == found()
     wider = StructType().add("A", LongType()).add("c", LongType()).add("b", StringType())
     assert found(ds.EqualTo(("A",), 1), schema=wider) == found()
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "json", "csv", "avro"])
+def test_a_reader_leaves_out_rows(tmp_path: Path, file_format: str) -> None:
+    """Filters are on columns as they are asked for, and not as a file has them."""
+    out = str(tmp_path / "out")
+    more = {"fileFormat": file_format, "onSchemaChange": "widen"}
+    MicroBatch(out, {"N": "integer", "word": "string"}, more).run(0, [[{"N": n, "word": f"{n}"} for n in range(4)]])
+    columns = {"N": "long", "word": "string", "x": "double"}
+    MicroBatch(out, columns, more).run(1, [[{"N": 1 << 40 | n, "word": None, "x": n / 2} for n in range(4)]])
+
+    def found(schema: StructType, *filters: ds.Filter) -> list[Any]:
+        reader: Any = FtFileDataSource({"path": out, "filterPushdown": "true"}).reader(schema)
+        list(reader.pushFilters(list(filters)))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        assert {batch.schema for batch in batches} <= {to_arrow_schema(schema)}
+        assert all(batch.num_rows for batch in batches)
+        return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+    schema = StructType().add("x", DoubleType()).add("n", LongType())
+    assert found(schema, ds.GreaterThan(("n",), 2)) == [(None, 3), *((n / 2, 1 << 40 | n) for n in range(4))]
+    assert found(schema, ds.IsNotNull(("n",)), ds.In(("n",), (3, 1 << 40, None))) == [(None, 3), (0.0, 1 << 40)]
+    assert found(schema, ds.EqualTo(("x",), 0.5), ds.LessThan(("n",), 1)) == [(None, 0)]
+    assert found(schema, ds.LessThan(("n",), 0)) == []
 
 
 def test_filters_are_not_asked_for_without_the_option(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
+from ftfile.core.context import cores
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Threads(Workers):
         """Return the threads for an operation; raise a ConfigError for fewer than one."""
         if threads is not None and threads < 1:
             raise ConfigError(f"threads={threads}: there must be at least one")
-        return cls(job_id, threads or context.threads or _cores())
+        return cls(job_id, threads or context.threads or cores())
 
     def do(
         self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
@@ -86,8 +86,3 @@ class Threads(Workers):
                         yield begun[future], result
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, TypeVar
 
+from ftfile.core.context import cores
 from ftfile.core.errors import FtfileError
 from ftfile.core.retry import is_away
 
@@ -76,7 +76,7 @@ def by_threads(fs: FileSystem, work: Callable[[_Item], _Result], items: Iterable
 
     The first error is raised when its turn comes; work that has begun by then goes on to its end.
     """
-    threads = max(os.cpu_count() or 1, min(fs.capabilities.concurrency, THREADS_MAX))
+    threads = max(cores(), min(fs.capabilities.concurrency, THREADS_MAX))
     context = copy_context()
     pool = ThreadPoolExecutor(threads)
     try:
