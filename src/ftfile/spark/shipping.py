@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.version import __version__
 from ftfile.spark.plain_errors import with_plain_errors
+from ftfile.spark.worker import acknowledge_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # The methods that Spark calls, all but `read`, which yields: of readers, and of tasks that are ours.
 _CALLED = frozenset(
@@ -24,7 +25,7 @@ _CALLED = frozenset(
 
 
 class Shipped:
-    """Pickles with a check of the executor's ftfile, so that only the same one unpickles it: what a task gets first.
+    """Pickles with a check of the executor's ftfile, so that only the same one unpickles it.
 
     The check travels as code and not by name: it is the driver's own, whatever is installed there. Errors of the
     methods that Spark calls are plain.
@@ -41,6 +42,14 @@ class Shipped:
         pickler = _NotingPickler(file)
         pickler.dump((type(self), vars(self)))
         return _opener(), (__version__, pickler.fields, file.getvalue())
+
+    @classmethod
+    def arrived(cls, state: Mapping[str, Any]) -> Any:  # noqa: ANN401 - `Self` came with Python 3.11
+        """Return what was shipped, and have Spark send a task the rest at once: its rows, or its share."""
+        acknowledge_at_once()
+        opened = cls.__new__(cls)
+        vars(opened).update(state)
+        return opened
 
 
 class _NotingPickler(pickle.Pickler):
@@ -92,7 +101,6 @@ def _opener() -> Callable[..., Any]:
                     "executors, or ship it with the application"
                 )
             kind, state = pickle.loads(content)  # noqa: S301 - of our own driver
-            from ftfile.spark.worker import acknowledge_at_once  # noqa: PLC0415
         except ImportError as error:
             package = (error.name or "ftfile").partition(".")[0]
             is_foreign = package != "ftfile" and package in {
@@ -103,10 +111,6 @@ def _opener() -> Callable[..., Any]:
                 f"{here}, the Python of an executor, cannot load {wanted}: {error}. Install it there with what it "
                 "needs, set PYSPARK_PYTHON to a Python that has it, or ship it with the application"
             ) from error
-        # What Spark sends next, a task's rows or its share, waits for this.
-        acknowledge_at_once()
-        opened = kind.__new__(kind)
-        vars(opened).update(state)
-        return opened
+        return kind.arrived(state)
 
     return open_here

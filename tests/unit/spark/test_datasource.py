@@ -171,7 +171,7 @@ def test_acknowledging_at_once_leaves_connections_as_they_are() -> None:
 
 def test_what_a_task_gets_first_acknowledges_at_once(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
     calls: list[str] = []
-    monkeypatch.setattr("ftfile.spark.worker.acknowledge_at_once", lambda: calls.append("at once"))
+    monkeypatch.setattr("ftfile.spark.shipping.acknowledge_at_once", lambda: calls.append("at once"))
     source = FtFileDataSource({"path": written})
     for made in (
         source.reader(SCHEMA),
