@@ -45,7 +45,7 @@ class Shipped:
 
     @classmethod
     def arrived(cls, state: Mapping[str, Any]) -> Any:  # noqa: ANN401 - `Self` came with Python 3.11
-        """Return what was shipped, and have Spark send a task the rest at once: its rows, or its share."""
+        """Return the shipped object, and have Spark send a task the rest at once: its rows, or its share."""
         acknowledge_at_once()
         opened = cls.__new__(cls)
         vars(opened).update(state)
