@@ -19,14 +19,13 @@ _Function = TypeVar("_Function", bound="Callable[..., object]")
 
 _PATH = "str | os.PathLike[str]"
 _NONE = " | None"
-# Here, where the command finds them without Arrow.
-CONDITION_TAKEN = (
-    'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
+# What a condition is, by the argument that takes it; here, where the command finds it without Arrow.
+CONDITION_TAKEN = {
+    "where": 'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
     "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may have functions and fields of structs, "
-    "as in pyarrow.compute.field('a', 'b') > 7"
-)
-# Of an option, or of an argument of a command.
-CONDITION_TEXT_TAKEN = "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\""
+    "as in pyarrow.compute.field('a', 'b') > 7",
+    "replaceWhere": "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"",
+}
 
 
 class _Kind(NamedTuple):

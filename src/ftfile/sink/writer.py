@@ -61,7 +61,10 @@ class SinkWriter(Writer[SinkConfig]):
 
     @staticmethod
     def _look(config: SinkConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
-        check_paths(config, log.fs.capabilities, log.clock.now_ms())
+        now_ms = log.clock.now_ms()
+        check_paths(config, log.fs.capabilities, now_ms)
+        if config.replacement is not None:
+            config.replacement.settled(now_ms)
         log.fs.prove(layout.META)
         head = log.read_on()
         if head.version < 0:

@@ -167,7 +167,7 @@ def test_local_times_are_compared_with_an_instant_by_the_clocks_of_the_zone(text
         ({"nosuch": 7, "other": 7}, "'nosuch', 'other' is none of the columns"),
         (pc.field("nosuch") == 7, "is no condition on the columns, which are key, city, day"),
         (pc.field("key"), "is no condition on the columns"),
-        ("key = 7.5", r"key=Decimal\('7.5'\) is no value of the column's type int32: it would be taken for 7"),
+        ("key = 7.5", r"key=7.5 is no value of the column's type int32: it would be taken for 7"),
         ("key = 99999999999", "is no value of the column's type int32"),
         ("key < 99999999999999999999", "is no value of the column's type int32: it is out of range"),
         ("key = 1e99", "is no value of the column's type int32"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {"id": "long", "month": "integer"}
 DYNAMIC = {"partitionOverwriteMode": "dynamic"}
+DAY_MS = 86_400_000
 SUMMER = {"replaceWhere": "month BETWEEN 6 AND 8"}
 
 
@@ -200,13 +201,23 @@ class TestOptions:
             ({"replaceWhere": "month"}, "^replaceWhere='month': a comparison by a sign, IN, BETWEEN or IS NULL is"),
             ({"replaceWhere": ""}, "^replaceWhere='' says nothing: it takes a text, such as "),
             ({"replaceWhere": "month = now() - interval 1 x"}, "^replaceWhere='month = now.*a unit, such as DAYS"),
-            ({"replaceWhere": "month = date_format(now(), 'y')"}, "^replaceWhere: option date_format='y'"),
+            ({"replaceWhere": "month = date_format(now(), 'y')"}, "^option replaceWhere with date_format='y'"),
+            ({"replaceWhere": "month = date '2024-01-01' - 1"}, "^replaceWhere: month=DATE '2023-12-31' is no value"),
+            ({"replaceWhere": "month = 7.5"}, "^replaceWhere: month=7.5 is no value of the column's type int32"),
+            ({"replaceWhere": "month = 7; drop"}, "^replaceWhere='month = 7; drop': '; drop' is not .* a text"),
             ({"partitionOverwriteMode": "some"}, "partitionOverwriteMode"),
         ],
     )
     def test_what_cannot_be_meant_is_refused(self, out: str, options: dict[str, str], message: str) -> None:
         with pytest.raises(ConfigError, match=message):
-            overwrite(out, options).config()
+            overwrite(out, options).plan()
+
+    def test_errors_have_the_date_that_it_is(self, out: str) -> None:
+        before = SYSTEM.clock.now_ms() // DAY_MS
+        with pytest.raises(ConfigError, match=r"^replaceWhere: month=DATE '") as raised:
+            overwrite(out, {"replaceWhere": "month = current_date()"}).plan()
+        named = datetime.date.fromisoformat(str(raised.value).split("'")[1])
+        assert before <= (named - datetime.date(1970, 1, 1)).days <= SYSTEM.clock.now_ms() // DAY_MS
 
     @pytest.mark.parametrize(("how", "asked"), [(DYNAMIC, "partitionOverwriteMode=dynamic"), (SUMMER, "replaceWhere")])
     def test_they_are_for_overwrites_with_partitions(self, out: str, how: dict[str, str], asked: str) -> None:
