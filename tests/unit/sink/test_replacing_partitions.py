@@ -127,12 +127,15 @@ class TestDynamic:
 
     def test_other_columns_are_compared_as_for_an_append(self, out: str) -> None:
         job = overwrite(out, DYNAMIC, {"id": "string", "month": "integer"})
-        with pytest.raises(SchemaError):
+        with pytest.raises(
+            SchemaError, match=r"id was int64 .* replaces some partitions only, and the rows of the oth"
+        ):
             job.run_job("job", [[{"id": "x", "month": 7}]])
         assert len(found(out)) == 4
 
     def test_another_partition_column_is_refused(self, out: str) -> None:
-        with pytest.raises(ConfigError, match=r"partitionBy=id, but the directory was written with .*month"):
+        message = r"partitionBy=id, but the directory was written with .*month.* partitionOverwriteMode=static"
+        with pytest.raises(ConfigError, match=message):
             overwrite(out, DYNAMIC, partitionBy="id").run_job("job", [news(7)])
         assert len(found(out)) == 4
 
@@ -190,6 +193,15 @@ class TestOptions:
         message = job.run_task(job.plan(), JobIdentity("job"), 0, news(7))
         job.writer().for_session("dynamic").commit([message], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (9, 9)]
+
+    def test_what_a_dynamic_session_refuses_is_known_before_a_row_is_written(self, out: str) -> None:
+        def refusal(mode: str, **options: str) -> str:
+            return str(overwrite(out, options).writer().refusal_in(mode, SYSTEM))
+
+        assert refusal("dynamic", fileFormat="orc").startswith("fileFormat=orc, but the directory was written as json")
+        assert "This overwrite replaces some partitions only" in refusal("dynamic", partitionBy="id")
+        assert refusal("dynamic") == refusal("static", fileFormat="orc") == "None"
+        assert refusal("dynamic", fileFormat="orc", partitionOverwriteMode="static") == "None"
 
     @pytest.mark.parametrize(
         ("options", "message"),
