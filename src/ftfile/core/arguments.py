@@ -128,7 +128,7 @@ def checked(function: _Function) -> _Function:
 def absolute_path(path: str | os.PathLike[str]) -> str:
     """Return a path as other processes understand it: `~` is the home directory, and others begin where this one works.
 
-    URLs and absolute paths stay as they are.
+    URLs, absolute paths and blanks stay as they are.
 
     Raises:
         ConfigError: it begins with `~` and the name of no user.
@@ -140,7 +140,7 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
             raise ConfigError(
                 f"the path {text!r} names the home of no user; write './{text}' for a directory of this name"
             )
-    is_relative = text and not text.startswith("/") and ":" not in text.split("/", 1)[0]
+    is_relative = text.strip() and not text.startswith("/") and ":" not in text.split("/", 1)[0]
     return os.path.abspath(text) if is_relative else text
 
 
