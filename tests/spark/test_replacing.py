@@ -117,9 +117,33 @@ class TestPartitions:
             assert write(of(7, n=4), replaceWhere="month BETWEEN 6 AND 7") == [(4, 7), (3, 8), (3, 9)]
             error = error_of(lambda: write(of(6, 9, n=5), replaceWhere="month < 8"))
             assert "do not match, such as 'month=9'" in error
+            error = error_of(lambda: write(of(1, n=6), fileFormat="json"))
+            assert "fileFormat=json, but the directory was written as parquet" in error
+            assert "This overwrite replaces some partitions only" in error
+            assert not list(Path(out, "_ftfile/staged").rglob("*.json"))
             assert write(of(1, n=6), partitionOverwriteMode="static") == [(6, 1)]
         finally:
             spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+    def test_a_statement_gives_the_option(self, spark: SparkSession, out: str, table: str) -> None:
+        path = f"{out}-parts"
+        spark.sql("select 1L id, 6 month union all select 2L, 7").write.format("ftfile").mode("append").options(
+            partitionBy="month"
+        ).save(path)
+        spark.sql(f"create table {table}_parts (id long, month int) using ftfile")
+        given = f"path='{path}', partitionBy='month'"
+        try:
+            spark.sql(f"insert overwrite {table}_parts with ({given}, partitionOverwriteMode='dynamic') values (9L, 7)")
+            assert ids(path) == [1, 9]
+            spark.sql(f"insert overwrite {table}_parts with ({given}, replaceWhere='month < 7') values (8L, 6)")
+            assert ids(path) == [8, 9]
+            spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+            statement = f"insert overwrite {table}_parts with ({given}) values (7L, 6)"
+            assert "does not support dynamic overwrite" in error_of(lambda: spark.sql(statement))
+            assert ids(path) == [8, 9]
+        finally:
+            spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+            spark.sql(f"drop table {table}_parts")
 
 
 class TestCompleteMode:

@@ -38,7 +38,7 @@ _OFFSET = re.compile(r"[+-]\d\d:\d\d(?::\d\d)?$")
 _INSTANT = pa.timestamp("us", UTC)
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<comment>--|/\*)|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)"""
+    r"""\s*(?:(?P<comment>--|/\*)|(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?!\w)"""
     r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""
     r"""|(?P<word>[^\W\d]\w*)|(?P<sign><>|!=|==|<=|>=|[-+=<>(),]))"""
 )
@@ -58,32 +58,34 @@ class Token:
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
 
-def tokens_of(where: str) -> list[Token]:
+def tokens_of(where: str, argument: str) -> list[Token]:
     """Return the pieces of a condition, and then its end; a ConfigError for what is none, and for comments."""
     tokens, position, end = list[Token](), 0, len(where.rstrip())
     while position < end:
         match = _TOKEN.match(where, position)
         if match is None:
             rest = where[position:].strip()
-            raise ConfigError(f"where={where!r}: {rest[:20]!r} is not understood; {CONDITION_TAKEN}")
+            raise ConfigError(f"{argument}={where!r}: {rest[:20]!r} is not understood; {CONDITION_TAKEN[argument]}")
         if match["comment"]:
             # Spark would not read what follows, where two signs would make a plus.
-            raise ConfigError(f"where={where!r}: {where[match.start('comment') :][:20]!r}: comments are not understood")
+            comment = where[match.start("comment") :][:20]
+            raise ConfigError(f"{argument}={where!r}: {comment!r}: comments are not understood")
         position, kind = match.end(), str(match.lastgroup)
         tokens.append(Token(kind, match[kind], position))
     return [*tokens, Token("end", "", end)]
 
 
 class Cursor:
-    """Reads the pieces of a condition one after the other.
+    """Reads the pieces of a condition, which is the value of an argument, one after the other.
 
     Raises:
         ConfigError: as `tokens_of`.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, argument: str) -> None:
         self._where = where
-        self._tokens = tokens_of(where)
+        self._argument = argument
+        self._tokens = tokens_of(where, argument)
         self._next = 0
 
     def _peek(self) -> Token:
@@ -107,7 +109,7 @@ class Cursor:
         before = self._where[: self._tokens[self._next - 1].position].strip() if self._next else ""
         found = self._peek().text or "nothing"
         after = f"after {before!r}" if before else "at the start"
-        return ConfigError(f"where={self._where!r}: {what} is expected {after}, not {found!r}")
+        return ConfigError(f"{self._argument}={self._where!r}: {what} is expected {after}, not {found!r}")
 
 
 def unquoted(text: str) -> str:
@@ -139,6 +141,7 @@ class Columns:
     time_zone: str  # of timestamps without an offset
     called: str  # in errors
     time_zones: Mapping[str, str]  # of columns that have another
+    argument: str  # whose value the condition is, in errors
 
     def fields(self, names: Iterable[str]) -> list[pa.Field]:
         """Return the columns of these names, case aside; `ConfigError` names all that there are not."""
@@ -148,7 +151,7 @@ class Columns:
         unknown = ", ".join(repr(name) for name, field in zip(names, found, strict=True) if field is None)
         if unknown:
             which = f"which are {', '.join(self.schema.names)}" if fields else "of which this directory has none"
-            raise ConfigError(f"where: {unknown} is none of the {self.called}, {which}")
+            raise ConfigError(f"{self.argument}: {unknown} is none of the {self.called}, {which}")
         return found
 
     def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:
@@ -196,13 +199,14 @@ class Columns:
         """Return a value as one of the column's type."""
         kind = value_type(field.type)
         if pa.types.is_nested(kind):
-            raise ConfigError(f"where: column {field.name!r} is {kind}, which is compared with no value")
+            raise ConfigError(f"{self.argument}: column {field.name!r} is {kind}, which is compared with no value")
         try:
             return typed(value, kind, self.time_zones.get(field.name, self.time_zone))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             why = "it is out of range" if isinstance(error, OverflowError) else error
+            shown = value if isinstance(value, Decimal) else repr(value)
             raise ConfigError(
-                f"where: {field.name}={value!r} is no value of the column's type {kind}: {why}"
+                f"{self.argument}: {field.name}={shown} is no value of the column's type {kind}: {why}"
             ) from error
 
 

@@ -46,18 +46,19 @@ _NESTED_MAX = 100  # functions within each other
 _CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", UTC)
 
 
-def settled(where: _Where, now_ms: int, time_zone: str) -> _Where | str:
+def settled(where: _Where, now_ms: int, time_zone: str, argument: str = "where") -> _Where | str:
     """Return a condition in which times by a clock are literals, as `DATE '2024-06-01'`; what is no text as it is.
 
     `now_ms` counts from 1970 UTC. Dates, and steps of a day or more, are by the clocks of `time_zone`, as in a session
-    of Spark that has this zone: where they skip an hour, what falls into it comes later by the hour.
+    of Spark that has this zone: where they skip an hour, what falls into it comes later by the hour. Errors name the
+    argument that has the condition.
 
     Raises:
         ConfigError: an interval, a function or a pattern is not understood, or a time is beyond the years 1 to 9999.
     """
     if not isinstance(where, str) or not _ANY.search(where):
         return where
-    return _Settling(where, now_ms * 1000, time_zone).text()
+    return _Settling(where, argument, now_ms * 1000, time_zone).text()
 
 
 class _Moment(NamedTuple):
@@ -68,8 +69,8 @@ class _Moment(NamedTuple):
 class _Settling(Cursor):
     """Walks a text once."""
 
-    def __init__(self, where: str, now_us: int, time_zone: str) -> None:
-        super().__init__(where)
+    def __init__(self, where: str, argument: str, now_us: int, time_zone: str) -> None:
+        super().__init__(where, argument)
         self._now_us = now_us
         self._zone = time_zone
         self._nested = 0
@@ -101,14 +102,15 @@ class _Settling(Cursor):
         self._expect("(")
         clock = pa.array([self._clock(self._instant(self._moment()))], _CLOCK)
         self._expect(",")
-        pattern = TimePattern.parse("date_format", self._quoted("a pattern, such as 'yyyyMMdd'"), _CLOCK)
+        text = self._quoted("a pattern, such as 'yyyyMMdd'")
+        pattern = TimePattern.parse(f"{self._argument} with date_format", text, _CLOCK)
         self._expect(")")
         return "'" + str(pattern.format(clock, UTC)[0].as_py()).replace("'", "''") + "'"
 
     def _moment(self) -> _Moment:
         self._nested += 1
         if self._nested > _NESTED_MAX:
-            raise ConfigError(f"where: more than {_NESTED_MAX} functions within each other")
+            raise ConfigError(f"{self._argument}: more than {_NESTED_MAX} functions within each other")
         found = self._first()
         while self._peek().word in _SIGNS:
             sign = -1 if self._peek().word == "-" else 1
@@ -147,7 +149,7 @@ class _Settling(Cursor):
         try:
             found = typed(text, pa.date32() if kind == "DATE" else _CLOCK if is_clock else _INSTANT, UTC)
         except (ValueError, pa.ArrowException) as error:
-            raise ConfigError(f"where: {text!r}: {error}") from error
+            raise ConfigError(f"{self._argument}: {text!r}: {error}") from error
         checked = self._checked(kind, found.value)
         return _Moment(kind, self._shown(checked.value)) if is_clock else checked
 
@@ -169,7 +171,9 @@ class _Settling(Cursor):
             if following[0].kind not in ("number", "text"):
                 break
         if months and micros:
-            raise ConfigError(f"where={self._where!r}: months and days are intervals of their own, as in Spark")
+            raise ConfigError(
+                f"{self._argument}={self._where!r}: months and days are intervals of their own, as in Spark"
+            )
         days, rest = abs(micros) // _DAY_US, abs(micros) % _DAY_US
         if micros < 0:
             days, rest = -days, -rest
@@ -218,7 +222,7 @@ class _Settling(Cursor):
     def _checked(self, kind: str, value: int) -> _Moment:
         # A day is left at both ends, so that every zone has a clock.
         if not _FIRST_DAY < (value if kind == "DATE" else value // _DAY_US) < _LAST_DAY:
-            raise ConfigError(f"where={self._where!r}: a time is beyond the years 1 to 9999")
+            raise ConfigError(f"{self._argument}={self._where!r}: a time is beyond the years 1 to 9999")
         return _Moment(kind, value)
 
     def _number(self) -> int:
@@ -230,7 +234,7 @@ class _Settling(Cursor):
         if token.kind not in ("number", "text") or not re.fullmatch(r"-?[0-9]+", digits):
             raise self._error("a whole number")
         if len(digits) > _DIGITS_MAX:
-            raise ConfigError(f"where: {digits[:20]}: it takes a number of at most {_DIGITS_MAX} digits")
+            raise ConfigError(f"{self._argument}: {digits[:20]}: it takes a number of at most {_DIGITS_MAX} digits")
         self._next += 1
         return -int(digits) if negative else int(digits)
 

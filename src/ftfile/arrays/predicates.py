@@ -59,6 +59,7 @@ def predicate(
     time_zone: str = UTC,
     time_zones: Mapping[str, str] | None = None,
     columns: str = "columns",
+    argument: str = "where",
 ) -> pc.Expression | None:
     """Return a condition on rows of `schema` as an Arrow expression; None and an empty mapping are no condition.
 
@@ -66,7 +67,7 @@ def predicate(
     the grammar of this module; or an expression, which is checked and returned. Names of columns match case aside, but
     those in an expression. Literals become values of the column's type. Timestamps that have no offset are by the
     clocks of `time_zone`, but those of columns in `time_zones` by the zones there. `columns` is what errors call the
-    columns of the schema.
+    columns of the schema, `argument` the condition.
 
     Raises:
         ConfigError: `where` is none of these, names no column, or compares a column with no value of its type.
@@ -75,11 +76,11 @@ def predicate(
         return None
     if isinstance(where, pc.Expression):
         return _checked(where, schema, columns)
-    known = Columns(schema, time_zone, columns, time_zones or {})
+    known = Columns(schema, time_zone, columns, time_zones or {}, argument)
     if isinstance(where, str):
         return _Parser(where, known).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
-        raise ConfigError(f"where={where!r} is no condition: {CONDITION_TAKEN}")
+        raise ConfigError(f"{argument}={where!r} is no condition: {CONDITION_TAKEN[argument]}")
     fields = known.fields(where)
     if not fields:
         return None
@@ -141,13 +142,13 @@ class _Parser(Cursor):
     """Reads a text once, and builds the condition, or with `negated` its opposite: only rows it is true for count."""
 
     def __init__(self, where: str, columns: Columns) -> None:
-        super().__init__(where)
+        super().__init__(where, columns.argument)
         self._columns = columns
         self._depth = self._comparisons = 0
 
     def parsed(self) -> pc.Expression:
         if len(self._tokens) == 1:
-            raise ConfigError(f"where={self._where!r} says nothing: {CONDITION_TAKEN}")
+            raise ConfigError(f"{self._argument}={self._where!r} says nothing: {CONDITION_TAKEN[self._argument]}")
         condition = self._either(negated=False)
         if self._peek().kind != "end":
             raise self._error("AND, OR or the end")
@@ -172,7 +173,7 @@ class _Parser(Cursor):
             return self._comparison(negated=negated)
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            raise ConfigError(f"where: more than {_DEPTH_MAX} parentheses within each other")
+            raise ConfigError(f"{self._argument}: more than {_DEPTH_MAX} parentheses within each other")
         condition = self._either(negated=negated)
         self._expect(")")
         self._depth -= 1
@@ -181,7 +182,9 @@ class _Parser(Cursor):
     def _comparison(self, *, negated: bool) -> pc.Expression:
         self._comparisons += 1
         if self._comparisons > _COMPARISONS_MAX:
-            raise ConfigError(f"where: more than {_COMPARISONS_MAX} comparisons; IN takes any number of values")
+            raise ConfigError(
+                f"{self._argument}: more than {_COMPARISONS_MAX} comparisons; IN takes any number of values"
+            )
         if not self._is_column():
             return self._of_literal(self._literal(), negated=negated)
         field = self._column()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ftfile.arrays.buffers import text_scalar, values_of
 UTC = "UTC"
 
 _YEAR = re.compile(r"(-?)(\d+)(-.*)")
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _DATE = re.compile(r"([+-]?\d{4,}-\d\d-\d\d)")
 _TIMESTAMP = re.compile(_DATE.pattern + r" (\d\d:\d\d:\d\d(?:\.\d{1,6})?)([+-]\d\d:\d\d(?::\d\d)?)?")
 # A day before the last microsecond that 64 bits can count.
@@ -66,13 +67,15 @@ def value_of(text: str, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     try:
         return pa.scalar(_value(text, kind, time_zone), kind)
     except (ArithmeticError, LookupError, pa.ArrowException) as error:
-        raise ValueError(str(error)) from error
+        raise ValueError("no number" if isinstance(error, InvalidOperation) else str(error)) from error
 
 
 def _value(text: str, kind: pa.DataType, time_zone: str) -> Any:  # noqa: ANN401 - as many types as columns
     if pa.types.is_boolean(kind):
         return _BOOLEANS[text]
     if pa.types.is_integer(kind):
+        if not _WHOLE.fullmatch(text):
+            raise ValueError("no whole number")
         return int(text)
     if pa.types.is_floating(kind):
         return float(text)

@@ -19,14 +19,13 @@ _Function = TypeVar("_Function", bound="Callable[..., object]")
 
 _PATH = "str | os.PathLike[str]"
 _NONE = " | None"
-# Here, where the command finds them without Arrow.
-CONDITION_TAKEN = (
-    'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
+# What a condition is, by the argument that takes it; here, where the command finds it without Arrow.
+CONDITION_TAKEN = {
+    "where": 'it takes values by column, such as {"month": 7} or {"month": [7, 8]}; a text, such as '
     "\"month >= 7 AND city IN ('a', 'b')\"; or a pyarrow expression, which may have functions and fields of structs, "
-    "as in pyarrow.compute.field('a', 'b') > 7"
-)
-# Of an option, or of an argument of a command.
-CONDITION_TEXT_TAKEN = "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\""
+    "as in pyarrow.compute.field('a', 'b') > 7",
+    "replaceWhere": "it takes a text, such as \"month >= 7 AND city IN ('a', 'b')\"",
+}
 
 
 class _Kind(NamedTuple):
@@ -129,7 +128,7 @@ def checked(function: _Function) -> _Function:
 def absolute_path(path: str | os.PathLike[str]) -> str:
     """Return a path as other processes understand it: `~` is the home directory, and others begin where this one works.
 
-    URLs and absolute paths stay as they are.
+    URLs, absolute paths and blanks stay as they are.
 
     Raises:
         ConfigError: it begins with `~` and the name of no user.
@@ -141,7 +140,7 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
             raise ConfigError(
                 f"the path {text!r} names the home of no user; write './{text}' for a directory of this name"
             )
-    is_relative = text and not text.startswith("/") and ":" not in text.split("/", 1)[0]
+    is_relative = text.strip() and not text.startswith("/") and ":" not in text.split("/", 1)[0]
     return os.path.abspath(text) if is_relative else text
 
 

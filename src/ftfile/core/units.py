@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE | re.ASCII)
+LONGEST_S = 1e12  # 31,700 years; in microseconds it has room in 64 bits, beside the time of any clock
 _FRACTION = re.compile(r"(?<=:\d\d)[.,](\d{1,9})")
 _SECONDS = (
     {"ms": 0.001}
@@ -28,13 +29,13 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_duration_s(text: str) -> float:
-    """Return seconds: `90s`, `5 min`, `1.5h`, `7d`, `250ms`."""
+    """Return seconds, `LONGEST_S` at most: `90s`, `5 min`, `1.5h`, `7d`, `250ms`."""
     match = _DURATION.fullmatch(text.strip())
     unit = match[2].lower() if match else ""
     seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
     if not match or seconds is None:
         raise ValueError(text)
-    return float(match[1]) * seconds
+    return min(float(match[1]) * seconds, LONGEST_S)
 
 
 def parse_time(text: str) -> datetime:

@@ -80,8 +80,8 @@ def normalise(url: str) -> str:
 
 def parse(url: str) -> Url:
     """Take a URL or an absolute local path apart; raises `ConfigError` for one that its scheme does not allow."""
-    if not url or "\0" in url:
-        raise ConfigError(f"the path {url!r} is empty or contains NUL; give a URL or an absolute path")
+    if not url.strip() or "\0" in url:
+        raise ConfigError(f"the path {url!r} is blank or contains NUL; give a URL or an absolute path")
     match = _SCHEME.match(url)
     if match is None:
         if not url.startswith("/"):

@@ -5,7 +5,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from ftfile.core.arguments import CONDITION_TAKEN, CONDITION_TEXT_TAKEN
+from ftfile.core.arguments import CONDITION_TAKEN
 
 if TYPE_CHECKING:
     from ftfile.maintenance.verify.findings import Finding
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # In the place of a path that is not known.
 PATH = "PATH"
 _WORDS = {
-    CONDITION_TAKEN: CONDITION_TEXT_TAKEN,
+    CONDITION_TAKEN["where"]: CONDITION_TAKEN["replaceWhere"],
     "Set force=True": "Add --force",
     "such as version=7, or a timestamp": "such as --version 7, or a --timestamp",
     "readStream.option('checkpointLocation', '/data/checkpoint')": "--checkpoint /data/checkpoint",

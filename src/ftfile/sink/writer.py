@@ -13,7 +13,7 @@ from ftfile.attempt.options import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
 from ftfile.commit.format.record import definition_key
-from ftfile.core.errors import NotFound
+from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.sink.config import SinkConfig
 from ftfile.sink.driver.head import check_head, check_paths
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ftfile.commit.protocol import Committed, Prepare
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.commit.rewrites import Rewrite
+    from ftfile.core.context import Context
     from ftfile.core.ids import IdSource
     from ftfile.sink.rolling.plan import RollingPlanner
 
@@ -59,9 +60,24 @@ class SinkWriter(Writer[SinkConfig]):
         """Return the writer in a session with this `partitionOverwriteMode`."""
         return SinkWriter(self.config.for_session(overwrite_mode), self.planned)
 
+    def refusal_in(self, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:
+        """Return the error of the commit in a session with this `partitionOverwriteMode`, as far as the log tells."""
+        config = self.config.for_session(overwrite_mode)
+        if config is self.config:
+            return None
+        log = config.log(context)
+        try:
+            check_head(config, log.read_on(), lambda: _snapshot_of(log))
+        except (ConfigError, SchemaError) as error:
+            return error
+        return None
+
     @staticmethod
     def _look(config: SinkConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
-        check_paths(config, log.fs.capabilities, log.clock.now_ms())
+        now_ms = log.clock.now_ms()
+        check_paths(config, log.fs.capabilities, now_ms)
+        if config.replacement is not None:
+            config.replacement.settled(now_ms)
         log.fs.prove(layout.META)
         head = log.read_on()
         if head.version < 0:

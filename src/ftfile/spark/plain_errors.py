@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ("with_plain_errors",)
 
+_OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+
 _log = get_logger(__name__)
 
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
@@ -28,8 +31,9 @@ _Method = TypeVar("_Method", bound="Callable[..., Any]")
 def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
     """Return a method that Spark calls, whose errors of ftfile come without traceback and causes; those are logged.
 
-    Spark puts the text of the whole traceback before the message, but where a worker's environment says otherwise. Of a
-    `UserCodeError` the user's own part is kept. If it `yields`, it is the work of a task, whose iterator raises errors.
+    Spark puts the text of the whole traceback before the message, but where a worker's environment says otherwise. The
+    message of a `UserCodeError` ends with the user's own part. If it `yields`, it is the work of a task, whose iterator
+    raises errors.
     """
 
     @functools.wraps(method)
@@ -80,8 +84,8 @@ class _FailedReader(DataSourceStreamReader):
 
 def _plain(error: FtfileError | ImportError) -> Exception:
     _log.debug("an error goes to Spark", exc_info=error)
-    if isinstance(error, UserCodeError):
-        return error
+    if isinstance(error, UserCodeError) and error.__cause__ is not None:
+        error = UserCodeError(f"{error}\n{_users_part(error.__cause__)}")
     if is_worker():
         # The frames of workers go, too. It is the last error that this process shows: a worker ends with one.
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
@@ -94,3 +98,14 @@ def _plain(error: FtfileError | ImportError) -> Exception:
         )
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
+
+
+def _users_part(error: BaseException) -> str:
+    """Return the text of a traceback, and of those of its causes, without frames of ftfile's."""
+    shown = traceback.TracebackException.from_exception(error)
+    each: traceback.TracebackException | None = shown
+    while each is not None:
+        frames = [frame for frame in each.stack if not frame.filename.startswith(_OWN)]
+        each.stack = traceback.StackSummary.from_list(frames)
+        each = each.__cause__ or each.__context__
+    return "".join(shown.format()).rstrip()

@@ -138,11 +138,16 @@ class FtFileBatchWriter(BatchWriter):
                 "files stay open over the batches of a stream, and a batch write has one: leave out rolling=policy and "
                 "what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a batch write"
             )
-        super().__init__(SinkWriter.plan(config, SYSTEM))
+        writer = SinkWriter.plan(config, SYSTEM)
+        super().__init__(writer)
+        # Tasks are told the session's mode, and the driver hears of it after all rows are written.
+        self._refusal = writer.refusal_in("dynamic", SYSTEM)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one attempt of one task, and tell the driver of the session's overwrite mode."""
         mode = _task_context().getLocalProperty(_OVERWRITE_MODE)
+        if self._refusal is not None and (mode or "").lower() == "dynamic":
+            raise self._refusal
         message = super().write(iterator)
         assert isinstance(message, TaskCommitMessage)
         return replace(message, overwrite_mode=mode)

@@ -134,7 +134,7 @@ def test_paths_mean_the_same_in_every_call(
         assert opened.get(1) == 1
 
 
-@pytest.mark.parametrize("path", ["/data/out", "s3://bucket/out", "file:/data/~/out", "/~", ""])
+@pytest.mark.parametrize("path", ["/data/out", "s3://bucket/out", "file:/data/~/out", "/~", "", "  "])
 def test_absolute_paths_and_urls_stay(path: str) -> None:
     assert absolute_path(path) == path
 

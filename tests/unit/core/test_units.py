@@ -30,7 +30,11 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "5", "5 parsecs", "h"])
+def test_durations_end_where_times_do() -> None:
+    assert parse_duration_s("999999999999d") == parse_duration_s("9" * 400 + "d") == 1e12
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 parsecs", "h", "\u0665s"])
 def test_no_durations(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the text is for the option parser
         parse_duration_s(text)

@@ -70,8 +70,9 @@ def test_one_directory_has_one_url(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "empty"),
+        ("", "blank"),
         ("a\0b", "NUL"),
+        ("  ", "is blank or contains NUL"),
         ("out", "is relative; give an absolute path"),
         ("./out", "is relative"),
         ("s3://me:s3cret@bucket/out", "^(?!.*s3cret).*has a password before its host"),

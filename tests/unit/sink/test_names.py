@@ -115,7 +115,7 @@ class TestTemplates:
             ({"partFileName": "{name:3}"}, "'{name:3}' is not understood"),
             ({"partFileName": "{index:0}"}, "'{index:0}' is not understood"),
             ({"partFileName": "{time}"}, "'{time}' is not understood"),
-            ({"partFileName": "{time:QQ}"}, "'QQ' is not understood"),
+            ({"partFileName": "{time:QQ}"}, "option partFileName with time='QQ': 'QQ' is not understood"),
             ({"partFileName": "{time:HH:mm}"}, "has the character ':'"),
             ({"partFileName": ""}, "partFileName is empty"),
             ({"partFileName": "_{unique}{ext}"}, "which has the part '_"),

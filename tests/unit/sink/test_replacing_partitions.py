@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {"id": "long", "month": "integer"}
 DYNAMIC = {"partitionOverwriteMode": "dynamic"}
+DAY_MS = 86_400_000
 SUMMER = {"replaceWhere": "month BETWEEN 6 AND 8"}
 
 
@@ -126,12 +127,15 @@ class TestDynamic:
 
     def test_other_columns_are_compared_as_for_an_append(self, out: str) -> None:
         job = overwrite(out, DYNAMIC, {"id": "string", "month": "integer"})
-        with pytest.raises(SchemaError):
+        with pytest.raises(
+            SchemaError, match=r"id was int64 .* replaces some partitions only, and the rows of the oth"
+        ):
             job.run_job("job", [[{"id": "x", "month": 7}]])
         assert len(found(out)) == 4
 
     def test_another_partition_column_is_refused(self, out: str) -> None:
-        with pytest.raises(ConfigError, match=r"partitionBy=id, but the directory was written with .*month"):
+        message = r"partitionBy=id, but the directory was written with .*month.* partitionOverwriteMode=static"
+        with pytest.raises(ConfigError, match=message):
             overwrite(out, DYNAMIC, partitionBy="id").run_job("job", [news(7)])
         assert len(found(out)) == 4
 
@@ -190,6 +194,15 @@ class TestOptions:
         job.writer().for_session("dynamic").commit([message], None, SYSTEM)
         assert found(out) == [(6, 6), (7, -1), (8, 8), (9, 9)]
 
+    def test_what_a_dynamic_session_refuses_is_known_before_a_row_is_written(self, out: str) -> None:
+        def refusal(mode: str, **options: str) -> str:
+            return str(overwrite(out, options).writer().refusal_in(mode, SYSTEM))
+
+        assert refusal("dynamic", fileFormat="orc").startswith("fileFormat=orc, but the directory was written as json")
+        assert "This overwrite replaces some partitions only" in refusal("dynamic", partitionBy="id")
+        assert refusal("dynamic") == refusal("static", fileFormat="orc") == "None"
+        assert refusal("dynamic", fileFormat="orc", partitionOverwriteMode="static") == "None"
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
@@ -200,13 +213,23 @@ class TestOptions:
             ({"replaceWhere": "month"}, "^replaceWhere='month': a comparison by a sign, IN, BETWEEN or IS NULL is"),
             ({"replaceWhere": ""}, "^replaceWhere='' says nothing: it takes a text, such as "),
             ({"replaceWhere": "month = now() - interval 1 x"}, "^replaceWhere='month = now.*a unit, such as DAYS"),
-            ({"replaceWhere": "month = date_format(now(), 'y')"}, "^replaceWhere: option date_format='y'"),
+            ({"replaceWhere": "month = date_format(now(), 'y')"}, "^option replaceWhere with date_format='y'"),
+            ({"replaceWhere": "month = date '2024-01-01' - 1"}, "^replaceWhere: month=DATE '2023-12-31' is no value"),
+            ({"replaceWhere": "month = 7.5"}, "^replaceWhere: month=7.5 is no value of the column's type int32"),
+            ({"replaceWhere": "month = 7; drop"}, "^replaceWhere='month = 7; drop': '; drop' is not .* a text"),
             ({"partitionOverwriteMode": "some"}, "partitionOverwriteMode"),
         ],
     )
     def test_what_cannot_be_meant_is_refused(self, out: str, options: dict[str, str], message: str) -> None:
         with pytest.raises(ConfigError, match=message):
-            overwrite(out, options).config()
+            overwrite(out, options).plan()
+
+    def test_errors_have_the_date_that_it_is(self, out: str) -> None:
+        before = SYSTEM.clock.now_ms() // DAY_MS
+        with pytest.raises(ConfigError, match=r"^replaceWhere: month=DATE '") as raised:
+            overwrite(out, {"replaceWhere": "month = current_date()"}).plan()
+        named = datetime.date.fromisoformat(str(raised.value).split("'")[1])
+        assert before <= (named - datetime.date(1970, 1, 1)).days <= SYSTEM.clock.now_ms() // DAY_MS
 
     @pytest.mark.parametrize(("how", "asked"), [(DYNAMIC, "partitionOverwriteMode=dynamic"), (SUMMER, "replaceWhere")])
     def test_they_are_for_overwrites_with_partitions(self, out: str, how: dict[str, str], asked: str) -> None:

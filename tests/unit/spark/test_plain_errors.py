@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from ftfile.commit.format.model import Add, Origin
 from ftfile.core.errors import ConfigError, FtfileError, SchemaError, UserCodeError
+from ftfile.sink.publishing.on_publish import call_on_publish
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.plain_errors import with_plain_errors
 from ftfile.spark.shipping import Shipped
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = StructType().add("id", LongType())
+ADD = Add("a", "part", "_ftfile/staged/a", "a.json", 1, 1, "crc32:0", 1, "", "e", Origin("q", 0, 0))
 
 
 def frames(call: Callable[[], Any]) -> tuple[FtfileError, list[str]]:
@@ -82,17 +85,29 @@ def test_workers_show_no_traceback(path: str, monkeypatch: pytest.MonkeyPatch) -
     reader.stop()
 
 
-def test_of_users_code_all_is_shown() -> None:
+def failing(_: object) -> None:
+    """A hook with a mistake."""
+    try:
+        int("of the user")
+    except ValueError as error:
+        raise KeyError("hook") from error
+
+
+def test_of_users_code_the_users_part_follows_the_message() -> None:
     class Mine(Shipped):
         def commit(self) -> None:
-            try:
-                int("of the user")
-            except ValueError as error:
-                raise UserCodeError("a hook failed") from error
+            call_on_publish(f"{__name__}:failing", "file:///out", 7, [ADD])
 
     with pytest.raises(UserCodeError) as caught:
         Mine().commit()
-    assert "ValueError: invalid literal" in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__cause__ is None
+    assert caught.traceback[-1].name == "called"
+    message, _, rest = str(caught.value).partition("\n")
+    assert message.startswith(f"onPublish='{__name__}:failing' raised KeyError('hook'). Its batch is committed")
+    assert "ValueError: invalid literal" in rest
+    assert rest.endswith("KeyError: 'hook'")
+    assert __file__ in rest
+    assert "ftfile/sink" not in rest
 
 
 def test_a_python_without_what_is_needed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,10 +80,20 @@ def one_of(*names: str, **also: str) -> Kind:
 
 # Of a text that each record repeats.
 NOTE_BYTES_MAX = 64 << 10
+# Of Arrow, Spark and the logs of tables.
+WHOLE_MAX = 2**63 - 1
+_DIGITS = re.compile("[+-]?[0-9]+")
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
 _PERMISSION = re.compile(r"0?\d{3}", re.ASCII)
 _ESCAPED = re.compile(r"\\(x[0-9A-Fa-f]{2}|.?)|([^\\]+)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if not _DIGITS.fullmatch(text.strip()) or abs(number) > WHOLE_MAX:
+        raise ValueError(text)
+    return number
 
 
 def _format(text: str) -> str:
@@ -132,9 +142,7 @@ def _column_and_duration(text: str) -> tuple[str, float]:
 def _latest_or_version(text: str) -> int | Literal["latest"]:
     if text.strip().lower() == "latest":
         return "latest"
-    version = int(text)
-    if version < 0:
-        raise ValueError(text)
+    version: int = VERSION.parse(text)
     return version
 
 
@@ -165,10 +173,10 @@ TEXT = Kind("text", str)
 NOTE = Kind("text of at most 64 KiB", _checked(str, lambda text: len(text.encode(errors="replace")) <= NOTE_BYTES_MAX))
 BOOLEAN = Kind("`true` or `false`", _named({"true": True, "false": False}))
 PATTERN = Kind("a regular expression, as Python has them", _pattern)
-COUNT = Kind("a whole number of 1 or more", _checked(int, lambda number: number >= 1))
-VERSION = Kind("a whole number of 0 or more", _checked(int, lambda number: number >= 0))
+COUNT = Kind("a whole number of 1 or more", _checked(_whole, lambda number: number >= 1))
+VERSION = Kind("a whole number of 0 or more", _checked(_whole, lambda number: number >= 0))
 LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version)
-INTEGER = Kind("a whole number", int)
+INTEGER = Kind("a whole number", _whole)
 SIZE = Kind(
     "a size of at least one byte, such as `128MiB`, `64m` or `1000000`",
     _checked(parse_size_bytes, lambda size: size > 0),

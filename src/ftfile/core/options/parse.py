@@ -33,6 +33,8 @@ _FOLLOWS = ("follow", "ftkv-follow")
 _BEGINNINGS = {"versionAsOf": "startingVersion", "timestampAsOf": "startingTimestamp"}
 _OF_A_VERSION = "a version is read as the log describes it: leave it out"
 
+_SHOWN_MAX = 100  # of the characters of a value that is not understood
+
 # How alike names are that are proposed for one another: others mislead, as blockSize for parquet.block.size.
 _NEAR = 0.75
 
@@ -119,7 +121,8 @@ def _parse(option: Option, text: str) -> Any:  # noqa: ANN401 - as many types as
         return option.kind.parse(text)
     except ValueError:
         # What stands where encryption is asked for may be a key.
-        shown = option.name if option in ENCRYPTION else f"{option.name}={text!r}"
+        cut = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+        shown = option.name if option in ENCRYPTION else f"{option.name}={cut!r}"
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
 
 

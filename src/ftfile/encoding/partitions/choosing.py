@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ def chosen_places(
     schema: pa.Schema,
     places: Iterable[Place],
     derived: tuple[pa.Field, Callable[[Sequence[str]], pa.Array]] | None = None,
+    argument: str = "where",
 ) -> set[Place]:
     """Return the places whose values match a condition on the columns of `schema`; see `predicates.predicate`.
 
@@ -36,10 +38,11 @@ def chosen_places(
         CorruptData: a place has no values of these columns.
     """
     known = schema if derived is None else schema.append(derived[0])
-    predicate(where, known, columns="partition columns")
+    made = functools.partial(predicate, where, known, columns="partition columns", argument=argument)
+    made()
     chosen: set[Place] = set()
     for time_zone, paths in _by_zone(places).items():
-        condition = predicate(where, known, time_zone=time_zone, columns="partition columns")
+        condition = made(time_zone=time_zone)
         values = _values(paths, schema, time_zone) | ({} if derived is None else {derived[0].name: derived[1](paths)})
         table = pa.table({_INDEX: range(len(paths)), **values})
         found = table if condition is None else table.filter(condition)

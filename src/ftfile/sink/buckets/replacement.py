@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ftfile.commit.format.layout import bucket_directory
-from ftfile.core.arguments import CONDITION_TAKEN, CONDITION_TEXT_TAKEN
 from ftfile.core.errors import ConfigError
 from ftfile.encoding.partitions.paths import partition_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     import pyarrow as pa
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from ftfile.commit.format.model import Add
     from ftfile.core.options import ParsedOptions
 
+_OPTION = "replaceWhere"
 BY_ROWS = "partitions of the rows"  # of `Body.replaces`, which is else the text of a condition
 
 
@@ -37,11 +36,17 @@ class Replacement:
         return BY_ROWS if self.where is None else self.where
 
     def settled(self, planned_ms: int) -> Replacement:
-        """Return it with times by the clock of a write that was planned then, in milliseconds since 1970 UTC."""
-        from ftfile.arrays.moments import settled  # noqa: PLC0415 - few writes have a condition
+        """Return it with times by the clock of a write that was planned then, in milliseconds since 1970 UTC.
 
-        with _naming_the_option():
-            return replace(self, where=settled(self.where, planned_ms, self.time_zone))
+        Raises:
+            ConfigError: the condition is none, or none on the partition columns.
+        """
+        from ftfile.arrays.moments import settled  # noqa: PLC0415 - few writes have a condition
+        from ftfile.arrays.predicates import predicate  # noqa: PLC0415 - likewise
+
+        where = settled(self.where, planned_ms, self.time_zone, _OPTION)
+        predicate(where, self.schema, columns="partition columns", argument=_OPTION)
+        return replace(self, where=where)
 
     def replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
         """Return the live adds that go; `definitions` has their encodings.
@@ -56,11 +61,11 @@ class Replacement:
         if self.where is None:
             names = set(partitions_of(new, self.schema))
             return [add for add, name in zip(live, partitions_of(places, self.schema), strict=True) if name in names]
-        matching = chosen_places(self.where, self.schema, [*new, *places])
+        matching = chosen_places(self.where, self.schema, [*new, *places], argument=_OPTION)
         foreign = sorted({place[0] for place in new if place not in matching})
         if foreign:
             raise ConfigError(
-                f"replaceWhere={self.where!r}: {len(foreign)} of the partitions with written rows do not match, such "
+                f"{_OPTION}={self.where!r}: {len(foreign)} of the partitions with written rows do not match, such "
                 f"as {foreign[0]!r}. Nothing was committed and nothing replaced: leave these rows out, or widen the "
                 "condition"
             )
@@ -73,10 +78,10 @@ def replacement_from_options(
     """Return the mode of overwrites that was asked for, and the partitions that are replaced; None for everything.
 
     Raises:
-        ConfigError: the options contradict each other or the kind of write, or the condition is none.
+        ConfigError: the options contradict each other or the kind of write.
     """
-    mode, where = parsed["partitionOverwriteMode"], parsed["replaceWhere"]
-    asked = "replaceWhere" if where is not None else "partitionOverwriteMode=dynamic" if mode == "dynamic" else None
+    mode, where = parsed["partitionOverwriteMode"], parsed[_OPTION]
+    asked = _OPTION if where is not None else "partitionOverwriteMode=dynamic" if mode == "dynamic" else None
     if asked is None:
         return mode, None
     if not overwrite:
@@ -88,21 +93,4 @@ def replacement_from_options(
             f"{asked} replaces partitions, and this write has none: name their columns by the option partitionBy, "
             "since Spark's own .partitionBy() never reaches a Python sink"
         )
-    from ftfile.arrays.predicates import predicate  # noqa: PLC0415 - few writes have a condition
-
-    replacement = Replacement(partition_schema(schema, columns), parsed["timeZone"], where)
-    settled = replacement.settled(0)
-    with _naming_the_option():
-        predicate(settled.where, settled.schema, columns="partition columns")
-    return mode, replacement
-
-
-@contextlib.contextmanager
-def _naming_the_option() -> Iterator[None]:
-    """Have errors of a condition name the option that has it, and what an option takes."""
-    try:
-        yield
-    except ConfigError as error:
-        text = str(error).replace(CONDITION_TAKEN, CONDITION_TEXT_TAKEN)
-        after = text.removeprefix("where") if text.startswith("where") else f": {text}"
-        raise ConfigError(f"replaceWhere{after}") from error
+    return mode, Replacement(partition_schema(schema, columns), parsed["timeZone"], where)

@@ -13,7 +13,7 @@ from ftfile.attempt.schema_change import (
     refuse_respelled,
     respelled_of,
 )
-from ftfile.core.errors import ConfigError
+from ftfile.core.errors import ConfigError, SchemaError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from ftfile.commit.read.snapshot import Snapshot
     from ftfile.fs.api import Capabilities
     from ftfile.sink.config import SinkConfig
+
+_SOME_STAY = (
+    "This overwrite replaces some partitions only, and the rows of the others stay: with the option "
+    "partitionOverwriteMode=static, and without replaceWhere, it replaces everything"
+)
 
 
 def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapshot]) -> None:
@@ -36,6 +41,15 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
     refuse_store(head, config.path)
     if config.overwrite and config.replacement is None:
         return  # nothing that was written before stays
+    try:
+        _check_followed(config, head, snapshot)
+    except (ConfigError, SchemaError) as error:
+        if config.replacement is None or isinstance(error, StorageError):
+            raise
+        raise type(error)(f"{error}. {_SOME_STAY}") from error
+
+
+def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapshot]) -> None:
     if head.schema is not None:
         recorded, new = head.definitions[head.schema], config.recorded_schema_json
         check_schema_change(recorded, new, config.on_schema_change, config.bucketing.partition_by)

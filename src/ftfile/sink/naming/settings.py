@@ -100,7 +100,7 @@ def _piece(template: str, match: re.Match[str]) -> _Piece:
     if text is not None:
         return _Piece("", text)
     if name == "time" and argument:
-        return _Piece("time", pattern=TimePattern.parse(_OPTION, argument, pa.timestamp("us")))
+        return _Piece("time", pattern=TimePattern.parse(f"{_OPTION} with time", argument, pa.timestamp("us")))
     if name in _DIGITS and (argument is None or (argument.isdecimal() and 1 <= int(argument) <= _DIGITS_MAX)):
         return _Piece(name, digits=int(argument or _DIGITS[name]))
     if name in _PLAIN and argument is None:
