@@ -174,6 +174,6 @@ def test_no_driver_is_imported_before_it_is_needed() -> None:
 
 def test_a_driver_without_capabilities_is_not_made() -> None:
     given = {name: lambda *_: None for name in FileSystem.__abstractmethods__ - {"capabilities"}}
-    with pytest.raises(TypeError, match=r"abstract.* capabilities"):
+    with pytest.raises(TypeError, match=r"abstract.*capabilities"):
         type("Forgetful", (FileSystem,), given)()
     type("Whole", (FileSystem,), given | {"capabilities": MemoryFileSystem.capabilities})()
