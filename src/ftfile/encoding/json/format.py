@@ -109,7 +109,7 @@ class JsonLines(Lines):
             arro3.io.write_ndjson(batch, sink, explicit_nulls=not self.ignore_null_fields)
         except Exception as error:  # arro3 raises nothing more special
             raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
-        data, line_sep = sink.getbuffer(), self.line_sep.encode()
+        data, line_sep = sink.getvalue(), self.line_sep.encode()
         longer = len(line_sep) - 1
 
         def ends() -> NDArray[np.integer]:
@@ -117,7 +117,7 @@ class JsonLines(Lines):
             newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
             return newlines + longer * np.arange(1, len(newlines) + 1)
 
-        replaced = data if line_sep == b"\n" else sink.getvalue().replace(b"\n", line_sep)
+        replaced = data if line_sep == b"\n" else data.replace(b"\n", line_sep)
         return EncodedRows(replaced, ends)
 
     def _by_kernels(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:

@@ -162,7 +162,7 @@ class Level:
         write_run(
             content, rows.to_batches(), rows.schema, definition.keys, compression="none", block_bytes=_BLOCK_BYTES
         )
-        view = content.getbuffer()
+        view = memoryview(content.getvalue())
         path = self.runs[-1].add.path
         reader = RunReader(lambda start, length: view[start : start + length], len(view), path, Cache(_UNBOUNDED))
         return Opened(reader, definition), 2 * len(view)  # with the values that single reads have
