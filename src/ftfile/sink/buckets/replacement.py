@@ -41,6 +41,8 @@ class Replacement:
         Raises:
             ConfigError: the condition is none, or none on the partition columns.
         """
+        if self.where is None:
+            return self
         from ftfile.arrays.moments import settled  # noqa: PLC0415 - few writes have a condition
         from ftfile.arrays.predicates import predicate  # noqa: PLC0415 - likewise
 
