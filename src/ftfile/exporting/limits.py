@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import eq
 from typing import TYPE_CHECKING, Any
 
+from ftfile.arrays.spark_types import sql_type
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class Limits:
             name, kind = field["name"], field["type"]
             if name in now and not self.reads_as(kind, now[name]):
                 raise ConfigError(
-                    f"column {name!r} is {now[name]}, and older files have it as {kind}, which a table of {self.name} "
-                    "has no place for: an overwrite with all rows writes them anew"
+                    f"column {name!r} is {sql_type(now[name])}, and older files have it as {sql_type(kind)}, which a "
+                    f"table of {self.name} has no place for: an overwrite with all rows writes them anew"
                 )
 
     def refuse_paths(self, paths: Iterable[str | None]) -> None:

@@ -277,7 +277,7 @@ class TestRefusals:
         MicroBatch(out, {"id": "integer"}).run(0, [[{"id": 1}]])
         export(out)
         MicroBatch(out, {"id": "long"}, {"onSchemaChange": "widen"}).run(1, [[{"id": 2**40}]])
-        with pytest.raises(ConfigError, match="column 'id' is long, and older files have it as integer"):
+        with pytest.raises(ConfigError, match="column 'id' is bigint, and older files have it as int"):
             export(out)
         assert [row["id"] for row in delta_rows(out)] == [1]
         MicroBatch(out, {"id": "long"}, overwrite=True).run_job("job", [[{"id": 2**41}]])
