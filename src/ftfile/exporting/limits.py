@@ -83,7 +83,7 @@ class Limits:
 
 
 def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return True if Iceberg reads one type as another: larger ones, and structs with more or fewer fields."""
+    """Return True if Iceberg reads one type as another: larger ones, and structs that have a field in common."""
     if before == now:
         return True
     if isinstance(before, str) and isinstance(now, str):
@@ -95,7 +95,8 @@ def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
     inner = [(before[key], now[key]) for key in ("elementType", "keyType", "valueType") if key in now]
     fields = {field["name"]: field["type"] for field in before.get("fields", ())}
     inner += [(fields[each["name"]], each["type"]) for each in now.get("fields", ()) if each["name"] in fields]
-    return all(_promotes(*pair) for pair in inner)
+    # Without a field that both have, some readers cannot tell a null struct from one of nulls.
+    return bool(inner) and all(_promotes(*pair) for pair in inner)
 
 
 LIMITS = {

@@ -378,6 +378,15 @@ class TestRefusals:
             export(out)
         assert table_rows(out) == [{"id": 1}]
 
+    def test_structs_without_a_field_in_common(self, out: str) -> None:
+        """Some readers take a null struct for one of nulls."""
+        for batch, name in enumerate("ab"):
+            inner = {"type": "struct", "fields": [{"name": name, "type": "long", "nullable": True, "metadata": {}}]}
+            query = MicroBatch(out, {"id": "long", "p": inner}, {"onSchemaChange": "any"})
+            query.run(batch, [[{"id": batch, "p": None}]])
+        with pytest.raises(ConfigError, match="struct<`b`:bigint>, and older files have it as struct<`a`:bigint>"):
+            export(out)
+
     def test_partitions_of_another_type(self, out: str) -> None:
         """One that Iceberg has, one that it has not, and that a table which is made anew never had."""
         for batch, kind in enumerate(("short", "integer", "long")):
