@@ -141,7 +141,7 @@ class Versions:
         return str(self._definitions[schema])
 
     def file_columns(self, adds: Iterable[Add]) -> list[str]:
-        """Return what columns files have, each once, as Spark's JSON."""
+        """Return the columns of files, each set once, as Spark's JSON."""
         return sorted({str(self._definitions[key]["schema"]) for key in {add.encoding for add in adds}})
 
     def partition_by(self, encoding: str) -> list[str]:
