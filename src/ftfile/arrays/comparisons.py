@@ -204,6 +204,8 @@ class Columns:
             return typed(value, kind, self.time_zones.get(field.name, self.time_zone))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             why = "it is out of range" if isinstance(error, OverflowError) else error
+            if isinstance(error, TypeError) and _holds_text(kind):
+                why = f"it takes a text, such as {str(value)!r}"
             shown = value if isinstance(value, Decimal) else repr(value)
             raise ConfigError(
                 f"{self.argument}: {field.name}={shown} is no value of the column's type {kind}: {why}"

@@ -209,7 +209,7 @@ def _path(path: str) -> str:
 def _text(value: pa.Scalar) -> str | None:
     if not value.is_valid:
         return None
-    (text,) = value_texts(pa.array([value.as_py()], value.type), UTC)
+    (text,) = value_texts(pa.repeat(value, 1), UTC)  # Python has no dates of the year 10000
     return f"{text.replace(' ', 'T')}Z" if getattr(value.type, "tz", None) else text
 
 

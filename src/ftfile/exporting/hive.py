@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from ftfile.arrays.spark_types import sql_type
 from ftfile.commit.files import delete_file, list_or_empty, write_file
 from ftfile.commit.format import layout
-from ftfile.core.errors import AlreadyExists, CorruptData, StorageError
+from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.exporting.versions import last_published
@@ -47,6 +47,7 @@ class _State:
 
     version: int
     nonce: str
+    url: str  # of the directory, with which paths in lists begin
     schema: str
     partition_by: list[str]
     lists: dict[str, tuple[int, str]]
@@ -88,6 +89,11 @@ class HiveManifests:
         last, before = last_published(self._versions.head), self._read(max(numbers)) if numbers else None
         if before is not None:
             self._versions.require_own(before.version, before.nonce, MANIFESTS)
+            if before.url != self._url:
+                raise ConfigError(
+                    f"the lists in {MANIFESTS!r} name files below {before.url!r}, and this is {self._url!r}. Export by "
+                    f"that path; if the directory moved, delete {MANIFESTS!r} to export anew"
+                )
         return last, before
 
     def _write(self, version: int, before: _State | None, progress: OnProgress | None) -> _State:
@@ -122,7 +128,7 @@ class HiveManifests:
             gone, remade = {*known, *before.gone} - lists.keys(), before.remade
         assert snapshot.schema is not None
         nonce = versions.nonce(version)
-        state = _State(version, nonce, snapshot.schema, partition_by, lists, sorted(gone), remade)
+        state = _State(version, nonce, self._url, snapshot.schema, partition_by, lists, sorted(gone), remade)
         write_file(
             self._fs, self._fs.create_exclusive, f"{MANIFESTS}/v{version}.json", json.dumps(asdict(state)).encode()
         )

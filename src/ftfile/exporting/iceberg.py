@@ -177,11 +177,18 @@ class IcebergTable(Table):
         if found is None:
             found = _first_metadata(self._location, change)
         metadata = dict(found)
-        if not change.is_redefined:
-            return metadata
-        ids = FieldIds(metadata["schemas"])
+        ids = FieldIds(metadata["properties"].get(_MAPPING, "[]"))
         ids.renew(retyped)
         fields = ids.schema(change.columns)
+        # Some readers take other columns of a file for those that the mapping does not name.
+        for columns in change.file_columns:
+            ids.schema(columns)
+        metadata |= {
+            "last-column-id": ids.last,
+            "properties": metadata["properties"] | {_MAPPING: ids.name_mapping()},
+        }
+        if not change.is_redefined:
+            return metadata
         schemas, specs = list(metadata["schemas"]), list(metadata["partition-specs"])
         schema_id = next((each["schema-id"] for each in schemas if each["fields"] == fields), None)
         if schema_id is None:
@@ -196,11 +203,9 @@ class IcebergTable(Table):
         return metadata | {
             "schemas": schemas,
             "current-schema-id": schema_id,
-            "last-column-id": ids.last,
             "partition-specs": specs,
             "default-spec-id": spec_id,
             "last-partition-id": max(used, default=_FIRST_PARTITION_ID - 1),
-            "properties": metadata["properties"] | {_MAPPING: ids.name_mapping()},
         }
 
     def _retyped(self, change: Change) -> list[str]:
@@ -210,7 +215,7 @@ class IcebergTable(Table):
         schemas, specs = self._metadata["schemas"], self._metadata["partition-specs"]
         former = [field for schema in schemas for field in schema["fields"]]
         sources = {field["source-id"] for spec in specs for field in spec["fields"]}
-        fields = FieldIds(schemas).schema(change.columns)
+        fields = FieldIds(self._metadata["properties"][_MAPPING]).schema(change.columns)
         parts = [field for field in fields if field["id"] in sources or field["name"] in change.exported.partition_by]
         return [
             now["name"]

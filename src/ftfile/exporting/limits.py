@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import eq
 from typing import TYPE_CHECKING, Any
 
+from ftfile.arrays.spark_types import sql_type
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class Limits:
             name, kind = field["name"], field["type"]
             if name in now and not self.reads_as(kind, now[name]):
                 raise ConfigError(
-                    f"column {name!r} is {now[name]}, and older files have it as {kind}, which a table of {self.name} "
-                    "has no place for: an overwrite with all rows writes them anew"
+                    f"column {name!r} is {sql_type(now[name])}, and older files have it as {sql_type(kind)}, which a "
+                    f"table of {self.name} has no place for: an overwrite with all rows writes them anew"
                 )
 
     def refuse_paths(self, paths: Iterable[str | None]) -> None:
@@ -82,7 +83,7 @@ class Limits:
 
 
 def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return True if Iceberg reads one type as another: larger ones, and structs with more or fewer fields."""
+    """Return True if Iceberg reads one type as another: larger ones, and structs that have a field in common."""
     if before == now:
         return True
     if isinstance(before, str) and isinstance(now, str):
@@ -94,7 +95,8 @@ def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
     inner = [(before[key], now[key]) for key in ("elementType", "keyType", "valueType") if key in now]
     fields = {field["name"]: field["type"] for field in before.get("fields", ())}
     inner += [(fields[each["name"]], each["type"]) for each in now.get("fields", ()) if each["name"] in fields]
-    return all(_promotes(*pair) for pair in inner)
+    # Without a field that both have, some readers cannot tell a null struct from one of nulls.
+    return bool(inner) and all(_promotes(*pair) for pair in inner)
 
 
 LIMITS = {

@@ -69,6 +69,7 @@ class Change:
     columns: str  # of the rows, as Spark's JSON
     is_redefined: bool = False  # the columns, or those of the partitions, may be other ones than in the commit before
     is_change: bool = True  # rows came or went; False where they are only in other files
+    file_columns: list[str]  # of the files that come, which may have more, as Spark's JSON
     adds: list[File]
     removes: list[str]  # paths of the files that go, relative to the directory
 
@@ -138,6 +139,10 @@ class Versions:
     def columns(self, schema: str) -> str:
         """Return the columns of a key as Spark's JSON."""
         return str(self._definitions[schema])
+
+    def file_columns(self, adds: Iterable[Add]) -> list[str]:
+        """Return the columns of files, each set once, as Spark's JSON."""
+        return sorted({str(self._definitions[key]["schema"]) for key in {add.encoding for add in adds}})
 
     def partition_by(self, encoding: str) -> list[str]:
         """Return the partition columns of files of an encoding."""
@@ -296,6 +301,7 @@ class Exporter:
             columns=versions.columns(schema),
             is_redefined=is_redefined,
             is_change=is_change,
+            file_columns=versions.file_columns(adds),
             # The rows of open files are new to readers when a maintenance operation finishes them.
             adds=[versions.file(add, schema, is_change=is_change or bool(add.ranges)) for add in adds],
             removes=[each.final_path for each in record.removes if each.final_path is not None],
@@ -329,6 +335,7 @@ class Exporter:
             table_time_ms=versions.time_ms(0),
             columns=versions.columns(schema),
             is_redefined=True,
+            file_columns=versions.file_columns(snapshot.adds.values()),
             adds=files,
             removes=[],
         )

@@ -153,6 +153,16 @@ class TestVersions:
             assert delta_rows(url) == sorted(ftfile.open(url).to_arrow().to_pylist(), key=lambda row: row["id"])
             assert [row[name] for row in delta_rows(url)] == texts
 
+    def test_partition_values_before_and_after_those_of_python(self, out: str) -> None:
+        query = MicroBatch(out, {"id": "long", "d": "date", "t": "timestamp"}, {"partitionBy": "d,t"})
+        query.run(0, [[{"id": 0, "d": 3_000_000, "t": 2**60}, {"id": 1, "d": -1_000_000, "t": -(2**59)}]])
+        export(out)
+        found = [action["add"]["partitionValues"] for action in commits(open_filesystem(out))[0] if "add" in action]
+        assert sorted(found, key=repr) == [
+            {"d": "+10183-09-21", "t": "+38504-08-17T21:30:06.846976Z"},
+            {"d": "-0768-02-04", "t": "-16298-09-08T13:14:56.576512Z"},
+        ]
+
     def test_decimals_in_migrated_directories_of_another_scale(self, out: str) -> None:
         """Readers take the values from the log, and not from paths."""
         parquet(Path(out, "n=1/part-0.parquet"), [1])
@@ -277,7 +287,7 @@ class TestRefusals:
         MicroBatch(out, {"id": "integer"}).run(0, [[{"id": 1}]])
         export(out)
         MicroBatch(out, {"id": "long"}, {"onSchemaChange": "widen"}).run(1, [[{"id": 2**40}]])
-        with pytest.raises(ConfigError, match="column 'id' is long, and older files have it as integer"):
+        with pytest.raises(ConfigError, match="column 'id' is bigint, and older files have it as int"):
             export(out)
         assert [row["id"] for row in delta_rows(out)] == [1]
         MicroBatch(out, {"id": "long"}, overwrite=True).run_job("job", [[{"id": 2**41}]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,3 +195,43 @@ def test_a_partition_column_that_goes_and_comes_back(
         batch.run_job(f"job {version}", [[{"id": version, **row}]])
         export(url, to)
         assert read(url, version) == [{"id": version, **row}]
+
+
+@pytest.mark.parametrize(("to", "read"), EACH)
+def test_files_with_columns_that_the_table_never_had(
+    to: str, read: Callable[[str, int], list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropped before the first export, and back by a restore; for Iceberg, fields of structs, too."""
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    url, kept = str(tmp_path / "out"), {"id": "long", "word": "string"}
+    fields: list[Any] = [{"name": name, "type": "integer", "nullable": True, "metadata": {}} for name in "zx"]
+    both = {"type": "struct", "fields": fields} if to == "iceberg" else POINT
+    written: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+        ({"gone": "long", **kept, "p": both}, {"gone": 7, "p": {"z": 8, "x": 9}}, False),
+        ({**kept, "p": POINT}, {"p": {"x": 1}}, False),
+        ({**kept, "p": POINT}, {"p": {"x": 2}}, True),
+    ]
+    for version, (columns, row, overwrite) in enumerate(written):
+        batch = MicroBatch(url, columns, {"onSchemaChange": "any"}, overwrite=overwrite)
+        batch.run_job(f"job {version}", [[{"id": version, "word": "w", **row}]])
+    export(url, to)
+    ftfile.restore(url, 1, context=current())
+    expected = sorted(ftfile.open(url).to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert [row["word"] for row in expected] == ["w", "w"]
+    for commit in (1, 0):
+        export(url, to)
+        assert _sorted(read(url, commit if to == "delta" else 3)) == _sorted(expected)
+        for metadata in ("_delta_log", "_iceberg"):
+            shutil.rmtree(Path(url, metadata), ignore_errors=True)
+
+
+@pytest.mark.parametrize(("to", "read"), EACH)
+def test_partitions_by_decimals_of_all_digits(
+    to: str, read: Callable[[str, int], list[dict[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    url, numbers = str(tmp_path / "out"), ["1234567890123456789012345678901234.5678", "0.0000", "0.0001"]
+    query = MicroBatch(url, {"id": "long", "k": "decimal(38,4)"}, {"partitionBy": "k"})
+    query.run(0, [[{"id": at, "k": Decimal(number)} for at, number in enumerate(numbers)]])
+    export(url, to)
+    assert [str(row["k"]) for row in _sorted(read(url, 0))] == numbers

@@ -212,6 +212,15 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="an export of another history"):
             export(out)
 
+    def test_a_moved_directory_is_told(self, out: str) -> None:
+        """Its lists name files at the old place."""
+        MicroBatch(out, COLUMNS).run(0, [rows(0)])
+        export(out)
+        moved = f"{out}-moved"
+        Path(out).rename(moved)
+        with pytest.raises(ConfigError, match=r"out-moved/'\. .* delete '_symlink_format_manifest' to export anew"):
+            export(moved, "t")
+
     def test_a_damaged_state_is_told(self, out: str) -> None:
         MicroBatch(out, COLUMNS).run(0, [rows(0)])
         export(out)

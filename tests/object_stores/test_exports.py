@@ -1,0 +1,42 @@
+"""Exports on object stores: programs with clients of their own read the same rows by the URL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.testing.micro_batch import MicroBatch
+
+if TYPE_CHECKING:
+    from tests.object_stores.servers import Store
+
+KEYS = ["a b", "x/y%", "ü?", None, "a+b", "#"]
+
+
+def test_on_s3(each_store: Store) -> None:
+    deltalake, iceberg = pytest.importorskip("deltalake"), pytest.importorskip("pyiceberg.table")
+    url, settings, client = f"{each_store.url}/e t", each_store.settings, each_store.environment_at("")
+    named = {f"storage.{name}": value for name, value in settings.items()}
+    query = MicroBatch(url, {"id": "long", "k": "string"}, {"partitionBy": "k", **named})
+
+    def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return sorted(rows, key=lambda row: row["id"])
+
+    options = client | {"AWS_ENDPOINT_URL": each_store.endpoint, "AWS_REGION": settings["region"]}
+    properties = {
+        "s3.endpoint": each_store.endpoint, "s3.region": settings["region"],
+        "s3.access-key-id": client["AWS_ACCESS_KEY_ID"], "s3.secret-access-key": client["AWS_SECRET_ACCESS_KEY"],
+    }  # fmt: skip
+    for batch in range(2):
+        query.run(batch, [[{"id": 10 * batch + at, "k": key} for at, key in enumerate(KEYS)]])
+        if batch:
+            ftfile.compact(url, storage=settings)
+        for to in ("delta", "iceberg", "hive"):
+            ftfile.export(url, to, storage=settings)
+        expected = in_order(ftfile.open(url, storage=settings).to_arrow().to_pylist())
+        delta = deltalake.DeltaTable(url, storage_options=options | {"AWS_ALLOW_HTTP": "true"})
+        assert in_order(delta.to_pyarrow_table().to_pylist()) == expected
+        table = iceberg.StaticTable.from_metadata(f"{url}/_iceberg", properties)
+        assert in_order(table.scan().to_arrow().to_pylist()) == expected
