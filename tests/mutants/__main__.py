@@ -48,7 +48,7 @@ def try_all(chosen: Sequence[Mutant]) -> bool:
         sound = unchanged.result()
     print(f"{caught} of {len(chosen)} mistakes caught in {time.monotonic() - began:.0f} s")
     if sound.exit_code != 0:
-        print(f"the tests fail without any mistake:\n{sound.output[-2000:]}")
+        print(f"the tests fail without any mistake, exit code {sound.exit_code}:\n{sound.output[-2000:]}")
     return caught == len(chosen) and sound.exit_code == 0
 
 

@@ -97,13 +97,18 @@ def test_what_is_no_mistake_survives_and_fails_the_run(capsys: pytest.CaptureFix
     assert summary.startswith("1 of 2 mistakes caught")
 
 
+def test_a_mistake_that_ends_the_process_is_caught(tmp_path: Path, code: Path) -> None:
+    mutant = replace(MUTANTS[0], new='__import__("os").abort()')
+    assert try_mutant(mutant, code, tmp_path / "0")[1:3] == ("caught", "the process of its tests ended by SIGABRT")
+
+
 def test_a_test_that_fails_anyway_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing = replace(MUTANTS[0], tests=("tests/no_such_test.py",))
     monkeypatch.setattr("tests.mutants.__main__.mutants", lambda: [failing])
     assert main([]) == 1
-    assert "the tests fail without any mistake" in capsys.readouterr().out
+    assert "the tests fail without any mistake, exit code 4" in capsys.readouterr().out
 
 
 def test_a_mistake_that_cannot_be_made_or_run_is_not_called_caught(tmp_path: Path, code: Path) -> None:

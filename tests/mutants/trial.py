@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -44,7 +45,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         verdict: `broken` when the mistake could not be made, or the tests could not be run.
-        told: the test that caught it, or what went wrong.
+        told: the test that caught it, how their process ended, or what went wrong.
     """
 
     name: str
@@ -86,6 +87,8 @@ def try_mutant(mutant: Mutant, code: Path, folder: Path) -> Outcome:
     caught = re.search(r"^FAILED (.*?)(?: - .*)?$", run.output, re.MULTILINE)
     if run.exit_code == 1 and caught:
         return outcome("caught", caught[1])
+    if run.exit_code in {-signal.SIGABRT, -signal.SIGSEGV}:
+        return outcome("caught", f"the process of its tests ended by {signal.Signals(-run.exit_code).name}")
     if run.exit_code == 0:
         return outcome("survived", "all of its tests passed")
     return outcome("broken", f"exit code {run.exit_code}: {run.output[-2000:]}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
+import ftfile.kv
 from ftfile.core.errors import ConfigError
 from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
 from ftfile.sink.config import SinkConfig
@@ -15,7 +16,7 @@ from ftfile.testing.context import current
 from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.mounting import mounted
-from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +53,7 @@ KINDS = {
     "parts": {"fileFormat": "parquet", "partitionBy": "word"},
     "spools": {"fileFormat": "json", "rolling": "policy"},
     "dead letters": {"fileFormat": "json", "badRecords": "deadLetter", "maxRecordBytes": "5"},
+    "runs": {"keyColumns": "id"},
 }
 
 
@@ -59,9 +61,10 @@ KINDS = {
 @pytest.mark.parametrize("asked", ["auto", "hsync", "close"])
 def test_it_decides_whether_files_are_synced(kind: str, asked: str) -> None:
     fs = store()
+    query, open_directory = (StoreBatch, ftfile.kv.open) if kind == "runs" else (MicroBatch, ftfile.open)
     with mounted(fs) as url:
-        MicroBatch(url, COLUMNS, {**KINDS[kind], "durability": asked}).run(0, ROWS)
-        [version] = ftfile.open(url).history()
+        query(url, COLUMNS, {**KINDS[kind], "durability": asked}).run(0, ROWS)
+        [version] = open_directory(url).history()
     assert fs.closed
     assert fs.synced == (set() if asked == "close" else fs.closed)
     assert version.durability == ("close" if asked == "close" else "hsync")

@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.commit.format import layout
+from ftfile.commit.protocol import commit
 from ftfile.commit.wal.files import list_wal
-from ftfile.core.errors import ConfigError, CorruptData, EncodingError, Fenced, StorageError, UserCodeError, WindowOrder
+from ftfile.core.errors import (
+    CommitOutcomeUnknown,
+    ConfigError,
+    CorruptData,
+    EncodingError,
+    Fenced,
+    StorageError,
+    UserCodeError,
+    WindowOrder,
+)
+from ftfile.kv.operator import recording
 from ftfile.kv.operator.codecs import Int64, Json, Pairs
 from ftfile.kv.operator.windows import DELETED
 from ftfile.kv.upkeep.compact import compact
@@ -520,6 +531,25 @@ def test_21_windows_that_are_recorded_are_skipped(fs: CrashingFileSystem, monkey
         window(again, 2, a=1)
         again.committed(2)
         assert again.get("a") == 2
+
+
+def test_windows_of_which_no_reply_came_are_not_recorded_again_with_later_ones(
+    fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(fs, **COUNTS) as store:
+        window(store, 1, a=1)
+        window(store, 2, a=1)
+
+        def commit_without_reply(*arguments: Any) -> None:
+            commit(*arguments)
+            raise CommitOutcomeUnknown("no reply")
+
+        monkeypatch.setattr(recording, "commit", commit_without_reply)
+        with pytest.raises(CommitOutcomeUnknown):
+            store.committed(1)
+        monkeypatch.undo()
+        store.committed(2)
+        assert (store.recorded_window, store.get("a")) == (2, 2)
 
 
 def test_changes_of_no_window_are_lost_with_the_process(

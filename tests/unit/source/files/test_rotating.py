@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,6 +87,24 @@ def test_17_a_compressed_file_goes_on(more: int, keeps: bool) -> None:
     tailing.rename("a.log.1.gz", "a.log.2.gz")
     tailing.settle()
     assert sorted(tailing.text.splitlines(keepends=True)) == lines(0, 61 + more).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("more", [0, 5])
+@pytest.mark.parametrize("how", ["copy", "copy and compress", "compress"])
+def test_18_of_two_copies_of_a_file_that_is_gone_one_goes_on(how: str, more: int) -> None:
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    numbers = random.Random(how)
+    content = "".join(f"{numbers.random()}\n" for _ in range(65))
+    rows = content.splitlines(keepends=True)
+    tailing.write("a.log", "".join(rows[:60]))
+    tailing.drain()
+    tailing.append("a.log", "".join(rows[60 : 60 + more]))
+    for name, by in zip("bc", (how.split(" and ") * 2)[:2], strict=True):
+        getattr(tailing, by)("a.log", f"{name}.gz" if by == "compress" else name)
+    tailing.delete("a.log")
+    tailing.settle()
+    plain = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for _, data in tailing.reads)
+    assert b"".join(plain).decode() == "".join(rows[: 60 + more])
 
 
 def test_17_a_compressed_file_is_read_again_as_native() -> None:
@@ -276,6 +295,18 @@ def test_21_a_file_that_vanished_with_unread_bytes_fails_the_query_if_so_told() 
     tailing.scan()
     with pytest.raises(SourceError, match=r"1 files, such as 'in/b\.log', are gone"):
         tailing.scan()
+
+
+def test_21_no_loss_is_told_of_while_a_file_waits_that_may_be_the_one() -> None:
+    tailing = Tailing(fileIdentity="content", maxBytesPerTrigger="300", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 60))
+    tailing.scan()
+    tailing.compress("a.log", "a.log.1.gz")
+    tailing.delete("a.log")
+    for _ in range(3):
+        assert tailing.scan() is None
+    tailing.settle()
+    assert tailing.text == lines(0, 60)
 
 
 def test_21_a_listing_that_is_given_shows_losses_at_once() -> None:

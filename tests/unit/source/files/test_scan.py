@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import pytest
 
+from ftfile.core.errors import Unavailable
 from ftfile.source.files import scan
 from ftfile.source.files.known import key_of
 from tests.unit.source.files.tailing import Tailing
+
+if TYPE_CHECKING:
+    from ftfile.fs.api import InputFile
 
 DAY_S = 86_400
 
@@ -251,6 +256,25 @@ def test_a_backlog_of_old_files_is_read_before_any_of_it_is_late() -> None:
     tailing.drain()
     assert len(tailing.reads) == 10
     assert len(tailing.known) == 1
+
+
+def test_a_file_that_cannot_be_opened_at_first_is_not_late() -> None:
+    tailing = Tailing(maxFileAge="1d")
+    tailing.write("a", "x\n")
+    tailing.clock.advance(DAY_S * 3)
+    tailing.write("b", "y\n")
+    open_file = tailing.fs.open
+
+    def refuse(path: str) -> InputFile:
+        if path == "in/a":
+            raise Unavailable("open", path, "a server restarts")
+        return open_file(path)
+
+    tailing.replace("open", refuse)
+    tailing.drain()
+    tailing.replace("open", open_file)
+    tailing.settle()
+    assert tailing.reads == [("b", b"y\n"), ("a", b"x\n")]
 
 
 @pytest.mark.parametrize("same_time", [False, True])

@@ -103,7 +103,7 @@ class Copies:
             if candidate.known is not None and candidate.known.identity == candidate.identity_hash
         }
         self._firsts: dict[str, bytes | None] = {}  # first KiB of files compared with, by path; None if gone
-        self._new: dict[bytes, list[Candidate]] = defaultdict(list)  # files that begin in this plan, by their beginning
+        self._new: dict[bytes, list[Candidate]] = defaultdict(list)  # files that this plan finds, by their beginning
         others = [place for place, start in starts.items() if start.moved is not None or not start.position]
         places = np.setdiff1d(survey.known_places(), others)
         renamed = np.frombuffer(b"".join(known.packed() for known in moved.values()), ROW)
@@ -142,6 +142,8 @@ class Copies:
         try:
             found = (self._find(start, content) for content in opened.contents)
             copy = next((copy for copy in found if copy is not None), None)
+            if copy is not None and copy.start.moved is not None:  # another copy of it waits until this one is known
+                self._new[opened.contents[0].first[:CONTENT_BYTES_MIN]].append(start.candidate)
             if copy is None or (copy.original is None and not copy.codec):
                 return copy or opened.error
             stored = fingerprints(opened.contents[0].file.read_at, start.candidate.size_bytes)
