@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.arrays.nested import leaf_types
+from ftfile.arrays.nested import field_names, leaf_types
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.arrays.widening import is_wider
 from ftfile.commit.files import list_or_empty
@@ -120,6 +120,8 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         own = set(in_file.names)
         others = [column for column in recorded if column.name not in partition_by]
         columns = [in_file.field(column.name) if column.name in own else column for column in others] or columns
+    if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
+        return "names in orc have backticks, or are empty"  # Spark finds no such column in the file
     if kind == "avro":
         # It has one type for whole numbers of up to 32 bits; what Spark reads is cast.
         columns = [column.with_type(pa.int32()) if column.type in _SMALL else column for column in columns]
