@@ -117,3 +117,15 @@ def test_urls_and_the_list(tmp_path: Path) -> None:
     assert version == "v1"
     sizes = {entry["path"]: entry["size"] for entry in map(json.loads, entries)}
     assert sizes == {hadoop_url("file:///", str(path)[1:]): path.stat().st_size for path in Path(out).glob("*.parquet")}
+
+
+def test_orc_is_read_in_the_order_of_its_columns_where_timestamps_would_change_places(tmp_path: Path) -> None:
+    """Spark compares the timestamps of a file with those that are read by their places, also those of other columns."""
+    out, options = str(tmp_path / "out"), {"fileFormat": "orc", "onSchemaChange": "any"}
+    first = {"gone": "long", "at": "timestamp", "local": "timestamp_ntz"}
+    for batch, columns in enumerate([first, {"at": "timestamp", "local": "timestamp_ntz"}]):
+        MicroBatch(out, columns, options).run(batch, [[dict.fromkeys(columns)]])
+    found = [[field["name"] for field in json.loads(group.schema_json)["fields"]] for group in ways_of(out).groups]
+    assert found == [["gone", "at", "local"], ["at", "local"]]
+    MicroBatch(out, {"new": "long"} | first, options).run(2, [[]])
+    assert len(ways_of(out, 0).groups) == 1

@@ -120,6 +120,10 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         own = set(in_file.names)
         others = [column for column in recorded if column.name not in partition_by]
         columns = [in_file.field(column.name) if column.name in own else column for column in others] or columns
+        if kind == "orc" and any(
+            _clashes(*pair) for pair in zip(in_file.types, [each.type for each in columns], strict=False)
+        ):
+            columns = [*in_file, *(column for column in others if column.name not in own)]
     if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
         return "names in orc have backticks, or are empty"  # Spark finds no such column in the file
     if kind == "avro":
@@ -135,6 +139,12 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         options["recursiveFileLookup"] = "true"
     decimals = pa.schema([column for column in in_path if pa.types.is_decimal(column.type)])
     return NativeGroup(kind, options, spark_schema_json(pa.schema([*columns, *in_path])), partition_by, decimals)
+
+
+def _clashes(in_file: pa.DataType, read: pa.DataType) -> bool:
+    """Return True where Spark refuses two columns at one place, which it compares for their sorts of timestamps."""
+    zones = [{leaf.tz for leaf in leaf_types(kind) if pa.types.is_timestamp(leaf)} for kind in (in_file, read)]
+    return not in_file.equals(read) and all(zones) and len(set().union(*zones)) > 1
 
 
 def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[str]) -> str | None:
