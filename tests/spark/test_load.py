@@ -212,6 +212,18 @@ def test_columns_that_change(spark: SparkSession, tmp_path: Path) -> None:
     assert load_plan(spark, out).spark_files == {"parquet": 4, "orc": 1}
 
 
+def test_timestamps_of_orc_that_change_places(spark: SparkSession, tmp_path: Path) -> None:
+    out, options = str(tmp_path / "out"), {"fileFormat": "orc", "onSchemaChange": "any"}
+    at, local = NUMBERS["at"][1][0], NUMBERS["local.time"][1][0]
+    for batch, names in enumerate((["gone", "at", "local"], ["at", "local"], ["new", "local", "gone", "at"])):
+        kinds = {"at": "timestamp", "local": "timestamp_ntz"}
+        row = {"gone": "x", "new": "y", "at": at, "local": local}
+        columns = {name: kinds.get(name, "string") for name in names}
+        MicroBatch(out, columns, options).run(batch, [[{name: row[name] for name in names}]])
+        assert sum(load_plan(spark, out).spark_files.values()) == batch + 1
+        same(spark, out)
+
+
 @pytest.mark.parametrize("case", ["parquet", "orc", "json", "csv", "paths"])
 def test_no_change_of_columns_alters_a_value(spark: SparkSession, tmp_path: Path, case: str, seed: int) -> None:
     """Of all types at once, to types that are drawn; `tests/unit/sink/test_every_schema_change.py` has all changes."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ftfile.arrays.buffers import from_numpy, is_valid, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 def leaf_types(arrow: pa.DataType) -> Iterator[pa.DataType]:
@@ -20,6 +20,14 @@ def leaf_types(arrow: pa.DataType) -> Iterator[pa.DataType]:
             yield from leaf_types(arrow.field(index).type)
     else:
         yield arrow
+
+
+def field_names(fields: Iterable[pa.Field]) -> Iterator[str]:
+    """Yield the names of fields, and those of the fields within them."""
+    for field in fields:
+        yield field.name
+        if pa.types.is_nested(field.type):
+            yield from field_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
 def map_leaf_types(arrow: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

@@ -264,8 +264,8 @@ class _Parser(Cursor):
             return unquoted(token.text)
         if token.word:
             return _CONSTANTS[token.word]
-        value = int(token.text) if token.text.isdigit() else Decimal(token.text)
-        return -value if negative else value
+        text = f"-{token.text}" if negative else token.text  # Python rounds the digits of `-value`
+        return int(text) if token.text.isdigit() else Decimal(text)
 
     def _is_time(self) -> bool:
         # `date` and `timestamp` are names of columns, too.

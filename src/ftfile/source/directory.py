@@ -202,22 +202,23 @@ class Directory:
             where: likewise.
 
         Raises:
-            ConfigError, CorruptData: see `to_arrow`; or `rows` is negative.
+            ConfigError, CorruptData, HistoryGone: see `to_arrow`; or `rows` is negative.
         """
         require_count("rows", rows)
         selection, rows_of = self._reading(version, columns, where)
         found: list[pa.RecordBatch] = []
         missing = rows
-        for chosen in reversed([*selection.adds()] if missing else []):
-            batches: list[pa.RecordBatch] = []
-            for batch in rows_of(chosen):
-                batches.append(batch)
-                while batches and sum(each.num_rows for each in batches[1:]) >= missing:
-                    del batches[0]
-            found[:0] = batches
-            missing -= sum(each.num_rows for each in batches)
-            if missing <= 0:
-                break
+        with self._telling_of_vacuum(version):
+            for chosen in reversed([*selection.adds()] if missing else []):
+                batches: list[pa.RecordBatch] = []
+                for batch in rows_of(chosen):
+                    batches.append(batch)
+                    while batches and sum(each.num_rows for each in batches[1:]) >= missing:
+                        del batches[0]
+                found[:0] = batches
+                missing -= sum(each.num_rows for each in batches)
+                if missing <= 0:
+                    break
         table = pa.Table.from_batches(found, selection.schema)
         return table.slice(max(0, table.num_rows - rows))
 
@@ -228,7 +229,7 @@ class Directory:
         It reads no file where `where` names partition columns alone: the log knows the rows of each file.
 
         Raises:
-            ConfigError, CorruptData: see `to_arrow`.
+            ConfigError, CorruptData, HistoryGone: see `to_arrow`.
         """
         selection, rows = self._reading(version, (), where)
 
@@ -254,12 +255,14 @@ class Directory:
                 read: open or encrypted ones, of another format than Parquet, ORC and Arrow, or with decimals where the
                 version has floating-point numbers. `to_batches` reads them.
             CorruptData: a file is nowhere.
+            HistoryGone: the version was vacuumed.
         """
         from ftfile.source.arrow_dataset import dataset_of  # noqa: PLC0415 - imports much
 
         snapshot = take_snapshot(self._log, version)
         schema = arrow_schema(self._schema_of(snapshot))
-        return dataset_of(self.file_system, self.path, snapshot, schema, is_old=version is not None)
+        with self._telling_of_vacuum(version):
+            return dataset_of(self.file_system, self.path, snapshot, schema, is_old=version is not None)
 
     def follow(
         self, offset: dict[str, Any] | None = None, **options: object

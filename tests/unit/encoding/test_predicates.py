@@ -17,6 +17,7 @@ from ftfile.core.errors import ConfigError
 
 NAN = float("nan")
 DAY = datetime.date(2024, 7, 1)
+LONG = "-1234567890123456789012345678901.2"  # more digits than Python's arithmetic has
 NOON = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.timezone.utc)
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "number": (pa.int32(), [None, -1, 0, 1, 7]),
@@ -109,6 +110,7 @@ def chosen(where: Any, kind: pa.DataType, values: list[Any], **options: Any) -> 
         ('key = "it""s"', pa.string(), ['it"s', "its"], ['it"s']),
         ("key >= TIMESTAMP '2024-07-01T12:00:00Z'", pa.timestamp("us", "UTC"), [NOON, None], [NOON]),
         ("key = TIMESTAMP '2024-07-01 00:00:00'", pa.date32(), [DAY, None], [DAY]),
+        (f"key <= {LONG}5", pa.decimal128(38, 2), [*map(Decimal, (f"{LONG}4", f"{LONG}5"))], [f"{LONG}5"]),
         ("key IS NULL", pa.list_(pa.int8()), [[1], None], [None]),
         (" OR ".join(f"key = {number}" for number in range(1000)), pa.int32(), [7, -1], [7]),
         ("NOT " * 20_000 + "key = 7", pa.int32(), [7, 8], [7]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -342,7 +343,8 @@ def test_the_example_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_versions_whose_files_are_vacuumed_are_told_by_name() -> None:
     clock = ManualClock()
     with repeatable(clock):
-        query = MicroBatch("memory://told-vacuumed/out", {"id": "long", "month": "string"}, OPTIONS)
+        options = OPTIONS | {"fileFormat": "parquet"}
+        query = MicroBatch("memory://told-vacuumed/out", {"id": "long", "month": "string"}, options)
         query.run(0, [MONTHS])
         began = datetime.fromtimestamp(clock.now_ms() / 1000 + 1, timezone.utc)
         clock.advance(60)
@@ -355,7 +357,8 @@ def test_versions_whose_files_are_vacuumed_are_told_by_name() -> None:
         assert directory.oldest_version() == 1
         with pytest.raises(ConfigError, match=r"version 0 was the newest then, and is vacuumed: the oldest .* is 1"):
             directory.version_at(began)
-        for read in (directory.to_arrow, lambda version: directory.to_batches(version).read_all()):
+        reads = directory.to_arrow, directory.dataset, partial(directory.tail, 9)
+        for read in (*reads, lambda version: directory.to_batches(version).read_all()):
             with pytest.raises(HistoryGone, match=r"version 0 was vacuumed, and 'month=7/.*files is 1"):
                 read(0)
         assert sorted(directory.to_arrow(1)["id"].to_pylist()) == [6, 8]

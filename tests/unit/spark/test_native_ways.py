@@ -13,8 +13,14 @@ from ftfile.core.context import SYSTEM
 from ftfile.source.directory import Directory
 from ftfile.spark.native.load import hadoop_url, write_sink_log
 from ftfile.spark.native.ways import Ways, find_ways
-from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from tests.unit.maintenance.foreign import UUID, parquet
+
+ARRAY_OF_EMPTY_NAMES = {
+    "type": "array",
+    "elementType": json.loads(spark_schema({"": "long", "b": "long"})),
+    "containsNull": True,
+}
 
 
 def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
@@ -28,6 +34,10 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
     [
         ({"_col1": "long", "_col2": "long"}, {"fileFormat": "orc"}, "all columns of orc begin with _col"),
         ({"_col1": "long", "id": "long"}, {"fileFormat": "orc"}, None),
+        ({"id": "long", "a`b": "long"}, {"fileFormat": "orc"}, "names in orc have backticks, or are empty"),
+        ({"list": ARRAY_OF_EMPTY_NAMES}, {"fileFormat": "orc"}, "names in orc have backticks, or are empty"),
+        ({"id": "long", "a`b": "string"}, {"fileFormat": "orc", "partitionBy": "a`b"}, None),
+        ({"id": "long", "a`b": "long"}, {}, None),
         ({"id": "long", "at": "timestamp"}, {"fileFormat": "json", "timeZone": "Asia/Tokyo"}, "['timeZone'] of json"),
         ({"id": "long"}, {"fileFormat": "json", "timeZone": "Asia/Tokyo", "dateFormat": "dd.MM.yyyy"}, None),
         ({"id": "long", "n": "long"}, {"fileFormat": "csv", "nullValue": "1"}, "nullValue or lineSep of csv"),
@@ -41,7 +51,7 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
     ],
 )
 def test_what_spark_would_read_differently(
-    tmp_path: Path, columns: dict[str, str], options: dict[str, str], told: str | None
+    tmp_path: Path, columns: dict[str, Any], options: dict[str, str], told: str | None
 ) -> None:
     out = str(tmp_path / "out")
     MicroBatch(out, columns, options).run(0, [[{name: "x" if columns[name] == "string" else None for name in columns}]])
@@ -107,3 +117,15 @@ def test_urls_and_the_list(tmp_path: Path) -> None:
     assert version == "v1"
     sizes = {entry["path"]: entry["size"] for entry in map(json.loads, entries)}
     assert sizes == {hadoop_url("file:///", str(path)[1:]): path.stat().st_size for path in Path(out).glob("*.parquet")}
+
+
+def test_orc_is_read_in_the_order_of_its_columns_where_timestamps_would_change_places(tmp_path: Path) -> None:
+    """Spark compares the timestamps of a file with those that are read by their places, also those of other columns."""
+    out, options = str(tmp_path / "out"), {"fileFormat": "orc", "onSchemaChange": "any"}
+    first = {"gone": "long", "at": "timestamp", "local": "timestamp_ntz"}
+    for batch, columns in enumerate([first, {"at": "timestamp", "local": "timestamp_ntz"}]):
+        MicroBatch(out, columns, options).run(batch, [[dict.fromkeys(columns)]])
+    found = [[field["name"] for field in json.loads(group.schema_json)["fields"]] for group in ways_of(out).groups]
+    assert found == [["gone", "at", "local"], ["at", "local"]]
+    MicroBatch(out, {"new": "long"} | first, options).run(2, [[]])
+    assert len(ways_of(out, 0).groups) == 1

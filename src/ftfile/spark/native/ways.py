@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.arrays.nested import leaf_types
+from ftfile.arrays.nested import field_names, leaf_types
 from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.arrays.widening import is_wider
 from ftfile.commit.files import list_or_empty
@@ -120,6 +120,12 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         own = set(in_file.names)
         others = [column for column in recorded if column.name not in partition_by]
         columns = [in_file.field(column.name) if column.name in own else column for column in others] or columns
+        if kind == "orc" and any(
+            _clashes(*pair) for pair in zip(in_file.types, [each.type for each in columns], strict=False)
+        ):
+            columns = [*in_file, *(column for column in others if column.name not in own)]
+    if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
+        return "names in orc have backticks, or are empty"  # Spark finds no such column in the file
     if kind == "avro":
         # It has one type for whole numbers of up to 32 bits; what Spark reads is cast.
         columns = [column.with_type(pa.int32()) if column.type in _SMALL else column for column in columns]
@@ -133,6 +139,12 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
         options["recursiveFileLookup"] = "true"
     decimals = pa.schema([column for column in in_path if pa.types.is_decimal(column.type)])
     return NativeGroup(kind, options, spark_schema_json(pa.schema([*columns, *in_path])), partition_by, decimals)
+
+
+def _clashes(in_file: pa.DataType, read: pa.DataType) -> bool:
+    """Return True where Spark refuses two columns at one place, which it compares for their sorts of timestamps."""
+    zones = [{leaf.tz for leaf in leaf_types(kind) if pa.types.is_timestamp(leaf)} for kind in (in_file, read)]
+    return not in_file.equals(read) and all(zones) and len(set().union(*zones)) > 1
 
 
 def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[str]) -> str | None:
