@@ -373,6 +373,14 @@ def test_files_that_where_excludes_are_not_part_of_the_query(spark: SparkSession
         assert sorted(row.id for row in frame.collect()) == ids
 
 
+def test_a_version_without_files_has_the_columns_of_files(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"fileFormat": "json", "partitionBy": "p"}
+    MicroBatch(str(tmp_path / "out"), {"p": "date", "a b": STRUCT}, options).run(0, [[]])
+    frame = load(spark, str(tmp_path / "out"))
+    assert frame.columns == ["p", "a b"]
+    assert frame.select("*", "_metadata.file_path").collect() == frame.where("p > '2024-07-01'").collect() == []
+
+
 def test_a_condition_that_excludes_all_files_leaves_their_columns(spark: SparkSession, tmp_path: Path) -> None:
     columns = {"month": ("integer", [7, 8, 9]), "id": ("long", [1, 2, 3])}
     out = written(str(tmp_path / "out"), columns, partitionBy="month")

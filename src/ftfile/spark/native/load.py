@@ -200,11 +200,7 @@ class _Loading:
             some = len(ways.rest) < len(self.snapshot.adds)
             is_sealed = keys_of(self.directory.file_system) is not None
             frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
-        rows = (
-            functools.reduce(lambda one, other: one.union(other), frames)
-            if frames
-            else self.spark.createDataFrame([], self.schema)
-        )
+        rows = functools.reduce(lambda one, other: one.union(other), frames) if frames else self._no_rows()
         return LoadPlan(self.directory.path, self.snapshot.version, rows, spark_files, ways.reasons)
 
     def _ways(self) -> Ways:
@@ -217,6 +213,13 @@ class _Loading:
         legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
         adds = possible_adds(self.snapshot, self.where, as_texts=compares_as_texts(self.spark))
         return find_ways(self.directory.file_system, self.snapshot, adds, live, legacy_times=legacy)
+
+    def _no_rows(self) -> DataFrame:
+        """Return a DataFrame without rows, in which Spark has `_metadata` as where there are files."""
+        if not hasattr(self.spark, "_jsparkSession"):
+            return self.spark.createDataFrame([], self.schema)
+        with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
+            return self.spark.read.schema(self.schema).parquet(f"file://{folder}")
 
     def _natively(self, group: NativeGroup) -> DataFrame | str:
         """Return the rows of parts, or why Spark does not read them."""
