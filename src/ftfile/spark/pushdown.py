@@ -45,8 +45,8 @@ def require_pushdown() -> None:
             "spark.sql.python.filterPushdown.enabled=true. Leave the option out: Spark filters what is read"
         )
     _log.warning(
-        "filterPushdown=true: call load() for each query. Spark keeps what the filters of the first one left, and a "
-        "later query of the same DataFrame or view without such filters finds these rows only"
+        "filterPushdown=true: call load() for each query, and for each side of a join or a union. Spark keeps what the "
+        "filters of one left, and another query of the same DataFrame or view may find these rows only"
     )
 
 
