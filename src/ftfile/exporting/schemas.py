@@ -32,11 +32,7 @@ class FieldIds:
         """Take the ids that a table has given, as `name_mapping` returned them."""
         self._ids: dict[Path, int] = {}
         self._learn(json.loads(name_mapping), ())
-
-    @property
-    def last(self) -> int:
-        """Return the greatest id."""
-        return max(self._ids.values(), default=0)
+        self.last = max(self._ids.values(), default=0)  # the greatest id that was given
 
     def of(self, name: str) -> int:
         """Return the id of a column."""
@@ -45,7 +41,8 @@ class FieldIds:
     def renew(self, names: Iterable[str]) -> None:
         """Give columns other ids, as if they had not been there before."""
         for name in names:
-            self._ids[name,] = self.last + 1
+            self.last += 1
+            self._ids[name,] = self.last
 
     def schema(self, spark: str) -> list[dict[str, Any]]:
         """Return the fields of Iceberg's schema for Spark's, as JSON; new names get the next ids."""
@@ -53,18 +50,17 @@ class FieldIds:
 
     def name_mapping(self) -> str:
         """Return the text by which readers find the columns of files that have no ids."""
-        return json.dumps(self._mapped(()), separators=(",", ":"))
-
-    def _mapped(self, above: Path) -> list[dict[str, Any]]:
-        mapped = []
-        for path, number in self._ids.items():
-            if path[:-1] == above:
-                inner = self._mapped(path)
-                mapped.append({"field-id": number, "names": [path[-1]], **({"fields": inner} if inner else {})})
-        return mapped
+        mapped: dict[Path, dict[str, Any]] = {(): {}}
+        for path, number in self._ids.items():  # what is within a column comes after it
+            mapped[path] = {"field-id": number, "names": [path[-1]]}
+            mapped[path[:-1]].setdefault("fields", []).append(mapped[path])
+        return json.dumps(mapped[()].get("fields", []), separators=(",", ":"))
 
     def _id(self, path: Path) -> int:
-        return self._ids.setdefault(path, self.last + 1)
+        if path not in self._ids:
+            self.last += 1
+            self._ids[path] = self.last
+        return self._ids[path]
 
     def _fields(self, fields: list[dict[str, Any]], above: Path) -> list[dict[str, Any]]:
         ids = [self._id((*above, field["name"])) for field in fields]

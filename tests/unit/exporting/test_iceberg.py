@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import shutil
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import ftfile.exporting.iceberg
 import ftfile.exporting.manifests
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.exporting.run import ExportReport
+from ftfile.exporting.schemas import FieldIds
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
 from tests.unit.exporting.formats import (
@@ -279,6 +281,19 @@ class TestMetadata:
         MicroBatch(out, COLUMNS).run(0, [rows(0)])
         export(out)
         assert pyarrow.dataset.dataset(out).to_table().num_rows == 2
+
+
+def test_ids_of_many_columns_are_found_at_once() -> None:
+    """Each commit asks for them: it takes no time of the square of the number of columns."""
+    fields = [{"name": f"c{number}", "type": "long", "nullable": True, "metadata": {}} for number in range(20_000)]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    began_s = time.process_time()
+    ids = FieldIds("[]")
+    ids.schema(schema)
+    again = FieldIds(ids.name_mapping())
+    assert again.schema(schema)[-1] == {"id": 20_000, "name": "c19999", "required": False, "type": "long"}
+    assert again.name_mapping() == ids.name_mapping()
+    assert time.process_time() - began_s < 5
 
 
 class TestOthers:
