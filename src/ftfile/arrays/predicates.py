@@ -265,7 +265,10 @@ class _Parser(Cursor):
         if token.word:
             return _CONSTANTS[token.word]
         text = f"-{token.text}" if negative else token.text  # Python rounds the digits of `-value`
-        return int(text) if token.text.isdigit() else Decimal(text)
+        try:
+            return int(text) if token.text.isdigit() else Decimal(text)
+        except (ValueError, ArithmeticError):
+            raise ConfigError(f"{self._argument}: {text[:20]} is too long, or too large, for a number") from None
 
     def _is_time(self) -> bool:
         # `date` and `timestamp` are names of columns, too.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import decimal
 import functools
 import operator
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,8 @@ def _compared(name: str, field: pa.Field, value: Any) -> pc.Expression | None:  
 
 
 def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:  # noqa: ANN401 - as many types as columns
+    if isinstance(value, decimal.Decimal) and len(value.as_tuple().digits) >= decimal.getcontext().prec:
+        raise ValueError(f"PySpark may have rounded {value}, which it multiplies")
     typed = pa.scalar(value, kind)
     if typed.as_py() != value:
         raise ValueError(f"Arrow makes {typed} of {value!r}")

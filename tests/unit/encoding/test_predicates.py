@@ -160,6 +160,8 @@ def test_local_times_are_compared_with_an_instant_by_the_clocks_of_the_zone(text
         ("key = 'a", '"\'a" is not understood'),
         ("key = 7x", "'7x' is not understood"),
         ("key = \u0666", "is not understood"),
+        ("key = " + "9" * 5000, "^where: 9{20} is too long, or too large"),
+        ("key = -1e99999999999999999999", "^where: -1e9{17} is too long, or too large"),
         ("key = --7", "'--7': comments are not understood"),
         ("key = 7 -- AND key = 8", "'-- AND key = 8': comments are not understood"),
         ("key = /* 7 */ 8", "comments are not understood"),

@@ -30,6 +30,7 @@ COLUMNS = {
     "name": pa.array(["a", "b%", None]),
     "day": pa.array([dt.date(2024, 7, 1), dt.date(2024, 7, 2), None]),
     "price": pa.array([Decimal("1.5"), Decimal(2), None], pa.decimal128(5, 1)),
+    "wide": pa.array([Decimal(10**26), Decimal("1" * 38), None], pa.decimal128(38, 0)),
     "yes": pa.array([True, False, None]),
     "x": pa.array([1.0, float("nan"), None]),
 }
@@ -66,6 +67,9 @@ COLUMNS = {
         (ds.In(("n",), (1.5,)), None),
         (ds.LessThan(("price",), Decimal("1.55")), None),  # not of the column's type
         (ds.Not(ds.LessThan(("price",), Decimal("1.55"))), None),
+        (ds.LessThan(("wide",), Decimal("9" * 27)), [0]),
+        (ds.EqualTo(("wide",), Decimal("1" * 28).scaleb(10)), None),  # PySpark makes this of 38 ones
+        (ds.In(("wide",), (Decimal(7), Decimal("1" * 28).scaleb(10))), None),
         (ds.StringContains(("n",), "a"), None),
         (ds.GreaterThan(("x",), 1.0), None),
         (ds.EqualTo(("x",), float("nan")), None),
