@@ -55,7 +55,7 @@ def pack(
     """Return the shares of tasks, each of about `task_bytes`, in the order of the adds.
 
     Opening a file counts like reading 1 MiB of one. Large files whose rows are in groups are read by several tasks.
-    If there are enough bytes for it, there are as many shares as `cores`. No file is opened.
+    Few bytes are shared among as many tasks as `cores`, as far as files allow. No file is opened.
     """
     adds = list(adds)
     whole = sum(add.length + OPEN_COST_BYTES for add in adds)
