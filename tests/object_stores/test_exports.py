@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
+from deltalake import DeltaTable
+from pyiceberg.table import StaticTable
 
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
@@ -16,7 +17,6 @@ KEYS = ["a b", "x/y%", "ü?", None, "a+b", "#"]
 
 
 def test_on_s3(each_store: Store) -> None:
-    deltalake, iceberg = pytest.importorskip("deltalake"), pytest.importorskip("pyiceberg.table")
     url, settings, client = f"{each_store.url}/e t", each_store.settings, each_store.environment_at("")
     named = {f"storage.{name}": value for name, value in settings.items()}
     query = MicroBatch(url, {"id": "long", "k": "string"}, {"partitionBy": "k", **named})
@@ -36,7 +36,7 @@ def test_on_s3(each_store: Store) -> None:
         for to in ("delta", "iceberg", "hive"):
             ftfile.export(url, to, storage=settings)
         expected = in_order(ftfile.open(url, storage=settings).to_arrow().to_pylist())
-        delta = deltalake.DeltaTable(url, storage_options=options | {"AWS_ALLOW_HTTP": "true"})
+        delta = DeltaTable(url, storage_options=options | {"AWS_ALLOW_HTTP": "true"})
         assert in_order(delta.to_pyarrow_table().to_pylist()) == expected
-        table = iceberg.StaticTable.from_metadata(f"{url}/_iceberg", properties)
+        table = StaticTable.from_metadata(f"{url}/_iceberg", properties)
         assert in_order(table.scan().to_arrow().to_pylist()) == expected

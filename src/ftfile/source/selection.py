@@ -102,12 +102,12 @@ class Selection:
         with self._telling(where, add.final_path or add.path):
             try:
                 for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=wanted):
-                    for rows in filtered(batch, where).to_batches():
+                    for rows in matching_rows(batch, where).to_batches():
                         yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
             except CorruptData:
                 # Arrow's reader of Parquet filters, too: without it, the file is whole, or the condition is at fault.
                 for batch in read_add(fs, add, encoding, schema, is_old=is_old):
-                    filtered(batch, where)
+                    matching_rows(batch, where)
                 raise
 
     @contextlib.contextmanager
@@ -208,7 +208,7 @@ def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scal
     numbers = pa.array(range(len(values)), pa.int64())
     columns = [pa.array([each[field.name].as_py() for each in values], field.type) for field in schema]
     table = pa.Table.from_arrays([*columns, numbers], schema=schema.append(pa.field("", pa.int64())))
-    chosen = {*filtered(table, where).column(len(columns)).to_pylist()}
+    chosen = {*matching_rows(table, where).column(len(columns)).to_pylist()}
     return [number in chosen for number in range(len(values))]
 
 
@@ -225,7 +225,7 @@ def _may_be_true(where: pc.Expression | None, known: Sequence[pc.Expression | No
     return [number in possible for number in range(len(known))]
 
 
-def filtered(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> pa.Table:
+def matching_rows(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> pa.Table:
     """Return the rows for which a condition is true, in their order, without threads."""
     from pyarrow import acero  # noqa: PLC0415 - takes a while
 

@@ -13,7 +13,7 @@ from ftfile.core.packing import packed
 from ftfile.encoding.api import Span, Wanted
 from ftfile.encoding.partitions.paths import columns_in_path
 from ftfile.parts.reader import is_splittable, read_add, recorded_names
-from ftfile.source.selection import filtered, rows_of_path
+from ftfile.source.selection import matching_rows, rows_of_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,7 +88,7 @@ def read_share(
             yield from (batch.rename_columns(requested.names) for batch in batches)
             continue
         for batch in batches:
-            for rows in filtered(batch.rename_columns(names), row_filter.where).to_batches():
+            for rows in matching_rows(batch.rename_columns(names), row_filter.where).to_batches():
                 yield rows.rename_columns(requested.names)
 
 
