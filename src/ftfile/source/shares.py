@@ -72,10 +72,9 @@ def read_share(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of adds with the requested columns, found by name, case aside.
 
-    If the adds are not `is_old`, they are live; see `open_add`. The filter is on requested columns, by the same types.
+    If the adds are not `is_old`, they are live; see `open_add`. The filter is on requested columns, by the same types,
+    and spelled as in the files.
     """
-    known = {name.lower(): name for name in (row_filter.schema.names if row_filter else ())}
-    names = [known.get(name.lower(), name) for name in requested.names]
     recorded = {key: _as_recorded(encoding, requested) for key, encoding in share.encodings.items()}
     for add, span in share.pieces:
         encoding, schema = share.encodings[add.encoding], recorded[add.encoding]
@@ -84,12 +83,11 @@ def read_share(
             batches = rows_of_path(add, encoding, schema) if span is None or span.number == 0 else iter(())
         else:
             batches = read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter, span))
-        if row_filter is None or in_path.issuperset(known.values()):  # all rows of the add are in it
-            yield from (batch.rename_columns(requested.names) for batch in batches)
-            continue
+        if row_filter is not None and not in_path.issuperset(row_filter.schema.names):  # else all of its rows match
+            where = row_filter.where
+            batches = (rows for batch in batches for rows in matching_rows(batch, where).to_batches())
         for batch in batches:
-            for rows in matching_rows(batch.rename_columns(names), row_filter.where).to_batches():
-                yield rows.rename_columns(requested.names)
+            yield batch.rename_columns(requested.names)
 
 
 def _pieces(add: Add, definitions: Mapping[str, Any], limit: int) -> Iterator[Piece]:
