@@ -4,43 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import shutil
 import tempfile
 from pathlib import Path
 
-from benchmarks import (
-    assembly,
-    buckets,
-    bulk,
-    command,
-    commit,
-    compaction,
-    compression,
-    exports,
-    files,
-    first,
-    follow,
-    growth,
-    hdfs,
-    imports,
-    known_files,
-    kv_amplification,
-    kv_runs,
-    kv_store,
-    kv_stream,
-    load,
-    local_files,
-    modules,
-    object_stores,
-    plans,
-    reading,
-    rolling,
-    row_work,
-    tail,
-    tiny,
-    verifying,
-)
 from benchmarks.machine import machine_facts
 from benchmarks.progress import show_progress
 from benchmarks.report import Cell, Table, render_facts, render_table, table_as_json
@@ -48,37 +17,38 @@ from benchmarks.settings import Settings
 from benchmarks.sinks import SINKS
 from benchmarks.spark_session import one_process_for_all
 
+# The module of each; only what is asked for is imported, with the libraries that it compares.
 BENCHMARKS = {
-    "imports": imports.run,
-    "modules": modules.run,
-    "rows": row_work.run,
-    "commit": commit.run,
-    "assembly": assembly.run,
-    "growth": growth.run,
-    "kvamplification": kv_amplification.run,
-    "verifying": verifying.run,
-    "command": command.run,
-    "reading": reading.run,
-    "buckets": buckets.run,
-    "rolling": rolling.run,
-    "compaction": compaction.run,
-    "export": exports.run,
-    "compression": compression.run,
-    "files": files.run,
-    "known": known_files.run,
-    "kvruns": kv_runs.run,
-    "kvstore": kv_store.run,
-    "kvstream": kv_stream.run,
-    "load": load.run,
-    "local": local_files.run,
-    "objectstores": object_stores.run,
-    "plans": plans.run,
-    "first": first.run,
-    "follow": follow.run,
-    "tiny": tiny.run,
-    "tail": tail.run,
-    "bulk": bulk.run,
-    "hdfs": hdfs.run,
+    "imports": "imports",
+    "modules": "modules",
+    "rows": "row_work",
+    "commit": "commit",
+    "assembly": "assembly",
+    "growth": "growth",
+    "kvamplification": "kv_amplification",
+    "verifying": "verifying",
+    "command": "command",
+    "reading": "reading",
+    "buckets": "buckets",
+    "rolling": "rolling",
+    "compaction": "compaction",
+    "export": "exports",
+    "compression": "compression",
+    "files": "files",
+    "known": "known_files",
+    "kvruns": "kv_runs",
+    "kvstore": "kv_store",
+    "kvstream": "kv_stream",
+    "load": "load",
+    "local": "local_files",
+    "objectstores": "object_stores",
+    "plans": "plans",
+    "first": "first",
+    "follow": "follow",
+    "tiny": "tiny",
+    "tail": "tail",
+    "bulk": "bulk",
+    "hdfs": "hdfs",
 }
 
 
@@ -96,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name in options.names or BENCHMARKS:
             directory = Path(scratch, name)
             directory.mkdir()
-            tables[name] = BENCHMARKS[name](
+            tables[name] = importlib.import_module(f"benchmarks.{BENCHMARKS[name]}").run(
                 Settings(directory, options.smoke, tuple(options.sinks), options.rows, options.batches, options.files)
             )
             shutil.rmtree(directory)

@@ -37,6 +37,7 @@ class Batch:
 
     rows: int
     add_batch_ms: int
+    trigger_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,12 @@ def run_stream(frame: DataFrame, sink: Sink, directory: Path, output: str | None
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     progress = (made for made in query.recentProgress if made.numInputRows)
-    return StreamRun(tuple(Batch(made.numInputRows, made.durationMs["addBatch"]) for made in progress))
+    return StreamRun(
+        tuple(
+            Batch(made.numInputRows, made.durationMs["addBatch"], made.durationMs["triggerExecution"])
+            for made in progress
+        )
+    )
 
 
 def transports() -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Time of micro-batches of four rows: what a sink adds to every batch, however small."""
+"""Time of micro-batches of ten rows: what a sink adds to every batch, however small."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import text_rows, write_text_input
 from benchmarks.sinks import FLOOR, SINKS, Sink, alternating, choose_sinks
-from benchmarks.spark_session import in_own_process, open_session, run_stream, transports
+from benchmarks.spark_session import Batch, in_own_process, open_session, run_stream, transports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
 __all__ = ("run",)
 
 LOGGER = logging.getLogger(__name__)
-ROWS = 4
+ROWS = 10
 PARTITIONS = 2
-COLUMNS = ("sink", "batches", "addBatch p50 ms", "p90 ms", "over floor ms", "over spark json ms")
+COLUMNS = (
+    *("sink", "batches", "addBatch p50 ms", "p90 ms", "over floor ms", "x spark parquet"),
+    *("trigger p50 ms", "trigger x spark parquet"),
+)
 NOTE = (
-    "Differences are medians of the differences between the medians of one round. 'null, acknowledging' is "
+    "Differences and ratios are medians of those between the medians of one round. 'null, acknowledging' is "
     "the floor: the null sink without the 40 ms for which Linux delays its acknowledgement over TCP."
 )
 
@@ -43,7 +47,7 @@ class Size:
 
 FULL = Size(batches=12, warm_up=8, warm_up_rounds=1, rounds=6)
 SMOKE = Size(batches=2, warm_up=1, warm_up_rounds=0, rounds=1)
-Round = dict[Sink, list[int]]
+Round = dict[Sink, list[Batch]]
 
 
 def run(settings: Settings) -> list[Table]:
@@ -71,25 +75,36 @@ def _measure(directory: Path, size: Size, sinks: tuple[Sink, ...], *, unix_socke
     return rounds[size.warm_up_rounds :]
 
 
-def _sample(frame: DataFrame, sink: Sink, directory: Path, size: Size) -> list[int]:
-    stream = run_stream(frame, sink, directory)
-    times_ms = [batch.add_batch_ms for batch in stream.batches[size.warm_up :]]
-    LOGGER.info("tiny: %s: addBatch %s ms", sink.label, times_ms)
-    return times_ms
+def _sample(frame: DataFrame, sink: Sink, directory: Path, size: Size) -> list[Batch]:
+    batches = [*run_stream(frame, sink, directory).batches[size.warm_up :]]
+    times_ms = [(batch.add_batch_ms, batch.trigger_ms) for batch in batches]
+    LOGGER.info("tiny: %s: addBatch and trigger %s ms", sink.label, times_ms)
+    return batches
 
 
 def _row(sink: Sink, rounds: list[Round]) -> tuple[Cell, ...]:
-    times_ms = [time_ms for samples in rounds for time_ms in samples[sink]]
-    spark_json = next((rival for rival in rounds[0] if rival.spark_format == "json"), None)
+    batches = [batch for samples in rounds for batch in samples[sink]]
+    add_batch_ms = [batch.add_batch_ms for batch in batches]
+    parquet = next((other for other in rounds[0] if other.spark_format == "parquet"), None)
     return (
         sink.label,
-        len(times_ms),
-        percentile(times_ms, 50),
-        percentile(times_ms, 90),
-        _over(sink, FLOOR, rounds),
-        None if spark_json is None else _over(sink, spark_json, rounds),
+        len(batches),
+        percentile(add_batch_ms, 50),
+        percentile(add_batch_ms, 90),
+        statistics.median(_add_batch_ms(samples[sink]) - _add_batch_ms(samples[FLOOR]) for samples in rounds),
+        None if parquet is None else _ratio(rounds, sink, parquet, _add_batch_ms),
+        percentile([batch.trigger_ms for batch in batches], 50),
+        None if parquet is None else _ratio(rounds, sink, parquet, _trigger_ms),
     )
 
 
-def _over(sink: Sink, rival: Sink, rounds: list[Round]) -> float:
-    return statistics.median(statistics.median(samples[sink]) - statistics.median(samples[rival]) for samples in rounds)
+def _ratio(rounds: list[Round], sink: Sink, other: Sink, time_ms: Callable[[list[Batch]], float]) -> float:
+    return statistics.median(time_ms(samples[sink]) / time_ms(samples[other]) for samples in rounds)
+
+
+def _add_batch_ms(batches: list[Batch]) -> float:
+    return statistics.median(batch.add_batch_ms for batch in batches)
+
+
+def _trigger_ms(batches: list[Batch]) -> float:
+    return statistics.median(batch.trigger_ms for batch in batches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.spark.conftest import TABLE_SPARKS
 from tests.spark.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -297,3 +298,39 @@ def test_the_reader_of_delta_or_iceberg_sees_each_exported_version(spark: SparkS
     assert sorted(map(str, found.select(frame.columns).collect())) == sorted(map(str, retyped.collect()))
     with pytest.raises(Exception, match=refusal):
         retyped.write.format(to).mode("append").save(table)
+
+
+def test_workers_see_a_changed_archive_and_read_no_other_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Workers that wrote with ftfile run the user's functions, too, whose modules lie in archives."""
+    archive = tmp_path / "functions.zip"
+
+    def write_archive(version: int) -> None:
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr(f"functions_{version}.py", f"VERSION = {version}")
+
+    def run_tasks(version: int) -> set[tuple[int, int, str]]:
+        def run(_: Iterable[int]) -> Iterator[tuple[int, int, str]]:
+            import importlib
+            import os
+            import sys
+            from zipimport import zipimporter
+
+            from ftfile.spark.worker import tune_worker
+
+            tune_worker()
+            if str(archive) not in sys.path:
+                sys.path.append(str(archive))
+            module = importlib.import_module(f"functions_{version}")
+            yield os.getpid(), module.VERSION, zipimporter.invalidate_caches.__module__
+
+        return {*spark.sparkContext.parallelize(range(4), 4).mapPartitions(run).collect()}
+
+    write_archive(1)
+    first = run_tasks(1) | run_tasks(1) | run_tasks(1)
+    write_archive(2)
+    second = run_tasks(2) | run_tasks(2) | run_tasks(2)
+    assert {pid for pid, *_ in first} & {pid for pid, *_ in second}
+    is_tuned = spark.version.startswith(("4.0.", "4.1."))
+    module = "ftfile.spark.worker" if is_tuned else "zipimport"
+    assert {(number, name) for _, number, name in first} == {(1, module)}
+    assert {(number, name) for _, number, name in second} == {(2, module)}

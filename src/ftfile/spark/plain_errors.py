@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from ftfile.core.errors import FtfileError, UserCodeError
 from ftfile.core.logs import get_logger
-from ftfile.spark.worker import freeze_modules, is_worker
+from ftfile.spark.worker import is_worker, tune_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
 
     @functools.wraps(method)
     def iterated(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401 - as the method has it
-        freeze_modules()
+        tune_worker()
         try:
             yield from method(*args, **kwargs)
         except (FtfileError, ImportError) as error:

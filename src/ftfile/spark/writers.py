@@ -20,7 +20,7 @@ from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
-from ftfile.spark.worker import freeze_modules
+from ftfile.spark.worker import tune_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ class TaskCommitMessage(WriterCommitMessage):
 class _Writer(Shipped):
     def __init__(self, writer: Writer[Any]) -> None:
         self._writer = writer
-        freeze_modules()
+        tune_worker()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
@@ -70,7 +70,7 @@ class _Writer(Shipped):
         self._writer.abort(unwrap(messages), batchId, SYSTEM)
 
     def _write(self, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        freeze_modules()
+        tune_worker()
         user_metadata = _session_metadata()
         return TaskCommitMessage(self._writer.write(identity, batches, SYSTEM), user_metadata=user_metadata)
 
