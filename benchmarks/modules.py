@@ -1,8 +1,10 @@
-"""How many modules of ftfile each step of a batch passes, and how often it opens the file system."""
+"""How many modules of ftfile each step of a batch passes, and how often it calls the store; what writers import."""
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import ftfile
 from benchmarks.report import Table
+from ftfile.fs.local.filesystem import LocalFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -24,12 +27,22 @@ __all__ = ("run",)
 Result = TypeVar("Result")
 PACKAGE = f"{Path(ftfile.__file__).parent}/"
 KIT = f"{PACKAGE}testing/"
-COLUMNS = ("step", "modules", "entries", "calls", "openings")
+OPERATIONS = {
+    method.__code__
+    for name, method in vars(LocalFileSystem).items()
+    if inspect.isfunction(method) and not name.startswith("_")
+}
+COLUMNS = ("step", "modules", "entries", "calls", "store calls", "openings")
 SIZE_COLUMNS = ("folder", "modules", "lines")
+CLOSURE_COLUMNS = ("imported", "modules of ftfile")
+# The classes that Spark is given, and what they are made of.
+WRITERS = ("ftfile.sink.writer", "ftfile.spark.writers", "ftfile.kv.writer", "ftfile.spark.store_writers")
+BATCHES = 4  # before the one that is traced
 NOTE = (
-    "Modules whose functions run; entries into one from another; calls of functions; openings of a file system. The "
-    "second batch of a query in one process, json, one task, one row."
+    "Modules whose functions run; entries into one from another; calls of functions; calls into public methods of the "
+    "local file system; openings of a file system. The fifth batch of a query in one process, json, one task, one row."
 )
+CLOSURE_NOTE = "Modules of ftfile in a new Python once it has imported one of them, before a row is written."
 
 
 @dataclass
@@ -40,12 +53,14 @@ class Trace:
         modules: files of the package whose functions ran.
         entries: calls from one of them, or from elsewhere, into another.
         calls: of their functions.
+        store_calls: from elsewhere into public methods of the local file system.
         openings: of file systems.
     """
 
     modules: set[str] = field(default_factory=set)
     entries: int = 0
     calls: int = 0
+    store_calls: int = 0
     openings: int = 0
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
@@ -53,9 +68,11 @@ class Trace:
         path = frame.f_code.co_filename
         if event != "call" or not path.startswith(PACKAGE) or path.startswith(KIT):
             return
+        is_entry = frame.f_back is None or frame.f_back.f_code.co_filename != path
         self.modules.add(path)
         self.calls += 1
-        self.entries += frame.f_back is None or frame.f_back.f_code.co_filename != path
+        self.entries += is_entry
+        self.store_calls += is_entry and frame.f_code in OPERATIONS
         self.openings += frame.f_code.co_name == "open_filesystem"
 
     def of(self, step: Callable[[], Result]) -> Result:
@@ -67,28 +84,50 @@ class Trace:
             sys.setprofile(None)
 
 
+def running_query(directory: Path) -> MicroBatch:
+    """Return a query, with a checkpoint, that has written `BATCHES` batches of one json row."""
+    query = MicroBatch(
+        str(directory / "out"), {"id": "long"}, {"fileFormat": "json"}, checkpoint=str(directory / "checkpoint")
+    )
+    for batch in range(BATCHES):
+        query.run(batch, [[{"id": batch}]])
+    return query
+
+
 def run(settings: Settings) -> list[Table]:
-    """Trace the steps of a batch and of a read, and count the lines of each folder."""
-    out, checkpoint = str(settings.directory / "out"), str(settings.directory / "checkpoint")
-    query = MicroBatch(out, {"id": "long"}, {"fileFormat": "json"}, checkpoint=checkpoint)
-    query.run(0, [[{"id": 0}]])
-    query.restart()
+    """Trace the steps of a batch and of a read; count what writers import, and the lines of each folder."""
+    query = running_query(settings.directory)
     rows: list[tuple[Cell, ...]] = []
 
     def traced(label: str, step: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the step returns
         trace = Trace()
         result = trace.of(step)
-        rows.append((label, len(trace.modules), trace.entries, trace.calls, trace.openings))
+        rows.append((label, len(trace.modules), trace.entries, trace.calls, trace.store_calls, trace.openings))
         return result
 
     traced("options to config", query.config)
-    traced("plan after a restart, with its config", query.plan)
+    query.write_offsets(BATCHES)
     planned = traced("plan, with its config", query.plan)
-    message = traced("one batch to a staged file", lambda: query.run_task(planned, query.identity(1), 0, [{"id": 1}]))
-    traced("messages to a record", lambda: query.commit(1, [pickle.loads(pickle.dumps(message))]))
+    message = traced(
+        "one batch to a staged file", lambda: query.run_task(planned, query.identity(BATCHES), 0, [{"id": 1}])
+    )
+    traced("messages to a record", lambda: query.commit(BATCHES, [pickle.loads(pickle.dumps(message))]))
     table = traced("open and read", lambda: ftfile.open(query.path).to_arrow())
-    assert table.num_rows == 1 + 1
-    return [Table("modules on the way", COLUMNS, tuple(rows), NOTE), Table("sizes", SIZE_COLUMNS, _sizes())]
+    assert table.num_rows == BATCHES + 1
+    query.restart()
+    traced("plan after a restart, with its config", query.plan)
+    return [
+        Table("modules on the way", COLUMNS, tuple(rows), NOTE),
+        Table("import closure", CLOSURE_COLUMNS, tuple((name, closure(name)) for name in WRITERS), CLOSURE_NOTE),
+        Table("sizes", SIZE_COLUMNS, _sizes()),
+    ]
+
+
+def closure(module: str) -> int:
+    """Return how many modules of ftfile a Python has loaded once it has imported one of them."""
+    code = f"import sys, {module}; print(sum(name.partition('.')[0] == 'ftfile' for name in sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(run.stdout)
 
 
 def _sizes() -> tuple[tuple[Cell, ...], ...]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.modules import BATCHES, Trace, running_query
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -69,6 +71,15 @@ def rows(heading: str) -> dict[str, str]:
             assert name not in found, f"{name} stands twice below {heading}"
             found[name] = text
     return found
+
+
+def test_a_commit_makes_few_calls(tmp_path: Path) -> None:
+    """One json row, the fifth batch; 14 are what it must read, sync, create, move and remove."""
+    query, trace = running_query(tmp_path), Trace()
+    query.write_offsets(BATCHES)
+    messages = query.write(BATCHES, [[{"id": BATCHES}]])
+    trace.of(lambda: query.commit(BATCHES, messages))
+    assert trace.store_calls <= 14
 
 
 NUMBERS, TESTED, UNBOUND = numbers(), rows("## Limits"), rows("### Numbers that bound nothing")

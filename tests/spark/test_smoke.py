@@ -11,6 +11,7 @@ import ftfile
 import ftfile.spark
 from ftfile.commit.log.log import CommitLog
 from ftfile.testing.context import open_filesystem
+from tests.spark.committing import noted
 from tests.spark.conftest import TABLE_SPARKS
 from tests.spark.waiting import wait_until
 
@@ -61,6 +62,21 @@ def test_stream_restart_replay_and_batch(spark: SparkSession, tmp_path: Path, fi
     frame = spark.read.schema(SCHEMA).parquet(source)
     frame.write.format("ftfile").option("fileFormat", file_format).mode("append").save(out)
     assert ftfile.open(out).to_arrow().num_rows == 40
+
+
+def test_where_a_batch_is_committed_it_is_not_planned(spark: SparkSession, tmp_path: Path) -> None:
+    """Each Spark names the program that commits likewise, in a process that is new and in one that is used again."""
+    source, out = str(tmp_path / "in"), str(tmp_path / "out")
+    for first in (0, 10):
+        write_input(spark, source, first)
+    writer = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(source).writeStream
+    writer = writer.format("ftfile").option("onPublish", "tests.spark.committing:note_plan")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    writer.start(out).awaitTermination()
+    commits = noted(tmp_path)
+    assert [batch for batch, _, _ in commits] == [*range(len(commits))]
+    assert len(commits) > 1
+    assert not any(has_plan for _, _, has_plan in commits)
 
 
 def test_spark_reads_a_version_itself(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import ftfile
 from ftfile.testing.checker import check_directory
+from tests.spark.committing import noted
 from tests.spark.scripted_source import Row, Script, run, start
 from tests.spark.waiting import wait_until
 
@@ -94,6 +95,13 @@ def test_offsets_rows_and_batches_are_in_the_log(spark: SparkSession, paths: Pat
     assert [(version.batch_id, version.rows, version.files) for version in history] == [(0, 3, 2), (1, 0, 0), (2, 2, 2)]
     assert [version.offsets for version in history] == [[{"batches": n}] for n in (1, 2, 3)]
     assert {file.batch_id for file in ftfile.open(paths["out"]).files()} == {0, 2}
+
+
+def test_where_a_batch_is_committed_it_is_not_planned(spark: SparkSession, paths: Paths) -> None:
+    script = Script(paths["script"]).write(NUMBERED, available=0)
+    run(spark, paths, script, 3, onPublish="tests.spark.committing:note_plan")
+    commits = noted(Path(paths["out"]).parent)
+    assert [(batch, has_plan) for batch, _, has_plan in commits] == [(0, False), (1, False), (2, False)]
 
 
 def test_a_first_batch_without_rows_can_be_read(spark: SparkSession, paths: Paths) -> None:

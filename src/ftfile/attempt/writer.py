@@ -1,4 +1,4 @@
-"""A writer as one object: planned on the driver, pickled to the tasks, built anew for the commit."""
+"""A writer as one object: planned on the driver and pickled to the tasks; another one, not planned, commits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Writer(ABC, Generic[_C]):
     """Settings, and the log as it was when the batch was planned. Picklable, a few kilobytes."""
 
     config: _C
-    planned: Planned
+    planned: Planned | None  # None in a process that only commits
     batch_writes_do_jobs: ClassVar[bool] = False  # also those that cannot be recognised
 
     @classmethod
@@ -89,6 +89,21 @@ class Writer(ABC, Generic[_C]):
             planned = Planned(head.view(app_id), now_ms, definitions, marker, offsets_known=query_id is not None)
             return cls(config, planned)
 
+    @classmethod
+    def for_commit(cls: type[_W], config: _C, context: Context) -> _W:  # noqa: PYI019 - likewise
+        """Return the writer of a process that only commits or aborts: the directory is not looked at.
+
+        Raises:
+            ConfigError: the store has less than the options ask for.
+        """
+        return cls(config.for_store(config.log(context).fs.capabilities), None)
+
+    @property
+    def batch_plan(self) -> Planned:
+        """Return the plan, which every writer has that writes."""
+        assert self.planned is not None, "a writer that only commits cannot write"
+        return self.planned
+
     def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
         """Write one attempt's rows to files of its own, which nobody sees before the driver commits.
 
@@ -101,7 +116,7 @@ class Writer(ABC, Generic[_C]):
         config = self.config
         with context_of(identity.writer):
             fs = open_to_write(config.path, context, config.storage_options.settings, config.encryption)
-            check_marker(fs, config.path, self.planned.marker)
+            check_marker(fs, config.path, self.batch_plan.marker)
             return self._write(identity, batches, fs)
 
     def _write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], fs: FileSystem) -> TaskCommit:
@@ -111,7 +126,7 @@ class Writer(ABC, Generic[_C]):
         from ftfile.attempt.stage import Stage  # noqa: PLC0415
 
         began_s = fs.context.clock.monotonic_s()
-        config, planned, author = self.config, self.planned, _recognisable(identity.writer, self.config.transaction)
+        config, planned, author = self.config, self.batch_plan, _recognisable(identity.writer, self.config.transaction)
         kind = _fingerprint_kind(identity.writer, config.transaction, offsets_known=planned.offsets_known)
         fingerprint = FingerprintAccumulator(config.fingerprint or kind)
         rows = _fingerprinted(batches, config.schema, fingerprint)

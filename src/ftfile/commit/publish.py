@@ -57,7 +57,8 @@ def roll_forward(  # noqa: PLR0913 - the last by name
     Records of the author's own query, and the one just `created`, are tried until `publishTimeout`, others once; those
     `tried` a moment ago are skipped. What failed stays in the state, and so in the next base.
     """
-    skip_published(log, head)
+    if created is None:  # else all others were published a moment ago, or tried
+        skip_published(log, head)
     if not head.unpublished:
         return []
     if created is None:

@@ -150,16 +150,16 @@ class StoreWriter(Writer[StoreConfig]):
     def _write_rows(
         self, _: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
     ) -> list[StagedSegment]:
-        runs = RunWriter(self.config, stage, bad, self.planned.time_ms)
+        runs = RunWriter(self.config, stage, bad, self.batch_plan.time_ms)
         for batch in rows:
             runs.write(batch)
         runs.finish()
         return runs.segments
 
     def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
-        if not self.planned.definitions:
+        if not (definitions := self.batch_plan.definitions):
             return (), ()
-        config, ((encoding, text),) = self.config, self.planned.definitions.items()
+        config, ((encoding, text),) = self.config, definitions.items()
         if head.encoding not in (None, encoding):  # others brought columns, and runs that have them
             encoding, text = head.encoding, head.definitions.get(head.encoding)
             if text is None:

@@ -95,7 +95,7 @@ class SinkWriter(Writer[SinkConfig]):
             return None
         from ftfile.sink.naming.namer import Namer  # noqa: PLC0415
 
-        namer = Namer(config.publishing.naming, writer.name_stem, self.planned.time_ms, writer.owner)
+        namer = Namer(config.publishing.naming, writer.name_stem, self.batch_plan.time_ms, writer.owner)
         return lambda bucket, file_id: namer.path(bucket, file_id, config.extension, identity.partition)
 
     def _write_rows(
@@ -103,12 +103,12 @@ class SinkWriter(Writer[SinkConfig]):
     ) -> tuple[StagedSegment, ...]:
         from ftfile.sink.task.task import write_task  # noqa: PLC0415 - tasks alone need it
 
-        return write_task(self.config, self.planned, writer, rows, stage, bad)
+        return write_task(self.config, self.batch_plan, writer, rows, stage, bad)
 
     def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         from ftfile.sink.task.task import run_task_jobs  # noqa: PLC0415
 
-        return run_task_jobs(stage, head, self.planned.definitions)
+        return run_task_jobs(stage, head, self.batch_plan.definitions)
 
     def _propose(
         self, author: Author, messages: list[TaskCommit], log: CommitLog

@@ -21,19 +21,20 @@ class FtKvStreamWriter(StreamWriter):
     """Upserts, merges and deletes the rows of a micro-batch; in complete mode they replace the store's."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        super().__init__(_planned(options, schema, overwrite=overwrite, stream=True))
+        super().__init__(StoreWriter, _store_config(options, schema, overwrite=overwrite, stream=True))
 
 
 class FtKvBatchWriter(BatchWriter):
     """Upserts, merges and deletes the rows of a DataFrame as one commit, or replaces all there is by them."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        super().__init__(_planned(options, schema, overwrite=overwrite, stream=False))
+        config = _store_config(options, schema, overwrite=overwrite, stream=False)
+        super().__init__(StoreWriter.plan(config, SYSTEM))
 
 
-def _planned(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> StoreWriter:
+def _store_config(options: Mapping[str, str], schema: StructType, *, overwrite: bool, stream: bool) -> StoreConfig:
     raw = absolute_options(options)
     recorded = None if overwrite else recorded_definition(raw, SYSTEM)
     config = StoreConfig.from_options(raw, schema.json(), overwrite=overwrite, stream=stream, recorded=recorded)
     require_shared(config.log(SYSTEM).fs, config.path)
-    return StoreWriter.plan(config, SYSTEM)
+    return config

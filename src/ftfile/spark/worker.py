@@ -13,6 +13,10 @@ from zipimport import zipimporter
 
 from pyspark import __version__ as spark_version
 
+# The program in which Spark builds a stream's writer only to commit or abort a batch, and the one that forks workers,
+# whose argument names the program that they run. An imported module proves nothing: daemons may import it beforehand.
+_COMMITTER, _DAEMON = "pyspark.sql.worker.python_streaming_sink_runner", "pyspark.daemon"
+
 # How many modules this process has frozen; empty before its first use.
 _frozen: list[int] = []
 
@@ -24,8 +28,19 @@ _signatures: weakref.WeakKeyDictionary[zipimporter, tuple[int, int, int] | None]
 
 def is_worker() -> bool:
     """Return True in a process that Spark started to run Python."""
+    return _main_module().startswith("pyspark.")
+
+
+def only_commits() -> bool:
+    """Return True in a process of Spark that commits or aborts the batches of streams, and neither plans nor writes."""
+    program = _main_module()
+    return program == _COMMITTER or (program == _DAEMON and sys.argv[1:2] == [_COMMITTER])
+
+
+def _main_module() -> str:
+    """Return the name of the program, empty if it is no module."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")
+    return "" if spec is None else spec.name
 
 
 def tune_worker() -> None:

@@ -20,7 +20,7 @@ from ftfile.sink.config import SinkConfig
 from ftfile.sink.writer import SinkWriter
 from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
-from ftfile.spark.worker import tune_worker
+from ftfile.spark.worker import only_commits, tune_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ftfile.attempt.message import TaskCommit
+    from ftfile.attempt.options import WriteConfig
     from ftfile.attempt.writer import Writer
 
 _log = get_logger(__name__)
@@ -76,7 +77,13 @@ class _Writer(Shipped):
 
 
 class StreamWriter(_Writer, DataSourceStreamWriter, DataSourceArrowWriter):
-    """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class."""
+    """Writes Arrow batches on every Spark 4: 4.0 has no streaming Arrow writer, but asks only for the batch class.
+
+    Spark builds it once to ship it to tasks, which needs a plan, and once more to commit or to abort, which needs none.
+    """
+
+    def __init__(self, kind: type[Writer[Any]], config: WriteConfig) -> None:
+        super().__init__(kind.for_commit(config, SYSTEM) if only_commits() else kind.plan(config, SYSTEM))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch exactly once, on the driver; before a query's first, log that no offsets can be recorded."""
@@ -120,7 +127,7 @@ class FtFileStreamWriter(StreamWriter):
     """Writes the files of a micro-batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
-        super().__init__(SinkWriter.plan(sink_config(options, schema, overwrite=overwrite, stream=True), SYSTEM))
+        super().__init__(SinkWriter, sink_config(options, schema, overwrite=overwrite, stream=True))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch exactly once, and let it be exported while the next one runs."""

@@ -72,7 +72,7 @@ class BatchQuery(ABC):
 
     def run(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> Committed:
         """Run a micro-batch: every task once, then the commit; when one raises, abort, as Spark does."""
-        self._note_offsets(batch_id)
+        self.write_offsets(batch_id)
         planned, writer = self.plan(), self.identity(batch_id)
         messages: list[TaskCommit | None] = [None] * len(partitions)
         try:
@@ -86,6 +86,13 @@ class BatchQuery(ABC):
         self._keep(f"commits/{batch_id}", 'v1\n{"nextBatchWatermarkMs":0}')
         return done
 
+    def write_offsets(self, batch_id: int) -> None:
+        """Write what Spark writes into the checkpoint before it plans a batch; nothing without a checkpoint."""
+        metadata = json.dumps({"id": self.query_id})
+        of_batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": current().clock.now_ms(), "conf": {}})
+        self._keep("metadata", metadata)
+        self._keep(f"offsets/{batch_id}", f'v1\n{of_batch}\n{{"batch":{batch_id}}}')
+
     def write(self, batch_id: int, partitions: Sequence[Sequence[Row]]) -> list[TaskCommit]:
         """Plan the batch and run its tasks one after the other; return their messages."""
         planned, writer = self.plan(), self.identity(batch_id)
@@ -98,6 +105,10 @@ class BatchQuery(ABC):
     @abstractmethod
     def writer(self) -> Writer[Any]:
         """Return the planned writer, its settings checked anew from the options as for every batch."""
+
+    @abstractmethod
+    def committer(self) -> Writer[Any]:
+        """Return the writer of the process that only commits, its settings likewise checked anew; it has no plan."""
 
     def plan(self) -> bytes:
         """Return the writer as the driver ships it to the tasks."""
@@ -125,17 +136,18 @@ class BatchQuery(ABC):
 
     def commit(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> Committed:
         """Commit with a writer built anew, as Spark does in another process."""
-        return self.writer().commit(messages, batch_id, current())
+        return self.committer().commit(messages, batch_id, current())
 
     def abort(self, batch_id: int, messages: Sequence[TaskCommit | None]) -> None:
         """Abort, as Spark does whenever a task or the commit raised, or the query is stopped."""
-        self.writer().abort(messages, batch_id, current())
+        self.committer().abort(messages, batch_id, current())
 
     def run_job(self, job_id: str, partitions: Sequence[Sequence[Row]]) -> Committed:
-        """Run a batch write instead: a commit of its own, without a batch id."""
+        """Run a batch write instead: a commit of its own, without a batch id, by the writer that was shipped."""
         planned, writer = self.plan(), JobIdentity(job_id)
         messages = [self._run_attempts(planned, writer, *task) for task in enumerate(partitions)]
-        return self.writer().commit(messages, None, current())
+        shipped: Writer[Any] = pickle.loads(planned)  # noqa: S301 - our own
+        return shipped.commit(messages, None, current())
 
     def next_batch(self) -> int:
         """Return the batch with which a restarted Spark goes on: the first that is not in `commits`."""
@@ -165,12 +177,6 @@ class BatchQuery(ABC):
         if error is not None:
             raise error
 
-    def _note_offsets(self, batch_id: int) -> None:
-        metadata = json.dumps({"id": self.query_id})
-        of_batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": current().clock.now_ms(), "conf": {}})
-        self._keep("metadata", metadata)
-        self._keep(f"offsets/{batch_id}", f'v1\n{of_batch}\n{{"batch":{batch_id}}}')
-
     def _keep(self, name: str, content: str) -> None:
         """Write a file of the checkpoint unless it is there: a batch that is run again keeps its offsets."""
         if self.checkpoint is None:
@@ -196,6 +202,10 @@ class MicroBatch(BatchQuery):
         """Return the planned writer."""
         return SinkWriter.plan(self.config(), current())
 
+    def committer(self) -> SinkWriter:
+        """Return the writer that only commits."""
+        return SinkWriter.for_commit(self.config(), current())
+
     def config(self) -> SinkConfig:
         """Return the settings."""
         return SinkConfig.from_options(self.all_options(), spark_schema(self.columns), overwrite=self.overwrite)
@@ -213,6 +223,10 @@ class StoreBatch(BatchQuery):
     def writer(self) -> StoreWriter:
         """Return the planned writer."""
         return StoreWriter.plan(self.config(), current())
+
+    def committer(self) -> StoreWriter:
+        """Return the writer that only commits."""
+        return StoreWriter.for_commit(self.config(), current())
 
     def config(self) -> StoreConfig:
         """Return the settings."""

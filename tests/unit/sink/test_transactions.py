@@ -193,7 +193,7 @@ class TestTasks:
         for number in range(20):
             write(out, number, app=f"app-{number}")
         writer: SinkWriter = pickle.loads(job(out, 4, app="app-4").plan())
-        assert writer.planned.view.transactions == {"app-4": 4}
+        assert writer.batch_plan.view.transactions == {"app-4": 4}
 
     def test_a_message_that_found_what_is_not_there_is_an_error(self, out: str, tmp_path: Path) -> None:
         write(out, 0)

@@ -531,7 +531,8 @@ def test_the_writer_is_planned_from_the_head(query: MicroBatch) -> None:
     query.run(0, [ROWS])
     writer = pickle.loads(query.plan())
     assert isinstance(writer, SinkWriter)
-    assert (writer.planned.view.version, writer.planned.view.last_batches) == (0, {query.query_id: 0})
+    view = writer.batch_plan.view
+    assert (view.version, view.last_batches) == (0, {query.query_id: 0})
 
 
 def test_history_says_who_wrote(query: MicroBatch, out: str) -> None:

@@ -1,0 +1,31 @@
+"""A function for `onPublish`: called in the process that commits, it tells whether that one planned the batch."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftfile.attempt.writer import Writer
+
+if TYPE_CHECKING:
+    from ftfile.sink.publishing.on_publish import PublishedPart
+
+
+def note_plan(parts: tuple[PublishedPart, ...]) -> None:
+    """Note the batch, the process, and whether its writer has a plan, beside the directory of the sink."""
+    frames = inspect.stack()
+    writer = next(found for info in frames if isinstance(found := info.frame.f_locals.get("self"), Writer))
+    out = Path(parts[0].url.removeprefix("file://").removesuffix(parts[0].path))
+    with (out.parent / "commits").open("a") as notes:
+        notes.write(json.dumps([parts[0].batch_id, os.getpid(), writer.planned is not None]) + "\n")
+
+
+def noted(directory: Path) -> list[tuple[int, int, bool]]:
+    """Return batch, process and whether it had a plan, of each commit into `out` of a directory."""
+    found: list[tuple[int, int, bool]] = [
+        tuple(json.loads(line)) for line in (directory / "commits").read_text().splitlines()
+    ]
+    return found
