@@ -24,7 +24,7 @@ KEPT = 1_000
 
 @contextlib.contextmanager
 def settled_once() -> Iterator[None]:
-    """Within the block, settings are made, suited to a store, described, pickled and checked once if they are equal."""
+    """Within the block, settings are made, suited to a store, pickled and checked once if they are equal."""
     checked: set[tuple[SinkConfig, Capabilities, str]] = set()
     check_paths, from_options = head.check_paths, SinkConfig.from_options
 
@@ -45,7 +45,6 @@ def settled_once() -> Iterator[None]:
         for owner, name, once in (
             (SinkConfig, "from_options", made_once),
             (SinkConfig, "for_store", functools.lru_cache(KEPT)(SinkConfig.for_store)),
-            (SinkConfig, "encoding", functools.lru_cache(KEPT)(SinkConfig.encoding)),
             (proposal, "_definitions", functools.lru_cache(KEPT)(proposal._definitions)),  # noqa: SLF001
             (writer, "check_paths", check_paths_once),
         ):

@@ -80,6 +80,8 @@ def test_a_commit_makes_few_calls(tmp_path: Path) -> None:
     messages = query.write(BATCHES, [[{"id": BATCHES}]])
     trace.of(lambda: query.commit(BATCHES, messages))
     assert trace.store_calls <= 14
+    assert trace.calls <= 800
+    assert not [path for path in trace.modules if "/ftfile/encoding/" in path], "no format is built to name its files"
 
 
 NUMBERS, TESTED, UNBOUND = numbers(), rows("## Limits"), rows("### Numbers that bound nothing")

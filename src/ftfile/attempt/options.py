@@ -243,14 +243,13 @@ class Storage:
     owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions) -> Storage:
-        """Check the options, as far as that needs no store: see `for_store`."""
+    def from_options(cls, parsed: ParsedOptions, clients: tuple[tuple[str, str], ...]) -> Storage:
+        """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
         for name in parsed.prefixed("storage"):
             if name in _OWN:
                 raise ConfigError(f"storage.{name} is an option of its own: write {_OWN[name]}")
-        connection = tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
         owner_only = parsed["encryption"] != "none" and "filePermission" not in parsed.given
-        return cls(_written(parsed), parsed["durability"], connection, owner_only)
+        return cls(_written(parsed), parsed["durability"], clients, owner_only)
 
     def for_store(self, store: Capabilities) -> Storage:
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
@@ -294,6 +293,11 @@ class Storage:
     def from_json(cls, text: Mapping[str, Any]) -> Storage:
         """Build from `to_json()`."""
         return cls(tuple(text["storage"].items()), text["durability"])
+
+
+def client_settings(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+    """Return the options of the store's client, with this process's surroundings as they are now, for executors."""
+    return tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
 
 
 def _written(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:

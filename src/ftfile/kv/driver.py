@@ -12,7 +12,7 @@ from ftfile.arrays.spark_types import spark_schema_json
 from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
 from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.attempt.kind_of_directory import refuse_files, refusing_file, store_of
-from ftfile.attempt.options import Encryption, Storage, durability_of
+from ftfile.attempt.options import Encryption, Storage, client_settings, durability_of
 from ftfile.attempt.schema_change import check_schema_change
 from ftfile.attempt.stage import Stage
 from ftfile.commit.format.model import Add, Body, Remove
@@ -116,7 +116,7 @@ def recorded_definition(
     parsed = parse_options(options, "ftkv-write")
     if parsed["path"] is None:
         return None
-    path, storage = normalise(parsed["path"]), Storage.from_options(parsed)
+    path, storage = normalise(parsed["path"]), Storage.from_options(parsed, client_settings(parsed))
     log = storage.log_at(path, Encryption.from_options(parsed), context)
     with refusing_file(log, path):
         text = store_of(log.read_on(durable=durable))

@@ -292,7 +292,7 @@ def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState
     query = head.queries.get(query_id)
     last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
     first_index = FIRST_NUMBER + NUMBERS_PER_VERSION * since
-    return Namer(publishing.naming, f"{last_batch:010d}", log.clock.now_ms(), query_id, first_index)
+    return Namer(publishing.naming, f"{last_batch:010d}", log.clock.now_ms(), query_id, {}, first_index)
 
 
 def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import functools
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.attempt.kind_of_directory import directory_url
-from ftfile.attempt.options import Encryption, WriteConfig, column_named, common_settings, transaction_of
+from ftfile.attempt.options import (
+    Encryption,
+    WriteConfig,
+    client_settings,
+    column_named,
+    common_settings,
+    transaction_of,
+)
+from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.encoding.api import Format, LineFormat
@@ -31,6 +40,9 @@ if TYPE_CHECKING:
     from ftfile.attempt.options import Storage
     from ftfile.fs.api import Capabilities
 
+# Of queries that share a process, and of batch writes with options of their own.
+CONFIGS_KEPT = 16
+
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig(WriteConfig):
@@ -46,10 +58,18 @@ class SinkConfig(WriteConfig):
     rolling: RollingSettings | None  # None if every part ends with its batch
     overwrite_mode: Literal["static", "dynamic"] | None  # as the option has it; None for that of the session
     replacement: Replacement | None  # the partitions that an overwrite replaces; None for everything
+    # What follows from the others, made once.
+    extension: str = field(compare=False)  # the ending of the names of parts
+    file_schema: pa.Schema = field(compare=False)  # within the files, everything nullable
+    recorded_schema_json: str = field(compare=False)  # that readers see: of the files, and of the columns in the path
+    encoding: dict[str, Any] = field(compare=False)  # the log's description of the files for readers
+    encoding_key: str = field(compare=False)  # of `encoding` in the log
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
-        """Check options and schema; nothing but a key is read, and nothing is written.
+        """Check options and schema; nothing but a key and the store's surroundings is read, and nothing is written.
+
+        The options of one query are checked once in a process, as long as keys and surroundings stay as they are.
 
         Raises:
             ConfigError: an option is unknown, malformed, or contradicts another.
@@ -58,40 +78,9 @@ class SinkConfig(WriteConfig):
         parsed = parse_options(options, "write")
         if parsed["path"] is None:
             raise ConfigError(_NO_PATH)
-        name = parsed["fileFormat"]
-        file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **_format_options(parsed, name)})
-        TimeFormats.from_options({"timeZone": parsed["timeZone"]})
-        encryption = Encryption.from_options(parsed)
-        file_format = file_format if encryption is None else encryption.format_of(file_format)
-        schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
-        extension = file_format.extension + chain.extension
-        check_extension(extension, chain)
-        publishing = Publishing.from_options(parsed, extension)
-        bucketing = Bucketing.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
-        mode, replacement = replacement_from_options(parsed, schema, bucketing.partition_by, overwrite=overwrite)
-        config = cls(
-            path=directory_url(parsed["path"]),
-            schema_json=as_nullable(schema_json),
-            format=file_format,
-            chain=chain,
-            encryption=encryption,
-            bucketing=bucketing,
-            publishing=publishing,
-            max_bytes_per_file=parsed["maxBytesPerFile"],
-            max_records_per_file=parsed["maxRecordsPerFile"],
-            on_format_change=parsed["onFormatChange"],
-            rolling=_rolling(parsed, schema, bucketing.leaving),
-            overwrite_mode=mode,
-            replacement=replacement,
-            **common_settings(parsed),
-            overwrite=overwrite,
-            transaction=transaction_of(parsed),
+        return _checked(
+            (*options.items(),), schema_json, overwrite, Encryption.from_options(parsed), client_settings(parsed)
         )
-        if (publishing.direct or overwrite) and config.rolling is not None:
-            raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
-        # The schema as it came: columns that are never null fit formats without null.
-        file_format.check_schema(_without(schema, config.left_out))
-        return config
 
     def for_store(self, store: Capabilities) -> SinkConfig:
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
@@ -111,11 +100,6 @@ class SinkConfig(WriteConfig):
         """Return how files are stored."""
         return self.publishing.storage
 
-    @property
-    def extension(self) -> str:
-        """Return the ending of the names of parts."""
-        return self.format.extension + self.chain.extension
-
     def path_check(self, store: Capabilities) -> PathCheck:
         """Return the checker for part paths that the store rejects."""
         return PathCheck(self.publishing.naming, self.extension, store)
@@ -127,36 +111,78 @@ class SinkConfig(WriteConfig):
             return self.chain
         return Chain((*self.chain.filters, self.encryption.around_others))
 
-    @property
-    def _final_column(self) -> str | None:
-        return self.rolling.finalize_column if self.rolling is not None else None
 
-    @property
-    def left_out(self) -> set[str | None]:
-        """Return the columns that are not in the files: those in the path, and the one that only ends files."""
-        return {*self.bucketing.leaving, self._final_column}
+def forget_configs() -> None:
+    """Drop the settings that this process has checked, as a new process would start."""
+    _checked.cache_clear()
 
-    @property
-    def file_schema(self) -> pa.Schema:
-        """Return the schema within the files."""
-        return _without(self.schema, self.left_out)
 
-    @property
-    def recorded_schema_json(self) -> str:
-        """Return the schema that readers see: of the files, and of the columns in the path."""
-        if self._final_column is None:
-            return self.schema_json
-        return spark_schema_json(_without(self.schema, {self._final_column}))
+@functools.lru_cache(CONFIGS_KEPT)
+def _checked(
+    options: tuple[tuple[str, str], ...],
+    schema_json: str,
+    overwrite: bool,  # noqa: FBT001 - a key of the cache
+    encryption: Encryption | None,
+    clients: tuple[tuple[str, str], ...],
+) -> SinkConfig:
+    """Return the settings; pure, since what may change meanwhile, keys and the settings of clients, is passed in."""
+    parsed = parse_options(dict(options), "write")
+    file_format = _format(parsed, encryption)
+    schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
+    extension = file_format.extension + chain.extension
+    check_extension(extension, chain)
+    publishing = Publishing.from_options(parsed, extension, clients)
+    bucketing = Bucketing.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
+    mode, replacement = replacement_from_options(parsed, schema, bucketing.partition_by, overwrite=overwrite)
+    rolling, nullable_json = _rolling(parsed, schema, bucketing.leaving), as_nullable(schema_json)
+    final = None if rolling is None else rolling.finalize_column
+    in_paths_or_final, nullable = {*bucketing.leaving, final}, arrow_schema(nullable_json)
+    if (publishing.direct or overwrite) and rolling is not None:
+        raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
+    # The schema as it came: columns that are never null fit formats without null.
+    file_format.check_schema(_without(schema, in_paths_or_final))
+    file_schema = _without(nullable, in_paths_or_final)
+    encoding = _encoding(file_format, chain, bucketing, file_schema)
+    return SinkConfig(
+        path=directory_url(parsed["path"]),
+        schema_json=nullable_json,
+        format=file_format,
+        chain=chain,
+        encryption=encryption,
+        bucketing=bucketing,
+        publishing=publishing,
+        max_bytes_per_file=parsed["maxBytesPerFile"],
+        max_records_per_file=parsed["maxRecordsPerFile"],
+        on_format_change=parsed["onFormatChange"],
+        rolling=rolling,
+        overwrite_mode=mode,
+        replacement=replacement,
+        **common_settings(parsed),
+        overwrite=overwrite,
+        transaction=transaction_of(parsed),
+        extension=extension,
+        file_schema=file_schema,
+        recorded_schema_json=nullable_json if final is None else spark_schema_json(_without(nullable, {final})),
+        encoding=encoding,
+        encoding_key=definition_key(encoding),
+    )
 
-    def encoding(self) -> dict[str, Any]:
-        """Return the log's description of the files for readers."""
-        return {
-            "format": {"name": self.format.name, **self.format.definition(self.file_schema)},
-            "filters": self.chain.definition(),
-            **self.bucketing.definition(),
-            # Segments do not say what their columns are, and only what is of one schema is merged.
-            "schema": spark_schema_json(self.file_schema),
-        }
+
+def _format(parsed: ParsedOptions, encryption: Encryption | None) -> Format:
+    name = parsed["fileFormat"]
+    file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **_format_options(parsed, name)})
+    TimeFormats.from_options({"timeZone": parsed["timeZone"]})
+    return file_format if encryption is None else encryption.format_of(file_format)
+
+
+def _encoding(file_format: Format, chain: Chain, bucketing: Bucketing, file_schema: pa.Schema) -> dict[str, Any]:
+    return {
+        "format": {"name": file_format.name, **file_format.definition(file_schema)},
+        "filters": chain.definition(),
+        **bucketing.definition(),
+        # Segments do not say what their columns are, and only what is of one schema is merged.
+        "schema": spark_schema_json(file_schema),
+    }
 
 
 def _without(schema: pa.Schema, names: set[str | None]) -> pa.Schema:

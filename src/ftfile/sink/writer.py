@@ -12,10 +12,9 @@ from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables
 from ftfile.attempt.options import forget_logs
 from ftfile.attempt.writer import Writer
 from ftfile.commit.format import layout
-from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
-from ftfile.sink.config import SinkConfig
+from ftfile.sink.config import SinkConfig, forget_configs
 from ftfile.sink.driver.head import check_head, check_paths
 from ftfile.sink.rolling.settings import ALL_END
 
@@ -47,6 +46,7 @@ _planners_lock = threading.Lock()
 def forget_caches() -> None:
     """Drop this process's caches, as a new process would start."""
     forget_logs()
+    forget_configs()
     with _planners_lock:
         _planners.clear()
 
@@ -95,7 +95,7 @@ class SinkWriter(Writer[SinkConfig]):
             return None
         from ftfile.sink.naming.namer import Namer  # noqa: PLC0415
 
-        namer = Namer(config.publishing.naming, writer.name_stem, self.batch_plan.time_ms, writer.owner)
+        namer = Namer(config.publishing.naming, writer.name_stem, self.batch_plan.time_ms, writer.owner, {})
         return lambda bucket, file_id: namer.path(bucket, file_id, config.extension, identity.partition)
 
     def _write_rows(
@@ -131,7 +131,7 @@ class SinkWriter(Writer[SinkConfig]):
             return None
         from ftfile.sink.rolling.plan import RollingPlanner  # noqa: PLC0415 - commits alone need it
 
-        encoding, rolling = definition_key(self.config.encoding()), self.config.rolling or ALL_END
+        encoding, rolling = self.config.encoding_key, self.config.rolling or ALL_END
         key = (self.config.path, writer.query_id, encoding, rolling, ids)
         # Queries that share a directory may share a process, too.
         with _planners_lock:

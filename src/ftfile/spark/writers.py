@@ -197,7 +197,7 @@ def _refuse_export(config: SinkConfig, to: str) -> None:
     columns, limits = config.recorded_schema_json, LIMITS[to]
     try:
         limits.refuse_columns(columns)
-        limits.refuse_encoding(config.encoding(), columns, has_filters=bool(config.chain.filters))
+        limits.refuse_encoding(config.encoding, columns, has_filters=bool(config.chain.filters))
     except ConfigError as error:
         raise ConfigError(f"exportTo={to}: {error}. Or leave exportTo out") from error
 

@@ -34,12 +34,16 @@ class Host:
         self.variables: dict[str, str] = {}
 
     def configure(self, **properties: str) -> None:
-        """Take `a__b` for `a.b`, and put it where HADOOP_CONF_DIR says."""
+        """Put a configuration where HADOOP_CONF_DIR says."""
         self._home.mkdir()
+        self.write(**properties)
+        self.variables["HADOOP_CONF_DIR"] = str(self._home)
+
+    def write(self, **properties: str) -> None:
+        """Write the configuration; take `a__b` for `a.b`."""
         given = {"dfs.ha.namenodes.ns": "n", **{name.replace("__", "."): text for name, text in properties.items()}}
         lines = [f"<property><name>{name}</name><value>{text}</value></property>" for name, text in given.items()]
         (self._home / "hdfs-site.xml").write_text(f"<configuration>{''.join(lines)}</configuration>")
-        self.variables["HADOOP_CONF_DIR"] = str(self._home)
 
     def enter(self) -> None:
         """Be there from now on."""
@@ -91,6 +95,18 @@ def test_what_a_query_ships_opens_the_same_where_nothing_is(
     assert asked == [{"urls": ["http://namenode:9870"], "user": "etl", "token": None, "kerberos": False}]
     assert b"hidden" not in shipped
     assert "handedOver" not in json.dumps(config.publishing.to_json()), "it is nobody's business later"
+
+
+def test_a_changed_configuration_is_handed_over_with_the_next_batch(
+    driver: Host, executor: Host, asked: list[dict[str, Any]]
+) -> None:
+    for node in ("namenode", "another"):
+        driver.enter()
+        driver.write(**{"dfs__namenode__http-address__ns__n": f"{node}:9870"})
+        config = SinkConfig.from_options({"path": URL, "fileFormat": "text"}, SCHEMA)
+        executor.enter()
+        open_filesystem(config.path, settings=dict(config.publishing.storage.settings))
+        assert asked[-1]["urls"] == [f"http://{node}:9870"]
 
 
 def test_what_the_driver_has_counts_more(driver: Host, executor: Host, asked: list[dict[str, Any]]) -> None:

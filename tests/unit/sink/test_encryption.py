@@ -33,6 +33,7 @@ from tests.unit.sink.encrypted import (
     out,
     parts,
     ring,
+    ring_text,
     rows_of,
     snapshot,
     stream,
@@ -66,6 +67,22 @@ def assert_nothing_is_readable(path: str) -> None:
     for file in files_of(path):
         assert SECRET.encode() not in file.read_bytes(), file
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_a_newer_key_in_the_file_is_used_by_the_next_batch(out: str, ring: Path) -> None:
+    """In one process, which has checked the same options before."""
+    query = stream(out, ring)
+    for batch in range(2):
+        query.run(batch, [rows_of(f"{batch}")])
+    ring.write_text(ring_text(second=SECOND))
+    query.run(2, [rows_of("2")])
+    write_ring(ring, first=FIRST, second=SECOND)
+    adds = [*snapshot(out).adds.values()]
+    assert [snapshot(out).definitions[add.encoding]["filters"][-1]["keyId"] for add in adds] == [
+        *2 * ["first"],
+        "second",
+    ]
+    assert committed(out) == ["0", "1", "2"]
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from ftfile.commit.read import snapshot
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, NotFound
 from ftfile.fs.paths import NAME_BYTES_MAX
 from ftfile.sink import writer
+from ftfile.sink.config import CONFIGS_KEPT
 from ftfile.sink.naming.path_rules import PATH_BYTES_MAX
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
@@ -104,7 +105,7 @@ def test_more_directories_than_a_process_keeps(tmp_path: Path, monkeypatch: pyte
     planners: dict[Any, Any] = {}
     monkeypatch.setattr(attempt_options, "_logs", logs)
     monkeypatch.setattr(writer, "_planners", planners)
-    kept = max(attempt_options.LOGS_KEPT, writer.PLANNERS_KEPT)
+    kept = max(attempt_options.LOGS_KEPT, writer.PLANNERS_KEPT, CONFIGS_KEPT)
     options = {"rolling": "policy", "maxBatchesPerFile": "2"}
     streams = [query(str(tmp_path / str(number)), **options) for number in range(kept + 1)]
     for batch in range(5):

@@ -204,6 +204,21 @@ class TestTold:
             found += [(level, text[text.index("] ") + 2 :][:2]) for level, text in self.lines(caplog)]
         assert found == [(logging.INFO, "3 "), (logging.INFO, "2 "), (logging.INFO, "2 "), (logging.INFO, "1 ")]
 
+    def test_nothing_is_in_progress_once_the_last_file_has_ended(
+        self, out: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "ftfile")
+        query = query_of(out, maxBatchesPerFile="2")
+        for number in range(2):
+            query.run(number, [rows_of("x")])
+        assert len(self.lines(caplog)) == 2
+        ftfile.flush(out)
+        query.run(2, [[]])
+        assert self.lines(caplog) == []
+        assert planner_of("a").in_progress == 0
+        query.run(3, [rows_of("x")])
+        assert planner_of("a").in_progress == 1
+
     def test_nothing_without_open_files(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = query_of(out)
         query.options = {**query.options, "rolling": "batch"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -56,6 +57,13 @@ def _option(name: str, uses: Iterable[Use]) -> Option | None:
     return next((option for option in found if not option.used_by.isdisjoint(uses)), found[0] if found else None)
 
 
+@functools.cache
+def _defaults(uses: tuple[Use, ...]) -> dict[str, Any]:
+    """Return the default of every option by its name, as it is for these uses."""
+    options = {option.name: _option(option.name, uses) or option for option in OPTIONS}
+    return {name: option.default for name, option in options.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedOptions:
     """Checked values: what was given, over the defaults."""
@@ -67,12 +75,7 @@ class ParsedOptions:
     texts: dict[str, str] = field(default_factory=dict)  # of `given`, as the user wrote them
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as many types as options
-        if name in self.given:
-            return self.given[name]
-        option = _option(name, self.uses)
-        if option is None:
-            raise KeyError(name)
-        return option.default
+        return self.given[name] if name in self.given else _defaults(self.uses)[name]
 
     def prefixed(self, prefix: str) -> dict[str, str]:
         """Return the options `prefix.<name>` by that name."""

@@ -85,7 +85,7 @@ def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: 
         settings["partitionBy"] = ",".join(columns)
     _check_paths({layout.parent(info.path) for info in found.files}, in_paths)
     config = None if in_files is None else SinkConfig.from_options(settings, joined(in_files, in_paths))
-    definition = {"name": name} if config is None else config.encoding()["format"]
+    definition = {"name": name} if config is None else config.encoding["format"]
     facts = _read_all(fs, found.files, Reading(definition, in_files), given)
     own = {each.schema: without_columns(each.schema, columns) for each in facts}
     first: dict[str, str] = {}  # file of each schema
@@ -93,7 +93,7 @@ def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: 
         first.setdefault(own[each.schema], info.path)
     merged = merged_schema(first, in_files)
     config = SinkConfig.from_options(settings, joined(merged, in_paths))
-    encoding, recorded = config.encoding(), config.recorded_schema_json
+    encoding, recorded = config.encoding, config.recorded_schema_json
     definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
     keys: dict[tuple[str, tuple[str, ...]], str] = {}
     for schema, filters in dict.fromkeys((each.schema, each.filters) for each in facts):

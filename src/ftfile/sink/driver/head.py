@@ -52,8 +52,8 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
 def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapshot]) -> None:
     if head.schema is not None:
         recorded, new = head.definitions[head.schema], config.recorded_schema_json
-        check_schema_change(recorded, new, config.on_schema_change, config.bucketing.partition_by)
         if recorded != new:
+            check_schema_change(recorded, new, config.on_schema_change, config.bucketing.partition_by)
             _check_older_rows(head, new, snapshot)
     if head.encoding is None:
         return

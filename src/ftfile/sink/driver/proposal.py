@@ -12,7 +12,7 @@ from ftfile.attempt.options import durability_of
 from ftfile.attempt.spark_checkpoint import recorded_place
 from ftfile.commit.format.model import Body, Remove, StreamAuthor
 from ftfile.commit.format.record import definition_key
-from ftfile.commit.rewrites import accept_rewrites
+from ftfile.commit.rewrites import Accepted, accept_rewrites
 from ftfile.sink.driver.head import check_head
 from ftfile.sink.naming.namer import Namer
 from ftfile.sink.rolling.settings import ALL_END, ROLLING
@@ -52,14 +52,17 @@ def make_proposal(
     rewrites = [rewrite for message in messages for rewrite in message.rewritten]
     failed = frozenset(job for message in messages for job in message.failed)
     metrics = _metrics(config, messages, log.fs.capabilities)
-    namer = Namer(config.publishing.naming, writer.name_stem, messages[0].planned_ms, writer.owner)
+    extensions = {key: config.extension}
+    namer = Namer(config.publishing.naming, writer.name_stem, messages[0].planned_ms, writer.owner, extensions)
     success = config.publishing.success if is_stream else None
     replacement = None if config.replacement is None else config.replacement.settled(messages[0].planned_ms)
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
         check_head(config, head, snapshot)
         named = namer.name(log, head, () if config.overwrite else rewrites, parts, definitions)
-        accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
+        accepted = Accepted()
+        if named.rewrites or named.refused:
+            accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
@@ -91,9 +94,8 @@ def _replaced(replacement: Replacement | None, written: Sequence[Add], snapshot:
 
 def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str | None, dict[str, Any]]:
     """Return the keys of the schema, the encoding and the query's settings, if any, and the definitions by key."""
-    encoding, schema = config.encoding(), config.recorded_schema_json
-    key = definition_key(encoding)
-    found: dict[str, Any] = {key: encoding, definition_key(schema): schema}
+    key, schema = config.encoding_key, config.recorded_schema_json
+    found: dict[str, Any] = {key: config.encoding, definition_key(schema): schema}
     if not is_stream:
         return definition_key(schema), key, None, found
     # Also of a query that keeps nothing open: segments of an earlier configuration may still be open.

@@ -44,6 +44,7 @@ class Namer:
     batch: str  # the middle of the names; sorts as commits do
     time_ms: int  # when the batch was planned
     query_id: str  # or the id of the batch write
+    extensions: Mapping[str, str]  # the endings of names by the keys of encodings; those of others are made
     first_index: int = 0  # of the parts of each bucket
 
     def path(  # noqa: PLR0913 - what names are made of
@@ -110,7 +111,7 @@ class _Round:
         self._head = head
         self._definitions = definitions
         self._remembered: Mapping[str, list[Any]] = head.tables.get(NUMBERS, {})
-        self._extensions: dict[str, str] = {}
+        self._extensions: dict[str, str] = {**namer.extensions}
         self._indexes: Counter[str] = Counter()
         self._forgotten: set[str] = set()
         self._live: AbstractSet[str] | None = None

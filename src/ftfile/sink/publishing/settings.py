@@ -104,15 +104,15 @@ class Publishing:
     export_to: tuple[str, ...] = ()  # formats of tables
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, extension: str) -> Publishing:
-        """Check the options, as far as that needs no store: see `for_store`."""
+    def from_options(cls, parsed: ParsedOptions, extension: str, clients: tuple[tuple[str, str], ...]) -> Publishing:
+        """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
         if parsed["onPublish"] is not None:
             from ftfile.sink.publishing.on_publish import check_hook  # noqa: PLC0415 - few writers have one
 
             check_hook(parsed["onPublish"])
         naming = Naming.from_options(parsed, extension)
         success, publish = _success(parsed, extension), _publish(parsed, naming)
-        storage, export_to = Storage.from_options(parsed), parsed["exportTo"]
+        storage, export_to = Storage.from_options(parsed, clients), parsed["exportTo"]
         return cls(naming, parsed["onPublish"], storage, success, publish, export_to)
 
     def for_store(self, store: Capabilities) -> Publishing:

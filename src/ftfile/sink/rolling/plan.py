@@ -57,6 +57,9 @@ class RollingPlanner:
 
         `failed` are the ids of jobs that a task tried in vain, and of segments that it left out of parts.
         """
+        if not (head.segments or head.assembly_jobs or any(add.kind == "segment" for add in record.adds)):
+            self.in_progress = 0  # no file is open, and none was
+            return ()
         left = head.jobs_left(record.removes)
         ended = {remove.id for remove in record.removes}
         others = [job for job in left if not self._is_own(job) and _is_awaited(job, head)]
