@@ -44,15 +44,15 @@ FS := local
 
 .PHONY: demo
 demo: java environment $(if $(filter hdfs,$(FS)),hdfs-jars) ## stream real data, kill the stream again and again, count every row (under 4 minutes; FS=hdfs: on HDFS, whose servers die, too)
-	@$(python) -m tests.demo --fs $(FS)
+	@$(python) -m tests.demos.files --fs $(FS)
 
 .PHONY: demo-logs
 demo-logs: java environment ## tail two logs that are rotated all the time, kill the stream again and again, count every line (two minutes)
-	@$(python) -m tests.demo_logs
+	@$(python) -m tests.demos.logs
 
 .PHONY: demo-kv
 demo-kv: java environment ## count words into a keyed store, kill the stream and a program without Spark again and again, count every word (three minutes)
-	@$(python) -m tests.demo_kv
+	@$(python) -m tests.demos.store
 
 # `make demo-kafka SECONDS=300 ROWS=100000 FORMAT=json FS=local`; each may be left out.
 kafka_options = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ROWS),--rows $(ROWS)) $(if $(FORMAT),--format $(FORMAT))
@@ -98,7 +98,7 @@ histories: environment ## random histories of a directory, 125 of 200 steps
 KV_TESTS := $(addprefix kv/,feed operator upkeep $(addprefix test_,batches.py encrypted_store.py exactly_once.py \
 	extremes.py limits.py merged_values.py reading.py reading_beside_writers.py side_by_side.py \
 	store_histories.py verify.py widened_stores.py))
-LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink exporting $(KV_TESTS)) --ignore=tests/unit/source/files
+LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink exporting $(KV_TESTS)) --ignore=tests/unit/read/foreign
 
 .PHONY: without
 without: environment ## the tests of the log and of the sink, hints or ranges deleted before every step
@@ -123,7 +123,7 @@ object-store-tests: s3-server gcs-server azure-server environment ## the tests o
 .PHONY: long kills
 long kills: SEED :=
 long: java hdfs-jars store-jars s3-server gcs-server azure-server environment kerberos ## 100,000 batches into one directory; 500 examples of each property; every crash, every two steps of two that race, every two options together
-	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/commit/test_flat.py
+	FTFILE_BATCHES=100000 $(call pytest,.venv,long) tests/unit/log/test_flat.py
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough-unit) --hypothesis-profile=thorough -n 2 tests/unit
 	FTFILE_THOROUGH=1 $(call pytest,.venv,thorough) -n 2 tests/crash
 	FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 $(call pytest,.venv,thorough-histories) -n 2 tests/histories

@@ -14,21 +14,21 @@ import pyarrow.parquet
 
 from benchmarks.report import Cell, Table
 from benchmarks.rows import make_rows
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.attempt.stage import Stage
-from ftfile.commit.log.log import CommitLog
-from ftfile.sink.assembly.assembler import Assembler
-from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import SinkWriter
+from ftfile.log.commit_log import CommitLog
+from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current, open_filesystem
+from ftfile.write.files.assembler import Assembler
+from ftfile.write.files.file_options import SinkConfig
+from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.write.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from benchmarks.settings import Settings
-    from ftfile.commit.log.state import LogState
+    from ftfile.log.state import LogState
 
 __all__ = ("run",)
 

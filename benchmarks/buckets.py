@@ -13,11 +13,11 @@ from benchmarks.memory import memory_mib
 from benchmarks.report import Cell, Table
 from benchmarks.rows import make_rows
 from benchmarks.spark_session import in_own_process
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import SinkWriter
+from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
+from ftfile.write.files.file_options import SinkConfig
+from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,12 +12,12 @@ from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import TEXT_COLUMNS, text_rows, write_text_input
 from benchmarks.sinks import Sink
 from benchmarks.spark_session import in_own_process, open_session, run_stream
-from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import SinkWriter
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.writers import FtFileStreamWriter
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
+from ftfile.write.files.file_options import SinkConfig
+from ftfile.write.files.file_writer import SinkWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage

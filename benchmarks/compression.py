@@ -28,15 +28,15 @@ from benchmarks.report import Cell, Table
 from benchmarks.rows import make_rows, write_parquet_input
 from benchmarks.sinks import NULL, Sink
 from benchmarks.spark_session import in_own_process
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import CODECS, chain_from_options
-from ftfile.keys.keys import Keys
-from ftfile.parts.filtered_file import FilteredFile
-from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import SinkWriter
+from ftfile.filters.keys import Keys
+from ftfile.formats.parts import FilteredFile
+from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current
+from ftfile.write.files.file_options import SinkConfig
+from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.messages import StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,11 +21,11 @@ from benchmarks.rows import DDL, make_rows
 from benchmarks.sinks import NOOP
 from benchmarks.spark_session import in_own_process, open_session, run_stream
 from benchmarks.worker_cpu import python_ticks, ticks_to_s
-from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.decode import read_files
-from ftfile.source.files.decoding.settings import FileDecoding
-from ftfile.source.files.growth import fingerprints
-from ftfile.source.files.plan import Plan, Range
+from ftfile.read.foreign.decode import read_files
+from ftfile.read.foreign.decoding.settings import FileDecoding
+from ftfile.read.foreign.known import fingerprints
+from ftfile.read.foreign.plan import Plan, Range
+from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 
 if TYPE_CHECKING:

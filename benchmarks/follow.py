@@ -15,11 +15,11 @@ from benchmarks.null_source import NullSource
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import write_text_input
 from benchmarks.spark_session import in_own_process, open_session, transports
-from ftfile.attempt.follow.offsets import START
-from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.core.context import SYSTEM
 from ftfile.core.options import parse_options
-from ftfile.source.follow import FollowStream
+from ftfile.read.log_positions import START
+from ftfile.read.log_stream import FollowConfig
+from ftfile.read.new_rows import FollowStream
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 
 if TYPE_CHECKING:

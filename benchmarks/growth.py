@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from benchmarks.report import Cell, Table, percentile
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, Body, Fingerprint, Origin, StreamAuthor
-from ftfile.commit.log.bases import encode_base
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.protocol import commit
-from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
+from ftfile.log.checkpoints import encode_base
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Add, Body, Fingerprint, Origin, StreamAuthor
+from ftfile.log.protocol import commit
+from ftfile.log.read.snapshot import take_snapshot
 from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.settings import Settings
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 __all__ = ("run",)
 

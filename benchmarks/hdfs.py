@@ -21,8 +21,8 @@ from benchmarks.report import Cell, Table, percentile
 from benchmarks.rows import DDL, text_rows, write_parquet_input, write_text_input
 from benchmarks.sinks import Sink
 from benchmarks.spark_session import in_own_process, open_session, run_stream
-from ftfile.fs.hdfs.native.filesystem import NativeHdfsFileSystem
-from ftfile.fs.hdfs.webhdfs.filesystem import WebHdfsFileSystem
+from ftfile.storage.hdfs.native import NativeHdfsFileSystem
+from ftfile.storage.hdfs.webhdfs import WebHdfsFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.hdfs.minicluster import MiniCluster
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from benchmarks.settings import Settings
-    from ftfile.fs.hdfs.base import HadoopFileSystem
+    from ftfile.storage.hdfs.base import HadoopFileSystem
 
 __all__ = ("run",)
 

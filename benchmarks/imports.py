@@ -60,8 +60,8 @@ import numpy, pathlib, pickle, pyarrow
 from pyspark import cloudpickle
 directory = pathlib.Path({path!r})
 writer = pickle.loads((directory / "planned").read_bytes())
-from ftfile.arrays.buffers import from_numpy
-from ftfile.attempt.identity import StreamIdentity, TaskIdentity
+from ftfile.rows.buffers import from_numpy
+from ftfile.write.messages import StreamIdentity, TaskIdentity
 from ftfile.core.context import SYSTEM
 from ftfile.spark.writers import TaskCommitMessage
 batch = pyarrow.RecordBatch.from_arrays([from_numpy(numpy.ones(1, numpy.int64), pyarrow.int64())], ["sequence"])

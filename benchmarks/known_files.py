@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.spark_session import in_own_process
-from ftfile.attempt.follow.offsets import START
-from ftfile.core.clock import SystemClock
-from ftfile.core.context import SYSTEM
+from ftfile.core.context import SYSTEM, SystemClock
 from ftfile.core.options import parse_options
-from ftfile.source.files.stream import FilesConfig, FileStream
+from ftfile.read.foreign.stream import FilesConfig, FileStream
+from ftfile.read.log_positions import START
 from ftfile.testing.micro_batch import spark_schema
 
 if TYPE_CHECKING:

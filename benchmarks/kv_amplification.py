@@ -8,19 +8,19 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from benchmarks.report import Cell, Table
-from ftfile.commit.format.model import Add, Origin
-from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.planning.jobs import Group, Left, PlanSettings, Share, groups_of
 from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, placed
-from ftfile.testing.clock import SeededIds
+from ftfile.log.checks import Rewrite
+from ftfile.log.format.model import Add, Origin
+from ftfile.testing.context import SeededIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from benchmarks.settings import Settings
-    from ftfile.commit.format.model import AssemblyJob
     from ftfile.kv.key_columns import Key
+    from ftfile.log.format.model import AssemblyJob
 
 __all__ = ("Amplification", "Workload", "run", "simulate")
 

@@ -13,7 +13,7 @@ from benchmarks.kv_whole import Store
 from benchmarks.memory import memory_mib, peak_mib
 from benchmarks.report import Table
 from benchmarks.spark_session import in_own_process
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 
 if TYPE_CHECKING:

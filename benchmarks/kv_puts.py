@@ -19,7 +19,7 @@ import ftfile.kv
 from benchmarks.kv_rows import ROW_BYTES, rows_of
 from benchmarks.report import Table
 from benchmarks.spark_session import in_own_process
-from ftfile.arrays.buffers import from_numpy
+from ftfile.rows.buffers import from_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

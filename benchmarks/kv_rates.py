@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
+from ftfile.rows.buffers import from_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
+from ftfile.rows.buffers import from_numpy
 
 __all__ = ("KEYS", "ROW_BYTES", "rows_of")
 

@@ -14,7 +14,7 @@ from benchmarks.kv_rows import rows_of
 from benchmarks.report import Table
 from ftfile.kv.hashing import hash_rows, key_hasher
 from ftfile.kv.key_columns import key_array
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import write_run
 

@@ -14,12 +14,12 @@ from benchmarks.kv_puts import remove, written_bytes
 from benchmarks.kv_rows import VALUE_BYTES
 from benchmarks.report import Cell, Table
 from benchmarks.spark_session import in_own_process
-from ftfile.arrays.buffers import from_numpy
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.writer import StoreWriter
+from ftfile.rows.buffers import from_numpy
+from ftfile.rows.spark_types import spark_schema_json
+from ftfile.write.messages import StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import ftfile.kv
 from benchmarks.kv_engines import Design
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.writer import StoreWriter
+from ftfile.rows.spark_types import spark_schema_json
+from ftfile.write.messages import JobIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

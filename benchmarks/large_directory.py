@@ -8,14 +8,14 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import ftfile
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, Origin, Record, StreamAuthor
-from ftfile.commit.format.record import encode_record
-from ftfile.commit.log.bases import write_base
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
-from ftfile.maintenance.ranges import merge_ranges
+from ftfile.log.checkpoints import write_base
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Add, Origin, Record, StreamAuthor
+from ftfile.log.format.record import encode_record
+from ftfile.operate.merger import merge_ranges
 from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table, percentile
 from ftfile.testing.context import open_filesystem
-from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from tests.wrappers import MeteredFileSystem
 

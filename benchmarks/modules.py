@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import ftfile
 from benchmarks.report import Table
-from ftfile.fs.local.filesystem import LocalFileSystem
+from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ COLUMNS = ("step", "modules", "entries", "calls", "store calls", "openings")
 SIZE_COLUMNS = ("folder", "modules", "lines")
 CLOSURE_COLUMNS = ("imported", "modules of ftfile")
 # The classes that Spark is given, and what they are made of.
-WRITERS = ("ftfile.sink.writer", "ftfile.spark.writers", "ftfile.kv.writer", "ftfile.spark.store_writers")
+WRITERS = ("ftfile.write.files.file_writer", "ftfile.spark.writers", "ftfile.kv.writer", "ftfile.spark.store_writers")
 BATCHES = 4  # before the one that is traced
 NOTE = (
     "Modules whose functions run; entries into one from another; calls of functions; calls into public methods of the "

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import Cell, Table, percentile
 from benchmarks.store_assembly import assembly_table
-from ftfile.attempt.identity import StreamIdentity
-from ftfile.sink.writer import SinkWriter
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.messages import StreamIdentity
 from tests.object_stores import azure, servers
 from tests.object_stores.wire import Wire
 

@@ -13,9 +13,9 @@ import pyarrow.dataset as ds
 
 import ftfile
 from benchmarks.report import Cell, Table
-from ftfile.attempt.identity import TaskIdentity
 from ftfile.core.context import SYSTEM
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.messages import TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

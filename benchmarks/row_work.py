@@ -13,10 +13,9 @@ import pyarrow.parquet
 
 from benchmarks.report import Table
 from benchmarks.rows import make_rows
-from ftfile.attempt.bad_records import refuse
-from ftfile.attempt.fingerprint import FingerprintAccumulator
-from ftfile.sink.buckets.bucketers import PartitionColumn
-from ftfile.sink.buckets.router import Router
+from ftfile.write.bad_records import refuse
+from ftfile.write.files.buckets import PartitionColumn, Router
+from ftfile.write.fingerprint import FingerprintAccumulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,17 +9,17 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Cell, Table
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.stage import Stage
-from ftfile.commit.log.log import CommitLog
-from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.sink.assembly.assembler import Assembler
+from ftfile.log.commit_log import CommitLog
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files.assembler import Assembler
+from ftfile.write.messages import JobIdentity, TaskIdentity
+from ftfile.write.stage import Stage
 
 if TYPE_CHECKING:
-    from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import Capabilities, FileSystem
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import Capabilities, FileSystem
     from tests.object_stores.servers import Store
 
 __all__ = ("assembly_table",)

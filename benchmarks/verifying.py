@@ -34,7 +34,7 @@ CALLS = {
 }
 PROGRAM = """
 import sys, time
-import ftfile, ftfile.maintenance.opened, ftfile.reporting.run
+import ftfile, ftfile.operate.open_directory, ftfile.tools.report.report
 def most_mb():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM"))

@@ -100,7 +100,7 @@ spark.stop()
 
 def _run_spark(lists: Path) -> None:
     from tests.cluster.cluster import Cluster
-    from tests.demo.process import own_environment
+    from tests.demos.files.process import own_environment
 
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)

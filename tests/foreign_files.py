@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import ftfile
-from ftfile.commit.files import walk
-from ftfile.commit.format import layout
+from ftfile.log.format import layout
+from ftfile.log.places import walk
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.source_run import Killed
 from tests.kit.files_run import FilesRun
@@ -24,7 +24,7 @@ from tests.spark.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 __all__ = ("check_a_migration", "check_lines_are_read_once")
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.demo.process import list_processes
+from tests.demos.files.process import list_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,14 +10,15 @@ import pickle
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ftfile.sink import writer
-from ftfile.sink.config import SinkConfig
-from ftfile.sink.driver import head, proposal
+from ftfile.write.files import file_writer as writer
+from ftfile.write.files import proposal
+from ftfile.write.files import proposal as head
+from ftfile.write.files.file_options import SinkConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.fs.api import Capabilities
+    from ftfile.storage.api import Capabilities
 
 KEPT = 1_000
 

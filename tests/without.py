@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit.format import layout
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError, NotFound
-from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.storage.registry import WrapperFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
 
 __all__ = ("ABOUT", "DERIVED", "deleted_in", "is_about", "is_left_out", "left_out")
 
@@ -36,24 +36,24 @@ _LEFT_OUT: list[str] = []
 ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
     "hints": {
         # Nothing but a hint tells of the newest records where those are lost.
-        "unit/commit/test_bases.py": ("TestHoles::test_a_hint_beyond_the_end_of_the_log_is_told_of",),
-        "unit/commit/test_derived.py": (
+        "unit/log/test_checkpoints.py": ("TestHoles::test_a_hint_beyond_the_end_of_the_log_is_told_of",),
+        "unit/log/test_derived.py": (
             "TestAnotherHistory::test_nothing_is_written_before_somebody_accepts_the_loss",
             "TestAnotherHistory::test_readers_go_on_with_a_warning",
         ),
-        "unit/commit/test_lost_records.py": (
+        "unit/log/test_lost_records.py": (
             "test_batch_writes_stop[there-lost0]",
             "test_batch_writes_stop[there-lost1]",
             "test_a_warm_committer_stops_too",
         ),
-        "unit/maintenance/test_verify.py": (
+        "unit/operate/test_verify.py": (
             "test_a_cut_off_log_is_no_reason_to_raise",
             # The hint is what is verified, or what tells of the finding; opening the directory reads the log.
             "TestLog::test_a_hint_of_another_type_or_history",
             "TestLog::test_the_newest_record_is_lost",
             "TestParts::test_a_removed_part_is_there_again",
         ),
-        "unit/maintenance/test_repair.py": (
+        "unit/operate/test_repair.py": (
             "TestLog::test_the_newest_record_is_lost",
             "TestLog::test_writers_tell_the_call_that_goes_on",
             # The hint itself is what is repaired.
@@ -62,14 +62,16 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestParts::test_old_and_new_rows_side_by_side",
         ),
         # Without a hint nobody knows which versions were published, and each counts.
-        "unit/sink/test_history.py": ("TestCounters::test_recoveries_are_versions_that_others_left_unpublished",),
+        "unit/write/files/test_history.py": (
+            "TestCounters::test_recoveries_are_versions_that_others_left_unpublished",
+        ),
         # Nothing else tells that there were records.
         "unit/kv/operator/test_lost_log.py": ("test_it_is_refused_until_the_log_is_back",),
         "crash/test_operator.py": ("test_a_log_that_is_lost_is_told_of_after_every_crash",),
         # What a hint saves.
-        "unit/commit/test_log_start.py": ("TestCommitters::test_a_hint_whose_record_is_gone_is_still_true",),
+        "unit/log/test_log_start.py": ("TestCommitters::test_a_hint_whose_record_is_gone_is_still_true",),
         # Its bytes are changed.
-        "unit/sink/test_sealed_log.py": (
+        "unit/write/files/test_sealed_log.py": (
             "TestFilesOfTheLog::test_without_a_mac",
             "TestFilesOfTheLog::test_that_are_right_but_for_the_mac",
             "TestFilesOfTheLog::test_under_the_name_of_another",
@@ -77,15 +79,15 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "test_every_changed_byte_of_a_hint_makes_it_none",
         ),
         # Without it a damaged part counts as one that is not published, and is left out with a warning.
-        "unit/maintenance/test_compaction.py": ("TestDamage::test_in_one_bucket_leaves_the_others",),
+        "unit/operate/test_compaction.py": ("TestDamage::test_in_one_bucket_leaves_the_others",),
         # What is listed is counted, and deleting lists.
-        "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
+        "unit/operate/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
         # All files are compared, also derived ones.
-        "unit/maintenance/test_migrate.py": ("test_spark_an_interrupted_migration_asks_again",),
+        "unit/tools/migrate/test_migrate.py": ("test_spark_an_interrupted_migration_asks_again",),
         # A dry run publishes nothing, and without a hint it does not know what is published.
-        "unit/exporting/test_trouble.py": ("TestTrouble::test_a_name_that_no_reader_opens_is_refused",),
+        "unit/tools/export/test_trouble.py": ("TestTrouble::test_a_name_that_no_reader_opens_is_refused",),
         # Hints alone tell of what is lost, or are what is damaged.
-        "unit/maintenance/test_accidents.py": (
+        "unit/operate/test_accidents.py": (
             "test_accident[The log is lost]",
             "test_accident[The log of a store is lost]",
             "test_accident[Only the log is older]",
@@ -94,9 +96,9 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "ranges": {
         # The newest files of many are found by what ranges stand for.
-        "unit/source/test_newest.py": ("test_few_files_of_many",),
+        "unit/read/test_newest.py": ("test_few_files_of_many",),
         # Which ranges are written, merged and believed.
-        "unit/commit/test_derived.py": (
+        "unit/log/test_derived.py": (
             *(
                 f"test_harmed[{harm}-_ftfile/ranges]"
                 for harm in ("deleted", "empty", "torn", "flipped", "no object", "nested")
@@ -108,15 +110,15 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "test_old_ranges_are_proven_by_what_follows_them",
         ),
         # A snapshot begins anew where vacuum let records go, for which ranges stand.
-        "unit/commit/test_limits.py": ("TestRanges", "TestTries::test_to_take_a_snapshot"),
-        "unit/commit/test_ranges.py": ("",),
-        "unit/sink/test_sealed_log.py": ("TestFilesOfTheLog", "test_every_changed_byte_of_a_range_is_detected"),
-        "unit/maintenance/test_repair.py": (
+        "unit/log/test_limits.py": ("TestRanges", "TestTries::test_to_take_a_snapshot"),
+        "unit/log/test_compacted_records.py": ("",),
+        "unit/write/files/test_sealed_log.py": ("TestFilesOfTheLog", "test_every_changed_byte_of_a_range_is_detected"),
+        "unit/operate/test_repair.py": (
             "TestDerived::test_a_range_beyond_the_head",
             # Ranges alone tell of the record that is lost.
             "TestDerived::test_a_hole_behind_a_base",
         ),
-        "unit/maintenance/test_verify.py": (
+        "unit/operate/test_verify.py": (
             "TestHealthy::test_nothing_is_found",
             "TestDerived::test_a_range",
             "TestDerived::test_a_damaged_range",
@@ -126,10 +128,10 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestHealthy::test_a_vacuum_meanwhile_is_no_finding",
             "TestBounds::test_vacuums_at_more_looks_than_are_made",
         ),
-        "unit/sink/test_hooks.py": ("TestBatches::test_whose_record_was_vacuumed",),
-        "unit/sink/test_live_names.py": ("TestATakenFile::test_unless_it_was_removed_long_ago",),
-        "unit/source/test_time_travel.py": ("test_what_vacuum_keeps",),
-        "unit/maintenance/test_vacuum.py": (
+        "unit/write/files/test_hooks.py": ("TestBatches::test_whose_record_was_vacuumed",),
+        "unit/write/files/test_live_names.py": ("TestATakenFile::test_unless_it_was_removed_long_ago",),
+        "unit/read/test_time_travel.py": ("test_what_vacuum_keeps",),
+        "unit/log/test_vacuum.py": (
             "TestLog::test_records_go_that_bases_and_ranges_stand_for",
             "TestLog::test_again_and_again",
             "TestLog::test_with_records_goes_what_they_keep_elsewhere",
@@ -143,14 +145,14 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestNames::test_names_are_reserved_for_the_retention",
             "TestNames::test_what_came_back_keeps_its_name_until_a_vacuum_does_not_find_it",
         ),
-        "unit/maintenance/test_vacuum_trust.py": (
+        "unit/log/test_vacuum_trust.py": (
             "TestClock::test_it_keeps_nothing_longer",
             "TestForeignFiles::test_they_keep_no_record",
             "TestUnpublished::test_a_part_that_takes_the_name_of_one_that_was_hidden_late",
             "TestTwoAtOnce::test_the_later_looks_again",
             "TestLimits::test_more_ranges_than_are_kept_apart",
         ),
-        "unit/maintenance/test_accidents.py": (
+        "unit/operate/test_accidents.py": (
             "test_accident[All bases",
             *(
                 f"test_in_other_directories[{variant}-All bases"
@@ -158,9 +160,9 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             ),
         ),
         # A range of the second key stands for the record of the first, and so a part is the first that needs that.
-        "unit/sink/test_encryption.py": ("TestKeys::test_that_are_missing_are_so_for_a_file",),
+        "unit/write/files/test_encryption.py": ("TestKeys::test_that_are_missing_are_so_for_a_file",),
         # What is listed is counted, and deleting lists.
-        "unit/maintenance/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
+        "unit/operate/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
     },
 }
 

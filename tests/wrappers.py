@@ -7,14 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.core.clock import Clock
-    from ftfile.core.ids import IdSource
-    from ftfile.fs.api import FileSystem, InputFile, OutputStream
+    from ftfile.core.context import Clock, IdSource
+    from ftfile.storage.api import FileSystem, InputFile, OutputStream
 
 Result = TypeVar("Result")
 

@@ -10,26 +10,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.lazy import lazy_names
+from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
     from ftfile import errors, kv, spark
-    from ftfile.commit.vacuum.run import expire, vacuum
     from ftfile.core.version import __version__
-    from ftfile.exporting.run import export
-    from ftfile.maintenance.compact import compact
-    from ftfile.maintenance.doctor import doctor
-    from ftfile.maintenance.drop import drop
-    from ftfile.maintenance.flush import flush
-    from ftfile.maintenance.migrate.run import migrate
-    from ftfile.maintenance.migrate.undo import undo_migration
-    from ftfile.maintenance.opened import open_directory as open  # noqa: A004 - ftfile.open reads best
-    from ftfile.maintenance.repair.run import repair
-    from ftfile.maintenance.restore import restore
-    from ftfile.monitoring.monitor import monitor
-    from ftfile.reporting.run import report
-    from ftfile.source.files.status import source_status
+    from ftfile.log.vacuum import expire, vacuum
+    from ftfile.operate.compact import compact
+    from ftfile.operate.doctor import doctor
+    from ftfile.operate.drop import drop
+    from ftfile.operate.flush import flush
+    from ftfile.operate.open_directory import open_directory as open  # noqa: A004 - ftfile.open reads best
+    from ftfile.operate.repair import repair
+    from ftfile.operate.restore import restore
+    from ftfile.read.foreign.status import source_status
     from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
+    from ftfile.tools.export.export import export
+    from ftfile.tools.migrate.migrate import migrate
+    from ftfile.tools.migrate.undo import undo_migration
+    from ftfile.tools.monitor.monitor import monitor
+    from ftfile.tools.report.report import report
+
 
 __all__ = (
     "FtFileDataSource",
@@ -55,30 +56,31 @@ __all__ = (
     "vacuum",
 )
 
+
 __getattr__ = lazy_names(
     __name__,
     {
         "FtFileDataSource": "ftfile.spark.datasource",
         "FtKvDataSource": "ftfile.spark.datasource",
         "__version__": "ftfile.core.version",
-        "compact": "ftfile.maintenance.compact",
-        "doctor": "ftfile.maintenance.doctor",
-        "drop": "ftfile.maintenance.drop",
+        "compact": "ftfile.operate.compact",
+        "doctor": "ftfile.operate.doctor",
+        "drop": "ftfile.operate.drop",
         "errors": "ftfile.errors:",
-        "expire": "ftfile.commit.vacuum.run",
-        "export": "ftfile.exporting.run",
-        "flush": "ftfile.maintenance.flush",
+        "expire": "ftfile.log.vacuum",
+        "export": "ftfile.tools.export.export",
+        "flush": "ftfile.operate.flush",
         "kv": "ftfile.kv:",
-        "migrate": "ftfile.maintenance.migrate.run",
-        "monitor": "ftfile.monitoring.monitor",
-        "open": "ftfile.maintenance.opened:open_directory",
-        "repair": "ftfile.maintenance.repair.run",
-        "report": "ftfile.reporting.run",
-        "restore": "ftfile.maintenance.restore",
-        "source_status": "ftfile.source.files.status",
+        "migrate": "ftfile.tools.migrate.migrate",
+        "monitor": "ftfile.tools.monitor.monitor",
+        "open": "ftfile.operate.open_directory:open_directory",
+        "repair": "ftfile.operate.repair",
+        "report": "ftfile.tools.report.report",
+        "restore": "ftfile.operate.restore",
+        "source_status": "ftfile.read.foreign.status",
         "spark": "ftfile.spark:",
-        "undo_migration": "ftfile.maintenance.migrate.undo",
-        "vacuum": "ftfile.commit.vacuum.run",
+        "undo_migration": "ftfile.tools.migrate.undo",
+        "vacuum": "ftfile.log.vacuum",
     },
 )
 

@@ -50,10 +50,10 @@ def with_planted(checkout: Path, *planted: tuple[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("core/planted", "import ftfile.fs.api"),
-        ("core/planted", "def late() -> None:\n    import ftfile.commit.log.log"),
-        ("fs/planted", "import ftfile.encoding.api"),
-        ("sink/planted", "import ftfile.maintenance.partition_filter"),
+        ("core/planted", "import ftfile.storage.api"),
+        ("core/planted", "def late() -> None:\n    import ftfile.log.commit_log"),
+        ("fs/planted", "import ftfile.formats.api"),
+        ("sink/planted", "import ftfile.operate.drop"),
         ("undeclared/__init__", ""),
     ],
 )
@@ -63,18 +63,18 @@ def test_imports_that_do_not_point_down_are_caught(tmp_path: Path, module: str, 
 
 def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
     planted = {
-        "Filters do no I/O and know no files": ("filters/planted", "import ftfile.fs.streams"),
+        "Filters do no I/O and know no files": ("filters/planted", "import ftfile.storage.api"),
         "Rows and Arrow stay out of core, keys, filters, file systems and the log": (
             "commit/planted",
             "import pyarrow",
         ),
-        "The log and the protocol know no rows": ("commit/again", "import ftfile.encoding.api"),
+        "The log and the protocol know no rows": ("commit/again", "import ftfile.formats.api"),
         "Only ftfile.spark, pyspark_ftfile and pyspark_ftkv know pyspark": ("sink/planted", "import pyspark.sql"),
         "Storage SDKs stay in the file systems": ("sink/again", "import fsspec"),
-        "File systems do not know each other": ("fs/s3/planted", "import ftfile.fs.local.filesystem"),
+        "File systems do not know each other": ("fs/s3/planted", "import ftfile.storage.local.filesystem"),
         "Nothing in the product uses the test kit": ("spark/planted", "import ftfile.testing"),
         "The test kit runs without Spark": ("testing/planted", "import ftfile.spark"),
-        "No cycles inside a layer": ("commit/format/model", "import ftfile.commit.log.log"),
+        "No cycles inside a layer": ("commit/format/model", "import ftfile.log.commit_log"),
     }
     broken = set(broken_contracts(with_planted(tmp_path, *planted.values())))
     assert broken == {*planted, "Imports point down"}
@@ -97,9 +97,9 @@ def test_modules_loaded_by_name_lie_below_as_well() -> None:
     # Its scheme is for tests of users, who ask for it.
     assert found == {"fs/registry.py": ["ftfile.testing.fs.memory:open_location"]}
     planted = [
-        ("kv/upkeep/planted.py", 'vacuum = import_module("ftfile.commit.vacuum.run").vacuum'),
-        ("kv/upkeep/planted.py", 'vacuum = resolve_name("ftfile.maintenance.compact:compact")'),
-        ("kv/__init__.py", '_HOMES = {"compact": ("ftfile.maintenance.compact", "compact")}'),
+        ("kv/upkeep/planted.py", 'vacuum = import_module("ftfile.log.vacuum").vacuum'),
+        ("kv/upkeep/planted.py", 'vacuum = resolve_name("ftfile.operate.compact:compact")'),
+        ("kv/__init__.py", '_HOMES = {"compact": ("ftfile.operate.compact", "compact")}'),
         ("sink/planted.py", 'open_store = resolve_name("ftfile.kv.reading.reader:open_store")'),
     ]
     assert all(loaded_from_above(Path(module), line) for module, line in planted)

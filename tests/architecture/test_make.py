@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.demo.process import list_processes
+from tests.demos.files.process import list_processes
 from tests.spark.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ import pyspark
 from pyspark import SparkContext
 
 from tests.archives import spark_class_path
-from tests.demo.process import session_members
+from tests.demos.files.process import session_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

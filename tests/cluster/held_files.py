@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ftfile.commit.format.layout import is_staged
-from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
+from ftfile.log.format.layout import is_staged
+from ftfile.storage.registry import WrapperFileSystem, WrapperStream
 from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem, OutputStream
-    from ftfile.fs.location import Location
+    from ftfile.storage.api import FileSystem, OutputStream
+    from ftfile.storage.paths import Location
 
 # Names the directory of the orders, in all processes.
 ORDERS = "FTFILE_TEST_ORDERS"

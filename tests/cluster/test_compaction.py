@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 
 import ftfile
-from ftfile.fs.registry import register, unregister
-from ftfile.maintenance.compact import CompactReport
+from ftfile.operate.compact import CompactReport
 from ftfile.spark import compact, verify
+from ftfile.storage.registry import register, unregister
 from ftfile.testing.checker import check_directory
 from ftfile.testing.micro_batch import MicroBatch
 from tests.cluster import held_files

@@ -15,14 +15,14 @@ import pytest
 
 import ftfile
 from ftfile.kv.upkeep.compact import CompactReport
-from ftfile.maintenance.compact import CompactReport as FilesReport
+from ftfile.operate.compact import CompactReport as FilesReport
 from ftfile.spark import compact, verify
 from ftfile.testing.micro_batch import MicroBatch
 from tests.cluster.cluster import end_session
 from tests.crash.share import THOROUGH
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import counting, file_system
-from tests.unit.sink.encrypted import FIRST, ring_text, write_ring
+from tests.unit.write.files.encrypted import FIRST, ring_text, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ from ftfile.testing.context import open_filesystem
 from tests.cluster import held_files, stores_job
 from tests.cluster.cluster import executor_of, kill, wait_for
 from tests.cluster.held_files import Order
-from tests.demo.process import SparkApp
+from tests.demos.files.process import SparkApp
 from tests.object_stores import servers
 from tests.object_stores.servers import BUCKET, CREDENTIALS
 

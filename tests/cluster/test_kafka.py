@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from tests.demo.kill import Victim
-from tests.demo.report import Console
+from tests.demos.files.kill import Victim
+from tests.demos.files.report import Console
 from tests.kafka.broker import Broker
 from tests.kafka.proof import FORMATS
 from tests.kafka.report import print_summary

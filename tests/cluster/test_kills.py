@@ -12,8 +12,8 @@ from ftfile.testing.checker import check_directory
 from tests.cluster import job
 from tests.cluster.cluster import command_of, executor_of, kill, wait_for
 from tests.cluster.job import FILES_PER_BATCH
-from tests.demo.process import SparkApp
-from tests.unit.sink.encrypted import FIRST, write_ring
+from tests.demos.files.process import SparkApp
+from tests.unit.write.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format import layout
-from ftfile.commit.log.log import LAYOUT_VERSION
+from ftfile.log.commit_log import LAYOUT_VERSION
+from ftfile.log.format import layout
 from ftfile.testing.fs.tree import DIRECTORY
 from tests.crash.share import SHARE, THOROUGH
 

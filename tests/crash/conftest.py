@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit.format.record import decode_record
-from ftfile.commit.log import bases, records
+from ftfile.log import checkpoints as bases
+from ftfile.log import records
+from ftfile.log.format.record import decode_record
 from tests.settings import settled_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.commit.format.model import Record
+    from ftfile.log.format.model import Record
 
 KEPT = 10_000
 

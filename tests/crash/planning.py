@@ -8,9 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.fs.registry import register
-from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.mounting import RootedFileSystem
+from ftfile.storage.registry import register
+from ftfile.testing.fs.memory import MemoryFileSystem, RootedFileSystem
 from tests.crash.world import CLOCK, IDS
 from tests.kit.files_run import FilesRun
 from tests.kit.plan_check import check_batches, check_plans, read_plans
@@ -18,8 +17,8 @@ from tests.kit.plan_check import check_batches, check_plans, read_plans
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.fs.api import FileSystem
-    from ftfile.source.files.stream import FilesConfig
+    from ftfile.read.foreign.stream import FilesConfig
+    from ftfile.storage.api import FileSystem
     from ftfile.testing.source_run import Moment
 
 DATA = "planning"

@@ -17,7 +17,7 @@ from tests.unit.kv.stores import rows_in
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
     from ftfile.testing.checker import DirectoryReport
 
 __all__ = (

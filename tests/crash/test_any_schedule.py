@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit import post_commit as keeping
-from ftfile.commit.log import bases
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
+from ftfile.log import checkpoints as bases
+from ftfile.log import publish as keeping
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, repeatable
 from tests.crash.share import some

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import post_commit as keeping
-from ftfile.commit.format.model import StreamAuthor
-from ftfile.commit.log import bases
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown
 from ftfile.filters import aes_gcm
-from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.keys.keys import forget_keys
+from ftfile.filters.keys import forget_keys
+from ftfile.log import checkpoints as bases
+from ftfile.log import publish as keeping
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import StreamAuthor
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import repeatable
-from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
+from ftfile.testing.fs.tree import PickledByReference
 from tests.crash.alike import Alike
 from tests.crash.scenarios import (
     BATCHES,
@@ -56,7 +56,7 @@ from tests.crash.stores import (
     WIDENED_STORE,
 )
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Passed, Scenario, never, told
-from tests.unit.sink.encrypted import FIRST, ring_text
+from tests.unit.write.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from ftfile.commit import post_commit as keeping
-from ftfile.commit.log import bases
 from ftfile.core.errors import CorruptData, FtfileError
 from ftfile.filters import aes_gcm
-from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem
-from ftfile.keys.keys import forget_keys
+from ftfile.filters.keys import forget_keys
+from ftfile.log import checkpoints as bases
+from ftfile.log import publish as keeping
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, repeatable
-from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.sweep import fault_sweep
 from tests.crash.faults import FAULTS
 from tests.crash.scenarios import (
@@ -36,16 +36,16 @@ from tests.crash.scenarios import (
 from tests.crash.share import THOROUGH
 from tests.crash.stores import REBUCKETED_STORE, REPLACED_STORE, STORE, TWO_INTO_A_STORE, WIDENED_STORE, StoreScenario
 from tests.crash.world import CLOCK, CRASH_KEYS, IDS, Batch, Scenario, told
-from tests.unit.sink.encrypted import FIRST, ring_text
+from tests.unit.write.files.encrypted import FIRST, ring_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.attempt.message import TaskCommit
-    from ftfile.fs.api import FileSystem, InputFile
+    from ftfile.storage.api import FileSystem, InputFile
     from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.fs.faulty import Fault
     from ftfile.testing.fs.volume import Store
+    from ftfile.write.messages import TaskCommit
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit import post_commit as keeping
-from ftfile.commit.log import bases
-from ftfile.maintenance.flush import flush
+from ftfile.log import checkpoints as bases
+from ftfile.log import publish as keeping
+from ftfile.operate.flush import flush
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import crash_states
 from tests.crash.alike import Alike

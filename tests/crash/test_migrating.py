@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 import ftfile
-from ftfile.commit.files import walk
-from ftfile.commit.format import layout
+from ftfile.log.format import layout
+from ftfile.log.places import walk
 from ftfile.testing.checker import list_plainly
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import current, repeatable
+from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
-from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.fs.memory import mounted
 from ftfile.testing.fs.volume import Store
 from tests.crash.world import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 pytestmark = pytest.mark.slow
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ftfile.attempt.options import forget_logs
-from ftfile.commit.format import layout
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import CorruptData, Fenced, FtfileError
-from ftfile.fs.registry import register
 from ftfile.kv.driver import epoch_of
 from ftfile.kv.operator.store import KeyValueStore
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.wal import list_wal
+from ftfile.storage.registry import register
 from ftfile.testing.context import current, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
 from ftfile.testing.sweep import fault_sweep
+from ftfile.write.options import forget_logs
 from tests.crash.faults import FAULTS
 from tests.crash.share import THOROUGH, some
 from tests.crash.world import CLOCK, IDS, told
@@ -33,7 +33,7 @@ from tests.kit.store_check import check_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 pytestmark = pytest.mark.slow
 

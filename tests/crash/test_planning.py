@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit import trimming
-from ftfile.commit.format import layout
-from ftfile.commit.log import bases
 from ftfile.core.errors import StateLost
-from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.source.files.plan import Plan, PlanPosition
-from ftfile.source.files.plan_log import PlanLog
+from ftfile.log import checkpoints as bases
+from ftfile.log.format import layout
+from ftfile.read.foreign import trimming
+from ftfile.read.foreign.plan import Plan, PlanPosition
+from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import repeatable
-from ftfile.testing.fs.by_reference import PickledByReference
 from ftfile.testing.fs.crashing import CrashingFileSystem, CrashState, KillState, crash_states, kill_states
+from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.source_run import Killed
 from ftfile.testing.sweep import fault_sweep
 from tests.crash.alike import Alike

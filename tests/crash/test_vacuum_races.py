@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit import post_commit as keeping
-from ftfile.commit.format.model import Body, MaintenanceAuthor
-from ftfile.commit.log import bases
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.protocol import commit
 from ftfile.core.errors import FtfileError
+from ftfile.log import checkpoints as bases
+from ftfile.log import publish as keeping
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import Body, MaintenanceAuthor
+from ftfile.log.protocol import commit
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import crash_states
 from tests.crash.share import THOROUGH, some

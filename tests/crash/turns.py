@@ -6,13 +6,13 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
-from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
-from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream
+from ftfile.testing.fs.tree import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ftfile.fs.api import FileSystem, InputFile, OutputStream
+    from ftfile.storage.api import FileSystem, InputFile, OutputStream
 
 Result = TypeVar("Result")
 

@@ -10,26 +10,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import ftfile
-from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.read.dead_letters import read_dead_letters
-from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.errors import FtfileError
-from ftfile.fs.registry import register
-from ftfile.keys.keys import Keys
-from ftfile.maintenance.flush import flush
-from ftfile.sink.writer import forget_caches
+from ftfile.filters.keys import Keys
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.read.dead_letters import read_dead_letters
+from ftfile.log.sealed import SealedFileSystem
+from ftfile.operate.flush import flush
+from ftfile.storage.registry import register
 from ftfile.testing.checker import check_directory
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import current
+from ftfile.testing.context import ManualClock, SeededIds, current
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
 from ftfile.testing.micro_batch import BatchQuery, MicroBatch
+from ftfile.write.files.file_writer import forget_caches
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-    from ftfile.commit.format.model import Author
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.format.model import Author
+    from ftfile.storage.api import FileSystem
     from ftfile.testing.checker import DirectoryReport
     from ftfile.testing.fs.crashing import CrashState
     from ftfile.testing.fs.volume import Store

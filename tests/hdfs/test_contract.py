@@ -16,7 +16,7 @@ from tests.crash.share import THOROUGH
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
     from tests.hdfs.minicluster import MiniCluster
 
 _directories = (f"/contract-{number}" for number in itertools.count())

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import FtfileError, OutcomeUnknown, Unavailable
-from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.support import write
-from ftfile.testing.fs.by_reference import PickledByReference
-from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.fs.memory import mounted
+from ftfile.testing.fs.tree import PickledByReference
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
 from tests.hdfs.minicluster import MiniCluster
@@ -38,7 +38,7 @@ PATIENT = TEXT | {"storage.patience": "600"}
 
 KILLED = """\
 import os, signal, sys
-from ftfile.fs.hdfs.{module}.filesystem import {name}
+from ftfile.storage.hdfs.{module}.filesystem import {name}
 from ftfile.testing.micro_batch import MicroBatch
 query = MicroBatch(sys.argv[1], {{"value": "string"}}, {{"fileFormat": "text"}}, checkpoint=sys.argv[1] + "-checkpoint")
 left = int(sys.argv[2])

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
+from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -32,12 +33,11 @@ from ftfile.core.errors import (
     Unsupported,
     WrongConnection,
 )
-from ftfile.core.retry import RetryPolicy
-from ftfile.fs.calls.deadline import start as run_later
-from ftfile.fs.hdfs.native import filesystem as native_driver
-from ftfile.fs.hdfs.webhdfs import client as webhdfs_client
-from ftfile.fs.hdfs.webhdfs.filesystem import CHUNK_BYTES
-from ftfile.fs.hdfs.webhdfs.upload import Upload
+from ftfile.storage.calls import start as run_later
+from ftfile.storage.hdfs import native as native_driver
+from ftfile.storage.hdfs import webhdfs_client
+from ftfile.storage.hdfs.webhdfs import CHUNK_BYTES
+from ftfile.storage.hdfs.webhdfs_files import Upload
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.support import write
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.storage.api import FileSystem, OutputStream
     from tests.hdfs.minicluster import MiniCluster
 
 _directories = (f"/drivers-{number}" for number in itertools.count())

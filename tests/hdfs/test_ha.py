@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import ConfigError, FtfileError, Unavailable
-from ftfile.fs.hdfs.native import nodes
+from ftfile.storage.hdfs import native_nodes as nodes
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied
-from ftfile.fs.hdfs.settings import HANDED_OVER
-from ftfile.fs.hdfs.tokens import FILE_VARIABLE
+from ftfile.storage.hdfs.settings import HANDED_OVER
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 
 if TYPE_CHECKING:

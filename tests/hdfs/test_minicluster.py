@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ci_scripts import run_script
-from tests.demo.process import list_processes
+from tests.demos.files.process import list_processes
 from tests.guarded import CannotStart, java
 from tests.hdfs import jars
 from tests.hdfs.jars import class_path

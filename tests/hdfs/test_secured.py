@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError, PermissionDenied, StorageError
-from ftfile.fs.hdfs import tokens as hadoop_tokens
-from ftfile.fs.hdfs.settings import read_configuration
-from ftfile.fs.hdfs.tokens import FILE_VARIABLE
+from ftfile.storage.hdfs import tokens as hadoop_tokens
+from ftfile.storage.hdfs.settings import read_configuration
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 pytestmark = pytest.mark.skipif(bool(why_not_secured()), reason=why_not_secured() or "none")
 

@@ -8,19 +8,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ftfile.commit.format.columns import decode_adds
-from ftfile.commit.format.range import decode_range
-from ftfile.commit.format.record import decode_record
-from ftfile.commit.log.bases import decode_base
-from ftfile.fs.api import RangeFile
+from ftfile.log.checkpoints import decode_base
+from ftfile.log.format.compacted import decode_adds, decode_range
+from ftfile.log.format.record import decode_record
+from ftfile.storage.api import RangeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.format.range import Range
-    from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import InputFile
+    from ftfile.log.format.compacted import Range
+    from ftfile.log.format.model import Add, Record
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import InputFile
 
 
 def decode_once(content: bytes, path: str, read_companion: Callable[[str], bytes]) -> Record:

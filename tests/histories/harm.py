@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import list_or_empty
-from ftfile.commit.format import layout
-from ftfile.commit.format.record import to_checked_text
-from ftfile.commit.log.bases import list_bases
-from ftfile.commit.log.hints import read_published
 from ftfile.core.errors import AlreadyExists, NotFound, PermissionDenied
-from ftfile.maintenance.repair.run import repair
+from ftfile.log.checkpoints import list_bases
+from ftfile.log.format import layout
+from ftfile.log.format.record import to_checked_text
+from ftfile.log.places import list_or_empty
+from ftfile.log.records import read_published
+from ftfile.operate.repair import repair
 from tests.histories.troubles import PUBLISHING_TROUBLES, STORE_TROUBLES, Trouble
 from tests.histories.writing import require_refused, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.format.model import Add
+    from ftfile.log.format.model import Add
     from tests.histories.plan import Step
     from tests.histories.world import World
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import FtfileError, StaleFiles
-from ftfile.maintenance.compact import compact
-from ftfile.maintenance.drop import drop
-from ftfile.maintenance.flush import flush
+from ftfile.log.vacuum import vacuum
+from ftfile.operate.compact import compact
+from ftfile.operate.drop import drop
+from ftfile.operate.flush import flush
 from ftfile.testing.context import current
 from tests.kit.liveness import check_flushed
 

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.core.errors import NotFound
+from ftfile.log.format import layout
+from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.testing.checker import rows_of_add
 from ftfile.testing.log_check import InvariantViolation, require
 from tests.histories.decoding import decode_once
@@ -16,8 +16,8 @@ from tests.histories.decoding import decode_once
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from ftfile.commit.format.model import Add, Author, Record
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.format.model import Add, Author, Record
+    from ftfile.storage.api import FileSystem
 
 
 _VALUE = re.compile(rb'"value":"([^"]*)"')

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.checksum import matches
 from ftfile.core.errors import FtfileError
-from ftfile.maintenance.verify.run import verify
-from ftfile.sink.writer import forget_caches
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.vacuum import vacuum
+from ftfile.operate.verify.verify_directory import verify
 from ftfile.testing.checker import check_directory, list_plainly
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import repeatable
-from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.context import ManualClock, SeededIds, repeatable
+from ftfile.testing.fs.memory import mounted
 from ftfile.testing.log_check import InvariantViolation, require
+from ftfile.write.files.file_writer import forget_caches
 from tests.histories.decoding import decoded_once
 from tests.histories.harm import HARMING
 from tests.histories.hook import HEARD

@@ -9,11 +9,12 @@ import pkgutil
 from typing import TYPE_CHECKING
 from unittest import mock
 
-import ftfile.attempt as attempt_layer
-import ftfile.commit as commit_layer
 import ftfile.fs.calls as calls_layer
-import ftfile.maintenance as maintenance_layer
-import ftfile.sink as sink_layer
+
+import ftfile.log as commit_layer
+import ftfile.operate as maintenance_layer
+import ftfile.write as attempt_layer
+import ftfile.write.files as sink_layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

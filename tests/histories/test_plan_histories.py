@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit import trimming
-from ftfile.commit.log import bases
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StateLost
-from ftfile.fs.local.filesystem import LocalFileSystem
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import current, repeatable
+from ftfile.log import checkpoints as bases
+from ftfile.read.foreign import trimming
+from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
 from ftfile.testing.source_run import Killed
 from tests.kit.files_run import FilesRun
 from tests.kit.plan_check import check_batches, check_plans

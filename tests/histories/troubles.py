@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from ftfile.commit.format import layout
 from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
-from ftfile.fs.wrapper import WrapperFileSystem
-from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.log.format import layout
+from ftfile.storage.registry import WrapperFileSystem
+from ftfile.testing.fs.tree import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 
 Result = TypeVar("Result")

@@ -6,8 +6,8 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import FtfileError
+from ftfile.log.commit_log import CommitLog
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
@@ -19,11 +19,11 @@ from tests.kit.liveness import DueWatch, RowFacts, Rules
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import Add
-    from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileSystem
-    from ftfile.testing.clock import ManualClock
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+    from ftfile.testing.context import ManualClock
+    from ftfile.write.messages import TaskCommit
     from tests.histories.plan import History, QueryPlan
 
 

@@ -18,9 +18,9 @@ from ftfile.core.errors import (
     ReplayMismatch,
     StaleFiles,
 )
-from ftfile.sink.writer import forget_caches
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
+from ftfile.write.files.file_writer import forget_caches
 from tests.histories.oracle import Claim
 from tests.histories.world import rules_of
 

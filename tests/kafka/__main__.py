@@ -11,8 +11,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from tests.cluster.cluster import Cluster
-from tests.demo.command import run_command
-from tests.demo.process import own_environment
+from tests.demos.files.command import run_command
+from tests.demos.files.process import own_environment
 from tests.hdfs.minicluster import MiniCluster
 from tests.kafka.broker import Broker
 from tests.kafka.proof import FORMATS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.demo.report import Console
+    from tests.demos.files.report import Console
 
 __all__ = ()
 

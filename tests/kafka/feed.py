@@ -6,8 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tests.demo.check import connect
-from tests.demo.data import load_flights
+from tests.demos.files.check import connect
+from tests.demos.files.data import load_flights
 
 if TYPE_CHECKING:
     import subprocess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from tests.demo.kill import LONGEST_DELAY_S, Moment, Victim
+from tests.demos.files.kill import LONGEST_DELAY_S, Moment, Victim
 
 __all__ = ("Blow", "plan_blows")
 

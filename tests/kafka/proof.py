@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ftfile.commit.read.history import Version
+    from ftfile.log.read.history import Version
 
 __all__ = ("FORMATS", "FileRows", "PartitionVerdict", "check_history", "compare", "offsets_of", "read_files")
 

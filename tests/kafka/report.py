@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from tests.demo.report import count_kills
+from tests.demos.files.report import count_kills
 from tests.kafka.proof import offsets_of
 
 if TYPE_CHECKING:
-    from tests.demo.report import Console
+    from tests.demos.files.report import Console
     from tests.kafka.run import Outcome
 
 __all__ = ("print_summary",)

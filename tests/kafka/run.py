@@ -17,10 +17,10 @@ import ftfile
 from tests import quick_spark
 from tests.archives import spark_options
 from tests.cluster.cluster import EXECUTOR, kill
-from tests.demo.hdfs_path import HdfsPath
-from tests.demo.kill import Kill, Victim
-from tests.demo.sinks import Stream, observe
-from tests.demo.struck import StruckJob
+from tests.demos.files.hdfs_path import HdfsPath
+from tests.demos.files.kill import Kill, Victim
+from tests.demos.files.sinks import Stream, observe
+from tests.demos.files.struck import StruckJob
 from tests.kafka.broker import connector_jars
 from tests.kafka.feed import Feed, load_lines
 from tests.kafka.plan import plan_blows
@@ -29,11 +29,11 @@ from tests.kafka.proof import FileRows, check_history, compare, read_files
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ftfile.commit.read.history import Version
+    from ftfile.log.read.history import Version
     from tests.cluster.cluster import Cluster
-    from tests.demo.kill import Hit
-    from tests.demo.report import Console
-    from tests.demo.sinks import State
+    from tests.demos.files.kill import Hit
+    from tests.demos.files.report import Console
+    from tests.demos.files.sinks import State
     from tests.hdfs.minicluster import MiniCluster
     from tests.kafka.broker import Broker
     from tests.kafka.plan import Blow

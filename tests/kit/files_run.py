@@ -7,11 +7,11 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from ftfile.arrays.spark_types import arrow_schema
 from ftfile.core.options import parse_options
-from ftfile.fs.registry import open_filesystem
-from ftfile.source.files.decode import read_files
-from ftfile.source.files.stream import FilesConfig, FileStream
+from ftfile.read.foreign.decode import read_files
+from ftfile.read.foreign.stream import FilesConfig, FileStream
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.storage.registry import open_filesystem
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import spark_schema
 from ftfile.testing.source_run import SourceRun

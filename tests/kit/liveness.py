@@ -14,19 +14,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import walk
-from ftfile.commit.format import layout
-from ftfile.commit.log.bases import encode_base
-from ftfile.commit.read.snapshot import snapshot_at
+from ftfile.log.checkpoints import encode_base
+from ftfile.log.format import layout
+from ftfile.log.places import walk
+from ftfile.log.read.snapshot import snapshot_at
 from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
 
 __all__ = (
     "ADD_ID_CHARACTERS",

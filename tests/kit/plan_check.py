@@ -7,22 +7,22 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit import trimming
-from ftfile.commit.files import list_own
-from ftfile.commit.format import layout
-from ftfile.commit.log.bases import BASES_KEPT, list_bases
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData
-from ftfile.source.files.known import KnownFiles
-from ftfile.source.files.plan import Plan, position_of
+from ftfile.log.checkpoints import BASES_KEPT, list_bases
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.places import list_own
+from ftfile.read.foreign import trimming
+from ftfile.read.foreign.known import KnownFiles
+from ftfile.read.foreign.plan import Plan, position_of
 from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.commit.format.model import Record
-    from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.format.model import Record
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
     from tests.kit.files_run import FilesRun
 
 __all__ = ("Plans", "check_batches", "check_plans", "check_skipped", "read_plans")

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.kv.definition import DELETE, StoreDefinition, operations, ops_in
 from ftfile.kv.driver import OPERATORS
@@ -29,18 +27,20 @@ from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
 from ftfile.kv.planning.runs import apart, open_marks, position_of, run_of
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.testing.checker import DirectoryReport, check_directory
 from ftfile.testing.log_check import LogContents, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add, Record
-    from ftfile.fs.api import FileSystem
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
+    from ftfile.log.format.model import Add, Record
+    from ftfile.storage.api import FileSystem
 
 __all__ = ("StoreReport", "check_store", "key_at")
 

@@ -59,7 +59,7 @@ def test_the_page_of_tests_names_mistakes_and_what_catches_them() -> None:
     _, _, table = (ROOT / "docs/internals/testing.md").read_text().partition("| clause | test | mistake |")
     rows = re.findall(r"^\| .* \| `(.*)` \| (.*) \|$", table, re.MULTILINE)
     tests = {mutant.name: mutant.tests for mutant in MUTANTS}
-    folders = {"crash": "tests", "": "tests/unit/commit"}
+    folders = {"crash": "tests", "": "tests/unit/log"}
     wrong = []
     for test, mistake in rows:
         folder = folders.get(test.rpartition("/")[0], "tests/unit")
@@ -85,7 +85,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_that_does_not_end_is_ended(code: Path) -> None:
-    assert run_tests(["tests/unit/commit/test_flat.py"], code, timeout_s=1).exit_code is None
+    assert run_tests(["tests/unit/log/test_flat.py"], code, timeout_s=1).exit_code is None
 
 
 def test_what_is_no_mistake_survives_and_fails_the_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,11 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import Unsupported
-from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
+from ftfile.storage.registry import WrapperFileSystem, WrapperStream
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import FileSystemContract
-from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.fs.memory import mounted
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
 from tests.object_stores import azure
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.storage.api import FileSystem, OutputStream
     from tests.object_stores.azure import AzureStore
 
 # Of adlfs by aiohttp: that takes time.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.fs.paths import NAME_BYTES_MAX
+from ftfile.storage.paths import NAME_BYTES_MAX
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import ODD_NAMES, FileSystemContract
 from tests.crash.share import THOROUGH
@@ -18,7 +18,7 @@ from tests.object_stores.wire import Fault, Wire
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
     from tests.object_stores.servers import Store
 
 _directories = (f"contract-{number}" for number in itertools.count())

@@ -26,14 +26,13 @@ from ftfile.core.errors import (
     Unavailable,
     Unsupported,
 )
-from ftfile.fs.api import copy_range
-from ftfile.fs.s3 import filesystem as s3
-from ftfile.fs.s3.bucket import S3Bucket
-from ftfile.fs.s3.errors import meaning_of_answer
-from ftfile.fs.s3.filesystem import S3Upload
-from ftfile.fs.s3.settings import S3Settings
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import open_filesystem, repeatable
+from ftfile.storage.api import copy_range
+from ftfile.storage.s3 import filesystem as s3
+from ftfile.storage.s3.bucket import S3Bucket
+from ftfile.storage.s3.client import S3Settings
+from ftfile.storage.s3.errors import meaning_of_answer
+from ftfile.storage.s3.filesystem import S3Upload
+from ftfile.testing.context import ManualClock, SeededIds, open_filesystem, repeatable
 from ftfile.testing.contracts.support import write
 from tests.guarded import free_ports
 from tests.object_stores.servers import BUCKET, CREDENTIALS, PROFILES, client
@@ -43,7 +42,7 @@ from tests.object_stores.wire import FAULTS, Fault, Wire
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
     from tests.object_stores.servers import Store
 
 _directories = (f"driver-{number}" for number in itertools.count())

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit import post_commit as keeping
-from ftfile.commit.log import bases
 from ftfile.core.errors import FtfileError
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.log import checkpoints as bases
+from ftfile.log import publish as keeping
+from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.contracts.support import write
 from tests.crash.share import THOROUGH
 from tests.object_stores.servers import BUCKET, client

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import OutcomeUnknown, StorageError, Unsupported
-from ftfile.fs.paths import NAME_BYTES_MAX
+from ftfile.storage.paths import NAME_BYTES_MAX
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.contracts.filesystem import ODD_NAMES, FileSystemContract
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
     from tests.object_stores.gcs import GcsStore
 
 pytestmark = [

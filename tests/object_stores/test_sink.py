@@ -12,14 +12,14 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, Unsupported
-from ftfile.sink import writer as sink_writer
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files import file_writer as sink_writer
 from tests.object_stores.servers import BUCKET, client
 from tests.object_stores.wire import Wire
-from tests.unit.cli.running import documents, run
-from tests.unit.sink.encrypted import SECOND, forget_all, ring, words_in, write_ring
+from tests.unit.tools.cli.running import documents, run
+from tests.unit.write.files.encrypted import SECOND, forget_all, ring, words_in, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
-from tests.demo.process import SparkApp, own_environment
+from tests.demos.files.process import SparkApp, own_environment
 from tests.spark import chain_job
 from tests.spark.killing import kill_driver, kill_workers
 from tests.spark.waiting import PATIENCE_S

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.demo.application import begin, build_session
+from tests.demos.files.application import begin, build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.writer import Writer
+from ftfile.write.writer import Writer
 
 if TYPE_CHECKING:
-    from ftfile.sink.publishing.on_publish import PublishedPart
+    from ftfile.write.files.publishing import PublishedPart
 
 
 def note_plan(parts: tuple[PublishedPart, ...]) -> None:

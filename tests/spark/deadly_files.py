@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from ftfile.commit.format.layout import record_path
-from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.log.format.layout import record_path
+from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import open_filesystem
-from tests.demo.process import session_members
+from tests.demos.files.process import session_members
 
 if TYPE_CHECKING:
-    from ftfile.fs.location import Location
+    from ftfile.storage.paths import Location
 
 # Names a file with what is ordered.
 ORDER = "FTFILE_TEST_DEATH"

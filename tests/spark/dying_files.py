@@ -9,13 +9,13 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format.layout import is_staged
-from ftfile.fs.local import filesystem as local
-from ftfile.fs.wrapper import WrapperFileSystem, WrapperStream
+from ftfile.log.format.layout import is_staged
+from ftfile.storage.local import filesystem as local
+from ftfile.storage.registry import WrapperFileSystem, WrapperStream
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem, OutputStream
-    from ftfile.fs.location import Location
+    from ftfile.storage.api import FileSystem, OutputStream
+    from ftfile.storage.paths import Location
 
 
 class Deaths:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import Unavailable
-from ftfile.fs.local.filesystem import LocalFileSystem
-from ftfile.fs.registry import register
+from ftfile.storage.local.filesystem import LocalFileSystem
+from ftfile.storage.registry import register
 
 if TYPE_CHECKING:
-    from ftfile.fs.location import Location
+    from ftfile.storage.paths import Location
 
 
 class FailingFileSystem(LocalFileSystem):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
-from tests.demo.application import begin, build_session
+from tests.demos.files.application import begin, build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.demo.application import begin, build_session
+from tests.demos.files.application import begin, build_session
 from tests.spark.scripted_source import Script, ScriptedSource, run
 
 __all__ = ()

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.demo.process import SparkApp, list_processes, own_environment, session_members
+from tests.demos.files.process import SparkApp, list_processes, own_environment, session_members
 from tests.spark import deadly_files, killed_job
 from tests.spark.deadly_files import Death
 from tests.spark.waiting import wait_until

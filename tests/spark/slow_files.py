@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftfile.commit.format import layout
-from ftfile.fs.local.filesystem import LocalFileSystem
+from ftfile.log.format import layout
+from ftfile.storage.local.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
-    from ftfile.fs.location import Location
+    from ftfile.storage.paths import Location
 
 
 class SlowFileSystem(LocalFileSystem):

@@ -6,7 +6,7 @@ Started as a script with one argument, a JSON file: `source`, `out`, `checkpoint
 
 from __future__ import annotations
 
-from tests.demo.application import begin, build_session
+from tests.demos.files.application import begin, build_session
 
 __all__ = ()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.share import THOROUGH
-from tests.demo.hdfs_path import HdfsPath
+from tests.demos.files.hdfs_path import HdfsPath
 from tests.hdfs.minicluster import MiniCluster
 from tests.object_stores import servers
 from tests.spark.chain import Places, lines_in, run_chain

@@ -11,7 +11,7 @@ import ftfile
 from ftfile.filters.chain import CODECS, Chain
 from ftfile.testing.micro_batch import MicroBatch
 from tests.spark.scripted_source import Script, run
-from tests.unit.sink.test_compressed_readers import CLAIMS
+from tests.unit.write.files.test_compressed_readers import CLAIMS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -179,7 +179,7 @@ def test_an_encoder_of_the_users(spark: SparkSession, paths: dict[str, Any]) -> 
     rows = spark.createDataFrame([("a",), ("bad",), ("c",)], "word string").coalesce(1)
     options = {
         "fileFormat": "binary",
-        "encoder": "tests.unit.encoding.user_encoders:Marked",
+        "encoder": "tests.unit.formats.user_encoders:Marked",
         "encoder.mark": "->",
         "badRecords": "drop",
     }

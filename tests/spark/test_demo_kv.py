@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_quick_demo_has_every_word_as_often_as_it_occurs(seed: int, tmp_path: Path) -> None:
-    output = run_demo("tests.demo_kv", f"--seed={seed}", directory=tmp_path)
+    output = run_demo("tests.demos.store", f"--seed={seed}", directory=tmp_path)
     assert count_kills(output) == 2
     assert output.count("every word as often as it occurs") == 2
     assert re.search(r"killed in windows \d+, \d+$", output, flags=re.MULTILINE), output

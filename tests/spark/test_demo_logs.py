@@ -10,8 +10,8 @@ import pytest
 
 from ftfile.testing.rotating import RotatingLog
 from tests.crash.share import THOROUGH
-from tests.demo.process import list_processes, session_members
-from tests.demo_logs.counting import count_lines
+from tests.demos.files.process import list_processes, session_members
+from tests.demos.logs.counting import count_lines
 from tests.spark.demo_runs import count_kills, ended_demo, run_demo
 from tests.spark.waiting import wait_until
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-DEMO = "tests.demo_logs"
+DEMO = "tests.demos.logs"
 
 
 def test_quick_demo_has_every_line_once(seed: int, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def write_parquet(directory: Path, found: list[str]) -> Path:
-    from tests.demo.check import connect
+    from tests.demos.files.check import connect
 
     directory.mkdir()
     connection: DuckDBPyConnection = connect()

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crash.share import THOROUGH
-from tests.demo import data
-from tests.demo.check import check_directory, connect
-from tests.demo.kill import LONGEST_DELAY_S, Hit, Kill, Moment, hunt, plan_kills
-from tests.demo.process import SparkApp, list_processes, session_members
-from tests.demo.sinks import (
+from tests.demos.files import data
+from tests.demos.files.check import check_directory, connect
+from tests.demos.files.kill import LONGEST_DELAY_S, Hit, Kill, Moment, hunt, plan_kills
+from tests.demos.files.process import SparkApp, list_processes, session_members
+from tests.demos.files.sinks import (
     State,
     Target,
     is_log_complete,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-DEMO = "tests.demo"
+DEMO = "tests.demos.files"
 ROWS, FILES = 337, 4
 QUERY_ID = "4d1e8f0c-0000-4000-8000-000000000001"
 

@@ -10,7 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.keys.keys import forget_keys
+from ftfile.filters.keys import forget_keys
 from tests.spark.conftest import PARQUET_JAR
 from tests.spark.scripted_source import Script, run
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.commit.format import layout
+from ftfile.log.format import layout
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from tests.demo.process import SparkApp, own_environment
+from tests.demos.files.process import SparkApp, own_environment
 from tests.spark import source_job
 from tests.spark.following import Paths, follow, ids, offsets_in, rows_in, run_available, write
 from tests.spark.waiting import wait_until
-from tests.unit.sink.encrypted import FIRST, SECOND, forget_all, write_ring
+from tests.unit.write.files.encrypted import FIRST, SECOND, forget_all, write_ring
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,11 +17,11 @@ from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import types as T  # noqa: N812 - its usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
 from ftfile.core.errors import SchemaError
-from ftfile.encoding.registry import format_from_options
-from tests.unit.encoding.rows import encode
-from tests.unit.encoding.test_parquet_readers import CLAIMS
+from ftfile.formats.api import format_from_options
+from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from tests.unit.formats.rows import encode
+from tests.unit.formats.test_parquet_readers import CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

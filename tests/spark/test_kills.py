@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ftfile
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
-from tests.demo.kill import Kill, Moment, hunt
-from tests.demo.process import SparkApp, own_environment
-from tests.demo.sinks import Target, observe
+from tests.demos.files.kill import Kill, Moment, hunt
+from tests.demos.files.process import SparkApp, own_environment
+from tests.demos.files.sinks import Target, observe
 from tests.spark import two_queries_job
 from tests.spark.killing import kill_driver
 

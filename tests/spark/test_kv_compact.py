@@ -10,18 +10,18 @@ import pytest
 
 import ftfile
 import ftfile.kv
-from ftfile.commit.protocol import commit
-from ftfile.fs.registry import register, unregister
 from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactReport
+from ftfile.log.protocol import commit
 from ftfile.spark import compact
+from ftfile.storage.registry import register, unregister
 from tests.kit.store_check import check_store
 from tests.spark import dying_files
 from tests.spark.dying_files import Deaths
 from tests.spark.scripted_source import Script
 from tests.spark.test_kv_stores import BATCHES, TEXTS, contents, start, words
 from tests.unit.kv.stores import counting, file_system
-from tests.unit.sink.encrypted import FIRST, write_ring
+from tests.unit.write.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

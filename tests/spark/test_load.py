@@ -19,13 +19,13 @@ from pyspark.errors import AnalysisException, QueryExecutionException
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.source.shares import pack
+from ftfile.read.shares import pack
 from ftfile.spark import load, load_plan
-from ftfile.spark.native import load as native
-from ftfile.spark.native.ways import find_ways
+from ftfile.spark import native_load as native
+from ftfile.spark.plain_files import find_ways
 from ftfile.testing.micro_batch import MicroBatch
-from tests.unit.sink.changing_columns import Changing, tables_of
-from tests.unit.sink.encrypted import ring
+from tests.unit.write.files.changing_columns import Changing, tables_of
+from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -226,7 +226,7 @@ def test_timestamps_of_orc_that_change_places(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize("case", ["parquet", "orc", "json", "csv", "paths"])
 def test_no_change_of_columns_alters_a_value(spark: SparkSession, tmp_path: Path, case: str, seed: int) -> None:
-    """Of all types at once, to types that are drawn; `tests/unit/sink/test_every_schema_change.py` has all changes."""
+    """Of all types at once, to types that are drawn; `tests/unit/write/files/test_every_schema_change.py` has all changes."""
     changing = Changing(tmp_path / "out", case, tables_of(case)[0])
     changing.write(changing.random_change(random.Random(seed)))
     schema = ftfile.open(changing.path).to_arrow().schema
@@ -321,7 +321,7 @@ def test_ftfile_reads_what_cannot_be_compared(
 ) -> None:
     out = written(str(tmp_path / "out"), {"id": ("long", [1, 2, 3])})
     monkeypatch.setattr(
-        "ftfile.spark.native.load._constructor", mock.Mock(side_effect=RuntimeError("no compiler\nat x"))
+        "ftfile.spark.native_load._constructor", mock.Mock(side_effect=RuntimeError("no compiler\nat x"))
     )
     assert load_plan(spark, out).ftfile_files == {"Spark cannot compare them with the store: no compiler": 2}
     assert sorted(load(spark, out).collect()) == [(1,), (2,), (3,)]
@@ -541,7 +541,7 @@ def test_the_format_prunes_partitions(spark: SparkSession, tmp_path: Path) -> No
 def test_tasks_of_the_format_share_large_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ftfile.encoding.base.columnar.CollectingEncoder.group_rows_max", 10)
+    monkeypatch.setattr("ftfile.formats.columnar.CollectingEncoder.group_rows_max", 10)
     for kind in ("parquet", "orc"):
         out = str(tmp_path / kind)
         MicroBatch(out, {"id": "long", "text": "string"}, {"fileFormat": kind}).run(

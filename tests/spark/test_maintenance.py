@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
-from ftfile.fs.registry import register, unregister
-from ftfile.maintenance.compact import CompactReport
+from ftfile.operate.compact import CompactReport
 from ftfile.spark import compact, flush, verify
+from ftfile.storage.registry import register, unregister
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.spark import dying_files
 from tests.spark.dying_files import Deaths
-from tests.unit.sink.encrypted import FIRST, write_ring
+from tests.unit.write.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.encoding.test_moments import MOMENTS
+from tests.unit.rows.test_moments import MOMENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

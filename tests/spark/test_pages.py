@@ -34,17 +34,17 @@ ELSEWHERE = {
     "README.md": "tests/spark/test_readme.py",
     "docs/extending.md": "tests/unit/testing/test_extending.py",
     "docs/internals/testing.md": "tests/unit/testing/test_page.py",
-    "docs/internals/adr/0002-json-encoder.md": "tests/unit/encoding/test_documented.py",
+    "docs/internals/adr/0002-json-encoder.md": "tests/unit/formats/test_documented.py",
     "docs/kafka.md": "tests/kafka/job.py",
     "docs/keyed-state.md": "tests/spark/test_page_of_stores.py",
     "docs/object-stores.md": "tests/spark/test_on_s3.py",
-    "docs/report.md": "tests/unit/reporting/test_report.py",
-    "docs/questions.md": "tests/unit/cli/test_questions.py",
+    "docs/report.md": "tests/unit/tools/report/test_report.py",
+    "docs/questions.md": "tests/unit/tools/cli/test_questions.py",
     "docs/running.md": "tests/cluster/test_pipelines.py",
-    "docs/python.md": "tests/unit/source/test_python_page.py",
-    "docs/restoring.md": "tests/unit/maintenance/test_restoring.py",
+    "docs/python.md": "tests/unit/read/test_python_page.py",
+    "docs/restoring.md": "tests/unit/operate/test_restoring.py",
     **{
-        f"docs/migrating/{name}.md": "tests/unit/maintenance/test_migrate_pages.py"
+        f"docs/migrating/{name}.md": "tests/unit/tools/migrate/test_migrate_pages.py"
         for name in ("README", "apex", "delta", "flink", "kafka-connect")
     },
 }

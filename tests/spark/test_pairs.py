@@ -2,7 +2,7 @@
 
 In each, the Python of a task is killed once, while it writes. All that pairs need is in `make long`. Otherwise the seed
 of the run draws some of these streams, in which each of the formats, codecs, encryptions and ways occurs.
-`tests/unit/sink/test_matrix.py` has all that there is, without a JVM.
+`tests/unit/write/files/test_matrix.py` has all that there is, without a JVM.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pytest
 from pyspark.sql import functions
 
 import ftfile
-from ftfile.keys.keys import forget_keys
+from ftfile.filters.keys import forget_keys
 from tests.crash.share import THOROUGH
 from tests.spark.dying_files import Deaths
 from tests.spark.scripted_source import Script
-from tests.unit.sink.test_matrix import COMPRESSION, ENCRYPTION, ROLLING
+from tests.unit.write.files.test_matrix import COMPRESSION, ENCRYPTION, ROLLING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

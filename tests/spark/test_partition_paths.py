@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ftfile.encoding.partitions.paths import bucket_names, parse_bucket_path
+from ftfile.formats.partition_paths import bucket_names, parse_bucket_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

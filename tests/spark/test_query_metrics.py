@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.fs.registry import normalise
 from ftfile.spark import listen, query_metrics, unlisten
+from ftfile.storage.registry import normalise
 from tests.spark.scripted_source import Row, Script, run, start
 from tests.spark.waiting import wait_until
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ftfile.monitoring.monitor import Monitor
+    from ftfile.tools.monitor.monitor import Monitor
 
 Paths = dict[str, Any]
 

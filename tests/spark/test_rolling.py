@@ -10,8 +10,8 @@ import pytest
 
 import ftfile
 import ftfile.spark
-from ftfile.commit.log.log import CommitLog
-from ftfile.maintenance.flush import flush
+from ftfile.log.commit_log import CommitLog
+from ftfile.operate.flush import flush
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from tests.spark.scripted_source import Row, Script, run, start

@@ -9,7 +9,7 @@ import pytest
 
 import ftfile
 import ftfile.spark
-from ftfile.commit.log.log import CommitLog
+from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import open_filesystem
 from tests.spark.committing import noted
 from tests.spark.conftest import TABLE_SPARKS
@@ -331,7 +331,7 @@ def test_workers_see_a_changed_archive_and_read_no_other_again(spark: SparkSessi
             import sys
             from zipimport import zipimporter
 
-            from ftfile.spark.worker import tune_worker
+            from ftfile.spark.shipping import tune_worker
 
             tune_worker()
             if str(archive) not in sys.path:
@@ -347,6 +347,6 @@ def test_workers_see_a_changed_archive_and_read_no_other_again(spark: SparkSessi
     second = run_tasks(2) | run_tasks(2) | run_tasks(2)
     assert {pid for pid, *_ in first} & {pid for pid, *_ in second}
     is_tuned = spark.version.startswith(("4.0.", "4.1."))
-    module = "ftfile.spark.worker" if is_tuned else "zipimport"
+    module = "ftfile.spark.shipping" if is_tuned else "zipimport"
     assert {(number, name) for _, number, name in first} == {(1, module)}
     assert {(number, name) for _, number, name in second} == {(2, module)}

@@ -21,7 +21,7 @@ from tests.spark.waiting import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 Paths = dict[str, Any]
 BATCHES: list[list[list[Row]]] = [

@@ -15,6 +15,7 @@ from ftfile.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 _Function = TypeVar("_Function", bound="Callable[..., object]")
 
 _PATH = "str | os.PathLike[str]"

@@ -1,18 +1,151 @@
-"""A process's surroundings: a clock, a source of names, the retry policy, and threads."""
+"""A process's surroundings: the clock, random names, the retry policy and threads; nothing else reads or draws them."""
 
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ftfile.core.clock import Clock, SystemClock
-from ftfile.core.ids import IdSource, SystemIds
+from ftfile.core.errors import ConfigError, FtfileError, Retry, Unavailable
+from ftfile.core.logs import get_logger
 
 if TYPE_CHECKING:
-    from ftfile.core.retry import RetryPolicy
+    from collections.abc import Callable
 
-__all__ = ("SYSTEM", "Context", "cores")
+
+__all__ = (
+    "AWAY_S",
+    "SYSTEM",
+    "Clock",
+    "Context",
+    "IdSource",
+    "Result",
+    "RetryPolicy",
+    "SystemClock",
+    "SystemIds",
+    "call_with_retries",
+    "cores",
+    "is_away",
+    "random_bytes",
+    "retry_until",
+)
+
+
+class Clock(Protocol):
+    """The source of time; tests bring their own."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since 1970 UTC: information, never an order."""
+
+    def monotonic_s(self) -> float:
+        """Return seconds that never go back: for deadlines."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since 1970 UTC."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """Return the monotonic clock in seconds."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait in this thread."""
+        time.sleep(seconds)
+
+
+class IdSource(Protocol):
+    """The source of unique names; tests bring seeded ones."""
+
+    def unique(self) -> str:
+        """Return 32 lower-case hex digits never returned before, here or anywhere."""
+
+
+class SystemIds:
+    """128 random bits from the operating system, safe after a fork."""
+
+    def unique(self) -> str:
+        """Return 32 random hex digits."""
+        return os.urandom(16).hex()
+
+
+def random_bytes(count: int) -> bytes:
+    """Return bytes that nobody can guess, from the operating system, safe after a fork."""
+    return os.urandom(count)
+
+
+# In seconds.
+AWAY_S = 10.0
+
+Result = TypeVar("Result")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """The number of tries, the waits in between (exponential with a ceiling), and the time for all of them."""
+
+    attempts: int | None = 5  # in all; 1 means never again, None no limit
+    delay_s: float = 0.1  # after the first failure
+    growth: float = 2.0  # each later wait is this many times the one before
+    delay_s_max: float = 5.0
+    total_s: float | None = None  # no try begins later than this after the first one; None for no limit
+
+    def __post_init__(self) -> None:
+        attempts, total_s = (1 if self.attempts is None else self.attempts), self.total_s or 0
+        if min(attempts, self.growth) < 1 or min(self.delay_s, self.delay_s_max, total_s) < 0:
+            raise ConfigError(f"{self}: attempts and growth are at least 1, times at least 0")
+
+    def delay_after_s(self, failures: int, elapsed_s: float = 0) -> float | None:
+        """Return the seconds to wait after that many failures in a row, or None to give up."""
+        if self.attempts is not None and failures >= self.attempts:
+            return None
+        # The exponent is bounded: a float of a larger power overflows.
+        delay_s = float(min(self.delay_s * self.growth ** min(failures - 1, 64), self.delay_s_max))
+        return None if self.total_s is not None and elapsed_s + delay_s > self.total_s else delay_s
+
+
+def call_with_retries(
+    call: Callable[[], Result], policy: RetryPolicy, clock: Clock, *, is_repeatable: bool = False, task: str = ""
+) -> Result:
+    """Call until it succeeds, the policy gives up, or the error says that trying again cannot help.
+
+    A call that `is_repeatable` is tried again also after an unknown outcome. Log lines name the `task`, as in "to …".
+
+    Raises:
+        FtfileError: the last one.
+    """
+    failures, began_s = 0, clock.monotonic_s()
+    while True:
+        try:
+            return call()
+        except FtfileError as error:
+            failures += 1
+            elapsed_s = clock.monotonic_s() - began_s
+            can_help = error.retry is Retry.AGAIN or (is_repeatable and error.retry is Retry.LOOK)
+            delay_s = policy.delay_after_s(failures, elapsed_s) if can_help else None
+            if delay_s is None:
+                raise
+            _log.warning("try %d%s failed, next in %.1f s: %s", failures, task and f" {task}", delay_s, error)
+        clock.sleep(delay_s)
+
+
+def is_away(error: Exception) -> bool:
+    """Return True if so much time was waited for the store in vain that nothing more is to be asked of it."""
+    return isinstance(error, Unavailable) and error.waited_s >= AWAY_S
+
+
+def retry_until(call: Callable[[], Result], total_s: float, clock: Clock) -> Result:
+    """Call until it succeeds, `total_s` seconds have passed, or trying again cannot help."""
+    return call_with_retries(call, RetryPolicy(attempts=None, delay_s_max=2.0, total_s=total_s), clock)
 
 
 @dataclass(frozen=True, slots=True)

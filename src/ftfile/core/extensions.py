@@ -1,7 +1,8 @@
-"""Objects by name: those that ftfile brings, those of other packages' entry points, and the user's own code."""
+"""Objects by name: those of ftfile, of entry points and of user code; and packages that import names when used."""
 
 from __future__ import annotations
 
+import functools
 import pkgutil
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ftfile.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
 
 _T = TypeVar("_T")
 
@@ -86,3 +88,35 @@ def load_class(what: str, name: str, built_in: Mapping[str, str], group: str, ba
     if (own := getattr(found, "name", None)) != name:  # the log would name one that readers do not find
         raise ConfigError(f"the {what} {name!r} calls itself {own!r}: its entry point must have its name")
     return found
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package, which raises an ImportError for names that need a missing pyspark.
+
+    Functions check their arguments; see `core.arguments`. `homes` has where each name is, as `module:attribute`, or
+    as `module` where it is called the same there; or it is a module itself, as `module:`.
+    """
+
+    @functools.cache
+    def find(name: str) -> Any:  # noqa: ANN401 - as many types as names
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from inspect import isfunction  # noqa: PLC0415 - importing the package imports nothing
+        from pkgutil import resolve_name  # noqa: PLC0415
+
+        from ftfile.core.arguments import checked  # noqa: PLC0415
+
+        home = homes[name]
+        try:
+            found = resolve_name(home if ":" in home else f"{home}:{name}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "pyspark":
+                raise
+            raise ImportError(f"{package}.{name} needs pyspark: pip install 'ftfile[spark]'") from error
+        if not isfunction(found):
+            return found
+        found = checked(found)
+        found.__module__, found.__qualname__ = package, name  # by which pickles find it
+        return found
+
+    return find

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
 
+
 _CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("ftfile_log_context", default="")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -11,7 +11,8 @@ from ftfile.core.logs import get_logger
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Clock
+
 
 # Between two log lines of an operation that goes on.
 LOG_EVERY_S = 10.0

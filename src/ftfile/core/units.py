@@ -1,9 +1,14 @@
-"""Sizes, durations and times as users write them; a ValueError for text that is none."""
+"""Sizes, durations and times as users write them, and numbers and times as people read them."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -45,3 +50,69 @@ def parse_time(text: str) -> datetime:
     text = _FRACTION.sub(lambda match: f".{match[1][:6]:0<6}", text)
     time = datetime.fromisoformat(text)
     return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+
+
+_KIB = 1024
+_THREE_DIGITS = 999.5
+_TWO_DIGITS = 99.95
+_SMALLEST_WHOLE_S = 9.95
+_SHOWN_MAX = 3
+# A duration is told in the largest unit of which it has two.
+_UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"))
+
+
+def bytes_text(size_bytes: int) -> str:
+    """Return a size with at most three digits before the point, and one behind it where it is small."""
+    if size_bytes < _KIB:
+        return f"{size_bytes} B"
+    size, unit = size_bytes / _KIB, "KiB"
+    for larger in ("MiB", "GiB", "TiB", "PiB"):
+        if size < _THREE_DIGITS:
+            break
+        size, unit = size / _KIB, larger
+    return f"{size:.1f} {unit}" if size < _TWO_DIGITS else f"{size:.0f} {unit}"
+
+
+def count_text(count: int, one: str = "", many: str = "") -> str:
+    """Return a number with commas, and with a noun: `1 file`, `1,234 files`."""
+    noun = one if count == 1 else many or f"{one}s"
+    return f"{count:,} {noun}" if one else f"{count:,}"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return the first names, quoted, and the number of the others: `'a', 'b', 'c' and 2 more`."""
+    return first_text([repr(name) for name in names])
+
+
+def first_text(texts: Sequence[str]) -> str:
+    """Return the first texts, and the number of the others: `a, b, c and 2 more`."""
+    shown, more = ", ".join(texts[:_SHOWN_MAX]), len(texts) - _SHOWN_MAX
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def time_text(time_ms: int | None) -> str:
+    """Return a time in UTC to the second; empty for None."""
+    return "" if time_ms is None else f"{_time(time_ms):%Y-%m-%d %H:%M:%S}"
+
+
+def exact_time(time_ms: int | None) -> str:
+    """Return a time as in ISO 8601, to the millisecond; empty for None."""
+    return "" if time_ms is None else f"{_time(time_ms):%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in the unit that suits it."""
+    for least, unit_s, unit in _UNITS:
+        if seconds >= least:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < _SMALLEST_WHOLE_S else f"{seconds:.0f} s"
+
+
+def ago(time_ms: int, now_ms: int) -> str:
+    """Return how long ago a time was, or in how long it will be."""
+    seconds = (now_ms - time_ms) / 1000
+    return f"{duration_text(seconds)} ago" if seconds >= 0 else f"in {duration_text(-seconds)}"
+
+
+def _time(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms // 1000, timezone.utc)

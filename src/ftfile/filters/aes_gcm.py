@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError
-from ftfile.core.ids import random_bytes
 from ftfile.filters.api import BadStream, Filter
-from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, is_key_id
+from ftfile.filters.keys import KEY_BYTES, WRAPPED_BYTES_MAX, is_key_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     from ftfile.filters.api import Buffer, Stream
-    from ftfile.keys.keys import Keys
+    from ftfile.filters.keys import Keys
+
 
 MAGIC = b"FTE\x01"
 CHUNK_BYTES = 64 << 10

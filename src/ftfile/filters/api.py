@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.keys.keys import Keys
+    from ftfile.filters.keys import Keys
+
 
 __all__ = ("BadStream", "Buffer", "Filter", "SizedStream", "Stream")
+
 
 Buffer = bytes | bytearray | memoryview
 

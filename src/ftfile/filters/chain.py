@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ftfile.filters.api import Buffer, Stream
     from ftfile.filters.codecs import Codec
-    from ftfile.keys.keys import Keys
+    from ftfile.filters.keys import Keys
 
 
 ENTRY_POINT_GROUP = "ftfile.filters"

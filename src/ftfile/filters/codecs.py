@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ftfile.filters.api import Buffer, Stream
 
+
 # A decompressor copies what it was fed behind the end of its frame: with all of many frames, that would be too much.
 _FED_BYTES = 64 << 10
 _GZIP_HEADER = 31

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from ftfile.filters.api import Stream
     from ftfile.filters.chain import Chain
-    from ftfile.keys.keys import Keys
+    from ftfile.filters.keys import Keys
 
     Buffer: TypeAlias = bytearray | memoryview
+
 
 _ADVICE = "Another program changed it: restore it from a copy"
 

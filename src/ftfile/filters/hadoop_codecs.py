@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import lz4.block
 import pyarrow as pa
 
-from ftfile.arrays.varints import read_varint
 from ftfile.filters.api import BadStream
 from ftfile.filters.codecs import Codec
+from ftfile.rows.buffers import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ftfile.filters.api import Buffer, Stream
+
 
 # No writer makes longer ones; a damaged length must not take all memory.
 BLOCK_BYTES_MAX = 64 << 20

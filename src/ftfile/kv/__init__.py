@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.lazy import lazy_names
+from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
     from ftfile.kv.feed.changes import changes
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ftfile.kv.upkeep.compact import compact
     from ftfile.kv.upkeep.purge import purge
     from ftfile.kv.upkeep.rebucket import rebucket
+
 
 __all__ = (
     "DELETED",
@@ -42,6 +43,7 @@ __all__ = (
     "rebucket",
     "verify",
 )
+
 
 __getattr__ = lazy_names(
     __name__,

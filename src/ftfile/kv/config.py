@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.attempt.kind_of_directory import directory_url
-from ftfile.attempt.options import (
+from ftfile.core.errors import ConfigError
+from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.filters.chain import Chain
+from ftfile.kv.definition import StoreDefinition, define
+from ftfile.kv.merge_functions import LAST
+from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.kv.run_files import RunSpool
+from ftfile.log.directory import directory_url
+from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.write.options import (
     Encryption,
     Storage,
     WriteConfig,
@@ -20,19 +27,13 @@ from ftfile.attempt.options import (
     refuse_in_stream,
     transaction_of,
 )
-from ftfile.core.errors import ConfigError
-from ftfile.core.options import ParsedOptions, parse_options
-from ftfile.filters.chain import Chain
-from ftfile.kv.definition import StoreDefinition, define
-from ftfile.kv.merge_functions import LAST
-from ftfile.kv.planning.jobs import PlanSettings
-from ftfile.kv.run_files import RunSpool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.attempt.stage import Stage
-    from ftfile.fs.api import Capabilities
+    from ftfile.storage.api import Capabilities
+    from ftfile.write.stage import Stage
+
 
 # Of a row, by default: those of a block, and of a window of a merge, are in memory together.
 _RECORD_BYTES = 64 << 20

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import from_numpy, values_of
-from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.arrays.widening import is_wider
 from ftfile.core.errors import ConfigError
 from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import LAST, is_merge_name, merge_function, merged_type
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import from_numpy, values_of
+from ftfile.rows.spark_types import arrow_schema, is_wider, spark_schema_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.commit.format.model import Add
+    from ftfile.log.format.model import Add
+
 
 # The last column, int8; a run has none if all of its rows are sets.
 OP = "_op"

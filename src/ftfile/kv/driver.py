@@ -8,43 +8,42 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.batch import batch_metrics, letters_of, segments_of
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.kind_of_directory import refuse_files, refusing_file, store_of
-from ftfile.attempt.options import Encryption, Storage, client_settings, durability_of
-from ftfile.attempt.schema_change import check_schema_change
-from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import Add, Body, Remove
-from ftfile.commit.format.record import definition_key
-from ftfile.commit.opening import NO_ROWS, NO_STORE, open_as_written
-from ftfile.commit.rewrites import Accepted, accept_rewrites
-from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.filters.chain import Chain
-from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, joined, require_same
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.planning.plan import acceptable, plan_jobs, still_due
 from ftfile.kv.planning.runs import open_state, placed, seal_jobs, seal_marks
 from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
+from ftfile.log.checks import Accepted, accept_rewrites
+from ftfile.log.directory import refuse_files, refusing_file, store_of
+from ftfile.log.format.model import Add, Body, Remove
+from ftfile.log.format.record import definition_key
+from ftfile.log.opening import NO_ROWS, NO_STORE, open_as_written
+from ftfile.log.sealed import keys_of
+from ftfile.rows.spark_types import spark_schema_json
+from ftfile.storage.registry import normalise
+from ftfile.write.messages import JobIdentity, TaskIdentity, batch_metrics, letters_of, segments_of
+from ftfile.write.options import Encryption, Storage, client_settings, durability_of
+from ftfile.write.schema_change import check_schema_change
+from ftfile.write.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from ftfile.attempt.message import TaskCommit
-    from ftfile.commit.format.model import AssemblyJob, MaintenanceAuthor, Transaction
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
-    from ftfile.commit.protocol import Prepare
-    from ftfile.commit.read.snapshot import Snapshot
-    from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
-    from ftfile.fs.api import FileSystem
     from ftfile.kv.config import StoreConfig
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import AssemblyJob, MaintenanceAuthor, Transaction
+    from ftfile.log.protocol import Prepare
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.messages import TaskCommit
 
 
 # Runs a bucket gets from a batch, above which the record and its jobs cost more than the rows.

@@ -9,36 +9,37 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.message import segment_of
-from ftfile.commit.format.model import Origin
-from ftfile.commit.rewrites import Rewrite
+from ftfile.core.context import is_away
 from ftfile.core.errors import CorruptData
 from ftfile.core.logs import get_logger
-from ftfile.core.retry import is_away
-from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import SET
 from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.key_columns import key_reader
 from ftfile.kv.planning.jobs import Left, groups_of
 from ftfile.kv.planning.plan import is_held
 from ftfile.kv.planning.runs import run_of
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import CoalescingFiles, OpenFiles, open_run
+from ftfile.log.checks import Rewrite
+from ftfile.log.format.model import Origin
+from ftfile.storage.calls import parallel
+from ftfile.write.messages import segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from ftfile.attempt.stage import Stage
-    from ftfile.commit.format.model import Add, AssemblyJob
-    from ftfile.commit.log.state import LogState
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.jobs import Group, Share
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
     from ftfile.kv.run_files import RunSpool
+    from ftfile.log.format.model import Add, AssemblyJob
+    from ftfile.log.state import LogState
+    from ftfile.write.stage import Stage
+
 
 # Of small runs, which are read whole when they are opened.
 _CACHE_BYTES = 32 << 20

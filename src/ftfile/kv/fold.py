@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.key_columns import bools_of, contain, first_fall, key_reader, union
 from ftfile.kv.merge_functions import is_merge_name, merge_function
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import bools_from, from_numpy, is_valid, numbers_from, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

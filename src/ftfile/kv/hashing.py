@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import byte_ranges, from_numpy, is_valid
 from ftfile.core.errors import ConfigError
 from ftfile.kv.key_columns import is_byte_key, is_hashed_as_int, key_integers
+from ftfile.rows.buffers import byte_ranges, from_numpy, is_valid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Words = NDArray[np.uint64]
     Rows = NDArray[np.intp] | slice
+
 
 _WRAP = (1 << 64) - 1
 _1, _2, _3, _4, _5 = (

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import bools_from, from_numpy, strings_from, values_of
 from ftfile.core.errors import ConfigError
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import bools_from, from_numpy, strings_from, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
+
 
 Key = tuple[int | bytes, ...]
 KeyRange = tuple[Key, Key | None]

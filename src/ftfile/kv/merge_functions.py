@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import from_numpy, numbers_from, values_of
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import from_numpy, numbers_from, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Combine = Callable[[pa.Array, pa.Array], pa.Array]
+
 
 # The newest value, also a null: rows that are merged this way in all columns are plain upserts.
 LAST = "last"

@@ -15,30 +15,31 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.commit.format.layout import storage_identity
-from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import DecryptedRanges
-from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import DELETED_MS, OP, ops_in
 from ftfile.kv.planning.runs import Marks
-from ftfile.kv.run.cache import Cache, Shelf
+from ftfile.kv.run.pages import Cache, Shelf
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import BLOCK_BYTES, write_run
+from ftfile.log.format.layout import storage_identity
+from ftfile.log.sealed import keys_of
+from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from ftfile.attempt.message import StagedSegment
-    from ftfile.attempt.stage import Stage
-    from ftfile.commit.format.model import Add
-    from ftfile.fs.api import FileSystem, InputFile
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import KeyRange
+    from ftfile.log.format.model import Add
+    from ftfile.storage.api import FileSystem, InputFile
+    from ftfile.write.messages import StagedSegment
+    from ftfile.write.stage import Stage
 
     ReadRange = Callable[[int, int], bytes | memoryview]
+
 
 _ALIGNMENT = 64
 # Files of a process that are mapped at a time, each with a descriptor; many systems allow a process 1,024.
@@ -80,7 +81,7 @@ class RunSpool:
         purges end in all runs before it; without rows, it has them alone. Where `write_run` fails, the file is of no
         use any more.
         """
-        from ftfile.attempt.stage import StagedRange  # noqa: PLC0415 - readers write nothing
+        from ftfile.write.stage import StagedRange  # noqa: PLC0415 - readers write nothing
 
         self._file.write(bytes(-self._file.position % _ALIGNMENT))
         piece, ops = StagedRange(self._file, self._filters), 0

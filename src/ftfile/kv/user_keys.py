@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     ToStored = Callable[[Any], int | bytes]
 
+
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - for timestamps without a zone
 _MICROSECOND = timedelta(microseconds=1)

@@ -1,4 +1,4 @@
-"""A store's writer, see `attempt.writer`: rows as runs, each with its operation, folded, by bucket."""
+"""A store's writer, see `write.writer`: rows as runs, each with its operation, folded, by bucket."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy, is_valid, rows_where
-from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables
-from ftfile.attempt.options import check_staged_names
-from ftfile.attempt.writer import Writer
-from ftfile.commit.format import layout
-from ftfile.commit.format.record import definition_key
 from ftfile.core.errors import NotFound
 from ftfile.core.logs import get_logger
 from ftfile.kv.config import StoreConfig
@@ -25,21 +19,27 @@ from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.planning.runs import open_state
 from ftfile.kv.upkeep.automatic import vacuum_if_due
+from ftfile.log.directory import entries_of_new, refuse_new_tables
+from ftfile.log.format import layout
+from ftfile.log.format.record import definition_key
+from ftfile.rows.buffers import from_numpy, is_valid, rows_where
+from ftfile.write.options import check_staged_names
+from ftfile.write.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ftfile.attempt.bad_records import BadRecords
-    from ftfile.attempt.identity import WriterIdentity
-    from ftfile.attempt.message import StagedSegment, TaskCommit
-    from ftfile.attempt.stage import Stage
-    from ftfile.commit.format.model import Author, Body
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
-    from ftfile.commit.protocol import Committed, Prepare
-    from ftfile.commit.read.snapshot import Snapshot
-    from ftfile.commit.rewrites import Rewrite
     from ftfile.kv.run_files import RunSpool
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Author, Body
+    from ftfile.log.protocol import Committed, Prepare
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+    from ftfile.write.bad_records import BadRecords
+    from ftfile.write.messages import StagedSegment, TaskCommit, WriterIdentity
+    from ftfile.write.stage import Stage
+
 
 # Rows are in memory as they came, in one piece, sorted, and by bucket.
 _COPIES = 4

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.lazy import lazy_names
+from ftfile.core.extensions import lazy_names
 
 if TYPE_CHECKING:
     from ftfile.spark.listener import attach, detach
-    from ftfile.spark.maintenance.calls import compact, flush, verify
-    from ftfile.spark.native.load import load, load_plan
+    from ftfile.spark.maintenance import compact, flush, verify
+    from ftfile.spark.native_load import load, load_plan
     from ftfile.spark.query_metrics import listen, unlisten
     from ftfile.spark.store_lookup import lookup
 
+
 __all__ = ("attach", "compact", "detach", "flush", "listen", "load", "load_plan", "lookup", "unlisten", "verify")
+
 
 # Workers import this package and never need what is here.
 _HOMES = {
     "listener": ("attach", "detach"),
-    "maintenance.calls": ("compact", "flush", "verify"),
-    "native.load": ("load", "load_plan"),
+    "maintenance": ("compact", "flush", "verify"),
+    "native_load": ("load", "load_plan"),
     "query_metrics": ("listen", "unlisten"),
     "store_lookup": ("lookup",),
 }

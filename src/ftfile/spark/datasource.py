@@ -82,14 +82,14 @@ class FtKvDataSource(_LazySource):
 
     FORMAT = "ftkv"
     READER = "store_reader:make_reader"
-    STREAM_READER = "store_changes:FtKvStreamReader"  # Spark cannot be told others by the columns alone
+    STREAM_READER = "store_reader:FtKvStreamReader"  # Spark cannot be told others by the columns alone
     WRITER = "store_writers:FtKvBatchWriter"
     STREAM_WRITER = "store_writers:FtKvStreamWriter"
 
     def schema(self) -> StructType:
         """Return key columns, then value columns, of the version to be read; or the columns of the change feed."""
-        is_of_changes = _named("store_changes:reads_changes")(self.options)
-        find = _named("store_changes:schema_of_changes" if is_of_changes else "store_reader:stored_schema")
+        is_of_changes = _named("store_reader:reads_changes")(self.options)
+        find = _named("store_reader:schema_of_changes" if is_of_changes else "store_reader:stored_schema")
         found: StructType = find(self.options)
         return found
 

@@ -17,14 +17,15 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import STORAGE_PREFIX, ParsedOptions, parse_options
-from ftfile.exporting.after_commit import export_soon
 from ftfile.kv.upkeep.compact import compact
-from ftfile.maintenance.flush import flush
+from ftfile.operate.flush import flush
 from ftfile.spark.settings import absolute_options
 from ftfile.spark.writers import CHECKPOINT, EXPORT_WAIT_S
+from ftfile.tools.export.after_commit import export_soon
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 _log = get_logger(__name__)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import datasource
 
+
 _log = get_logger(__name__)
 
 # By the name of Spark's class: 4.0 has none of them.

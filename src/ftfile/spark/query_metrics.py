@@ -18,9 +18,9 @@ from pyspark.sql.streaming.listener import (
 from ftfile.core.arguments import checked
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
-from ftfile.monitoring.follower import Place
-from ftfile.monitoring.monitor import Monitor
 from ftfile.spark.listener import execution_of, place_of
+from ftfile.tools.monitor.follower import Place
+from ftfile.tools.monitor.monitor import Monitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ftfile.monitoring.tally import Labels
+    from ftfile.tools.monitor.metrics import Labels
+
 
 _IS_CLIENT = (
     "listen(spark) follows streams from within their driver, and a Spark Connect session is only a client of it: "

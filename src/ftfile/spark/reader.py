@@ -10,28 +10,28 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ftfile.arrays.spark_types import arrow_schema
-from ftfile.arrays.value_text import UTC
-from ftfile.attempt.kind_of_directory import read_marker
 from ftfile.core.context import SYSTEM, cores
 from ftfile.core.errors import ConfigError, NotFound
 from ftfile.core.options import ParsedOptions, parse_options
-from ftfile.encoding.api import RowFilter
-from ftfile.fs.registry import settings_for_others
-from ftfile.source.directory import Directory
-from ftfile.source.selection import Selection
-from ftfile.source.shares import Share, in_small_batches, pack, read_share
+from ftfile.formats.api import RowFilter
+from ftfile.log.directory import read_marker
+from ftfile.read.directory import Directory
+from ftfile.read.selection import Selection
+from ftfile.read.shares import Share, in_small_batches, pack, read_share
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.value_text import UTC
 from ftfile.spark.settings import Place, absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
+from ftfile.storage.registry import settings_for_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import datasource
 
-    from ftfile.commit.format.model import Add
-    from ftfile.commit.read.snapshot import Snapshot
     from ftfile.core.options.parse import Use
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
 
 
 def committed_schema(options: Mapping[str, str]) -> StructType:

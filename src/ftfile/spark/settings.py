@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.kind_of_directory import check_marker
-from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.arguments import absolute_path
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
+from ftfile.log.directory import check_marker
+from ftfile.log.sealed import open_with_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.attempt.kind_of_directory import DirectoryMarker
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.directory import DirectoryMarker
+    from ftfile.storage.api import FileSystem
+
 
 _PATHS = ("path", "statelocation", "sourcearchivedir")
 

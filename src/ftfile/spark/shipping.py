@@ -1,18 +1,221 @@
-"""Objects shipped from the driver to executors first check that their Python has the same ftfile."""
+"""Objects shipped to executors, whose Python must have the same ftfile; that Python; and its errors in plain words."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import gc
 import io
+import os
 import pickle
-from typing import TYPE_CHECKING, Any
+import socket
+import stat
+import sys
+import traceback
+import weakref
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from zipimport import zipimporter
 
+from pyspark import __version__ as spark_version
+from pyspark.sql.datasource import DataSourceStreamReader
+
+from ftfile.core.errors import FtfileError, UserCodeError
+from ftfile.core.logs import get_logger
 from ftfile.core.version import __version__
-from ftfile.spark.plain_errors import with_plain_errors
-from ftfile.spark.worker import acknowledge_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql.datasource import InputPartition
+
+
+__all__ = ("Shipped", "acknowledge_at_once", "is_worker", "only_commits", "tune_worker", "with_plain_errors")
+
+
+# The program in which Spark builds a stream's writer only to commit or abort a batch, and the one that forks workers,
+# whose argument names the program that they run. An imported module proves nothing: daemons may import it beforehand.
+_COMMITTER, _DAEMON = "pyspark.sql.worker.python_streaming_sink_runner", "pyspark.daemon"
+
+# How many modules this process has frozen; empty before its first use.
+_frozen: list[int] = []
+
+# These have Python forget what it knows of all imports at each use of a worker; later ones, if the path has changed.
+_INVALIDATING_SPARKS = ("4.0.", "4.1.")
+_read_archive = zipimporter.invalidate_caches
+_signatures: weakref.WeakKeyDictionary[zipimporter, tuple[int, int, int] | None] = weakref.WeakKeyDictionary()
+
+
+def is_worker() -> bool:
+    """Return True in a process that Spark started to run Python."""
+    return _main_module().startswith("pyspark.")
+
+
+def only_commits() -> bool:
+    """Return True in a process of Spark that commits or aborts the batches of streams, and neither plans nor writes."""
+    program = _main_module()
+    return program == _COMMITTER or (program == _DAEMON and sys.argv[1:2] == [_COMMITTER])
+
+
+def _main_module() -> str:
+    """Return the name of the program, empty if it is no module."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return "" if spec is None else spec.name
+
+
+def tune_worker() -> None:
+    """Spare a worker, from its second use on, work that Spark and Python repeat in each; call it once a use.
+
+    It does nothing in a program of the user's.
+    """
+    if is_worker():
+        _freeze_modules()
+        if spark_version.startswith(_INVALIDATING_SPARKS):
+            zipimporter.invalidate_caches = _read_changed_archive  # type: ignore[assignment, method-assign]
+
+
+def _freeze_modules() -> None:
+    """Keep what a worker has imported out of garbage collections, from its second use on.
+
+    Spark collects after each use of a worker, and modules alone make that take some 10 ms of the processor. What a use
+    has imported is frozen in the next one: the collection in between leaves little garbage to be kept.
+    """
+    modules = len(sys.modules)
+    if _frozen and modules > _frozen[0]:
+        gc.freeze()
+    _frozen[:] = [modules if _frozen else 0]
+
+
+def _read_changed_archive(importer: zipimporter) -> None:
+    """Read the directory of a zip archive, such as `pyspark.zip`, again only if its file has changed.
+
+    It stands for `zipimporter.invalidate_caches`, which reads it each time, and for each package in it: 45 to 70 ms of
+    the processor at each use of a worker.
+    """
+    try:
+        info = os.stat(importer.archive)
+        signature = (info.st_size, info.st_mtime_ns, info.st_ino)
+    except OSError:
+        signature = None
+    if signature != _signatures.get(importer, ()):
+        _read_archive(importer)
+        _signatures[importer] = signature
+
+
+def acknowledge_at_once() -> None:
+    """Spare a small batch the 40 ms for which Linux delays the acknowledgement of the JVM's first bytes.
+
+    Spark sends a task's first bytes in small pieces; with Nagle's algorithm on its side and a delayed
+    acknowledgement on ours, each batch waits. It does nothing for unix sockets, and nothing but save time.
+    """
+    option = getattr(socket, "TCP_QUICKACK", None)
+    if option is None:
+        return
+    for descriptor in _sockets():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+            if connection.family in {socket.AF_INET, socket.AF_INET6} and connection.type == socket.SOCK_STREAM:
+                connection.setsockopt(socket.IPPROTO_TCP, option, 1)
+
+
+def _sockets() -> list[int]:
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                    found.append(int(name))
+    return found
+
+
+_OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+
+_log = get_logger(__name__)
+
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
+
+
+def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
+    """Return a method that Spark calls, whose errors of ftfile come without traceback and causes; those are logged.
+
+    Spark puts the text of the whole traceback before the message, but where a worker's environment says otherwise. The
+    message of a `UserCodeError` ends with the user's own part. If it `yields`, it is the work of a task, whose iterator
+    raises errors.
+    """
+
+    @functools.wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the method has it
+        try:
+            return method(*args, **kwargs)
+        except (FtfileError, ImportError) as error:
+            plain = _plain(error)
+        if method.__name__ == "streamReader" and is_worker():
+            return _FailedReader(plain)
+        raise plain
+
+    @functools.wraps(method)
+    def iterated(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401 - as the method has it
+        tune_worker()
+        try:
+            yield from method(*args, **kwargs)
+        except (FtfileError, ImportError) as error:
+            plain = _plain(error)
+        else:
+            return
+        raise plain
+
+    return iterated if yields else called  # type: ignore[return-value]  # of the method's type
+
+
+class _FailedReader(DataSourceStreamReader):
+    """Raises the error by which a reader could not be made when Spark first asks it for anything.
+
+    Raised earlier, it would not be seen: in the end, Spark's process stops the reader, and fails since there is none.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    def latestOffset(self, *_: object) -> dict[str, Any]:
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002 - Spark names them
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002 - likewise
+        raise self._error
+
+
+def _plain(error: FtfileError | ImportError) -> Exception:
+    _log.debug("an error goes to Spark", exc_info=error)
+    if isinstance(error, UserCodeError) and error.__cause__ is not None:
+        error = UserCodeError(f"{error}\n{_users_part(error.__cause__)}")
+    if is_worker():
+        # The frames of workers go, too. It is the last error that this process shows: a worker ends with one.
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+    if isinstance(error, ImportError):
+        return ImportError(
+            f"{sys.executable}, the Python that Spark has started, cannot load what ftfile needs: {error}. Install it "
+            "there; or, before the session is made, set PYSPARK_PYTHON to the Python in which ftfile is installed, as "
+            "in os.environ['PYSPARK_PYTHON'] = sys.executable",
+            name=error.name,
+        )
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _users_part(error: BaseException) -> str:
+    """Return the text of a traceback, and of those of its causes, without frames of ftfile's."""
+    shown = traceback.TracebackException.from_exception(error)
+    each: traceback.TracebackException | None = shown
+    while each is not None:
+        frames = [frame for frame in each.stack if not frame.filename.startswith(_OWN)]
+        each.stack = traceback.StackSummary.from_list(frames)
+        each = each.__cause__ or each.__context__
+    return "".join(shown.format()).rstrip()
+
 
 # The methods that Spark calls, all but `read`, which yields: of readers, and of tasks that are ours.
 _CALLED = frozenset(

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.attempt.kind_of_directory import DirectoryMarker, check_marker, read_marker
-from ftfile.attempt.options import column_named
-from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.arguments import absolute_path
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.fs.registry import open_filesystem, settings_for_others
 from ftfile.kv.reading.reader import CACHE, FOUND, open_store
+from ftfile.log.directory import DirectoryMarker, check_marker, read_marker
+from ftfile.log.sealed import open_with_keys
+from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.spark.settings import require_shared
 from ftfile.spark.shipping import Shipped
+from ftfile.storage.registry import open_filesystem, settings_for_others
+from ftfile.write.options import column_named
 
 if TYPE_CHECKING:
     import os

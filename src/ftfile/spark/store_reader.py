@@ -1,4 +1,4 @@
-"""Batch reads of a keyed store: one version, bucket by bucket, and less where filters on keys allow it."""
+"""Reads of a keyed store: one version, less of it where filters on keys allow that, and streams of its changes."""
 
 from __future__ import annotations
 
@@ -11,24 +11,34 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ftfile.arrays.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.attempt.schema_change import check_requested
+from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.options import parse_options
+from ftfile.formats.parts import recorded_names
+from ftfile.kv.feed.changes import FeedStream
+from ftfile.kv.feed.rows import Share, as_requested, changed_rows, feed_schema
 from ftfile.kv.pushdown import EVERYTHING, BucketShare, Comparison, Condition, condition_of, select, shares_of
-from ftfile.kv.reading.reader import FOUND
-from ftfile.parts.reader import recorded_names
-from ftfile.source.shares import in_small_batches
+from ftfile.kv.reading.reader import FOUND, open_store
+from ftfile.kv.run_files import OpenFiles
+from ftfile.log.directory import check_marker
+from ftfile.log.sealed import open_with_keys
+from ftfile.read.log_stream import FollowConfig
+from ftfile.read.shares import in_small_batches
+from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
 from ftfile.spark.pushdown import require_pushdown
-from ftfile.spark.settings import absolute_options
+from ftfile.spark.settings import absolute_options, require_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.spark.store_lookup import StorePlace, open_on_driver, reader_here
+from ftfile.spark.stream_reader import SharePartition, StreamReader
+from ftfile.storage.registry import open_filesystem, settings_for_others
+from ftfile.write.schema_change import check_requested
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
+
 
 _ALL = (((), None),)
 
@@ -186,3 +196,61 @@ def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
 
 
 _NO_PATH = "the reader has no `path`: give it as a read option, as in spark.read.format('ftkv').load('/data/counts')"
+
+
+_OPTION = "readChangeFeed"
+
+
+def reads_changes(options: Mapping[str, str]) -> bool:
+    """Return True if the options name `readChangeFeed`."""
+    return any(key.lower() == _OPTION.lower() for key in options)
+
+
+def schema_of_changes(options: Mapping[str, str]) -> StructType:
+    """Return the columns of the change feed.
+
+    Raises:
+        ConfigError: an option is wrong, or there is no store.
+    """
+    config = _config(options, "")
+    reader = open_store(config.path, key_provider=config.key_provider, storage=config.storage)
+    return StructType.fromJson(json.loads(spark_schema_json(feed_schema(reader.definition))))
+
+
+class FtKvStreamReader(StreamReader):
+    """Reads a row for each key whose row a version changes."""
+
+    _config: FollowConfig
+    _stream: FeedStream | None
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        config = _config(options, schema.json())
+        require_shared(open_filesystem(config.path, SYSTEM, config.storage), config.path)
+        super().__init__(config, settings_for_others(config.path, config.storage))
+
+    @in_small_batches
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a task, in an executor."""
+        assert isinstance(partition, SharePartition), f"another reader's partition: {partition!r}"
+        assert isinstance(partition.share, Share), f"a share of another source: {partition.share!r}"
+        config, requested = self._config, arrow_schema(self._config.schema_json)
+        fs = open_with_keys(config.path, SYSTEM, config.key_provider, self._storage_of_tasks.items())
+        check_marker(fs, config.path, partition.marker)
+        for batch in changed_rows(OpenFiles(fs), partition.share):
+            yield as_requested(batch, requested)
+
+    def _open(self) -> FeedStream:
+        return FeedStream(self._config, SYSTEM)
+
+
+def _config(options: Mapping[str, str], schema_json: str) -> FollowConfig:
+    raw = absolute_options(options)
+    if not reads_changes(raw):
+        raise ConfigError(
+            "readStream of format 'ftkv' reads the changes of a store, whose columns are others than the store's: set "
+            "readChangeFeed=true. To join a stream with a store, use ftfile.spark.lookup(df, path, on=[...])"
+        )
+    parsed = parse_options(raw, "ftkv-follow")
+    if not parsed[_OPTION]:
+        raise ConfigError("readChangeFeed=false: leave it out, and read a version with spark.read.format('ftkv')")
+    return FollowConfig.from_options(parsed, schema_json, "format('ftkv').load('/data/counts')")

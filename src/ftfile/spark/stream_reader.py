@@ -10,22 +10,32 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.attempt.follow.offsets import START
-from ftfile.attempt.follow.stream import FollowConfig
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
-from ftfile.fs.registry import open_filesystem, settings_for_others
-from ftfile.source.files.decode import read_files
-from ftfile.source.files.decoding.settings import FileDecoding, default_schema, require_columns
-from ftfile.source.files.plan import FileShare
-from ftfile.source.files.stream import FilesConfig, FileStream
-from ftfile.source.follow import FollowStream
-from ftfile.source.shares import Share, in_small_batches, read_share
+from ftfile.read.foreign.decode import read_files
+from ftfile.read.foreign.decoding.settings import FileDecoding, default_schema, require_columns
+from ftfile.read.foreign.plan import FileShare
+from ftfile.read.foreign.stream import FilesConfig, FileStream
+from ftfile.read.log_positions import START
+from ftfile.read.log_stream import FollowConfig
+from ftfile.read.new_rows import FollowStream
+from ftfile.read.shares import Share, in_small_batches, read_share
+from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 from ftfile.spark.settings import Place, absolute_options, has_file_format, require_shared
 from ftfile.spark.shipping import Shipped
+from ftfile.storage.registry import open_filesystem, settings_for_others
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.kv.feed.changes import FeedStream
+    from ftfile.kv.feed.rows import Share as StoreShare
+    from ftfile.log.directory import DirectoryMarker
+
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -36,14 +46,6 @@ except ImportError:  # Spark 4.0 and 4.1 have none of them
 
     ReadAllAvailable = None  # type: ignore[assignment,misc]
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import pyarrow as pa
-
-    from ftfile.attempt.kind_of_directory import DirectoryMarker
-    from ftfile.kv.feed.changes import FeedStream
-    from ftfile.kv.feed.rows import Share as StoreShare
 
 _log = get_logger(__name__)
 

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.attempt.options import refuse_in_stream
-from ftfile.attempt.spark_checkpoint import read_query_id
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import NOTE
-from ftfile.exporting.after_commit import export_soon
-from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import SinkWriter
 from ftfile.spark.settings import absolute_options, require_shared
-from ftfile.spark.shipping import Shipped
-from ftfile.spark.worker import only_commits, tune_worker
+from ftfile.spark.shipping import Shipped, only_commits, tune_worker
+from ftfile.tools.export.after_commit import export_soon
+from ftfile.write.files.file_options import SinkConfig
+from ftfile.write.files.file_writer import SinkWriter
+from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
+from ftfile.write.options import refuse_in_stream
+from ftfile.write.spark_checkpoint import read_query_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from ftfile.attempt.message import TaskCommit
-    from ftfile.attempt.options import WriteConfig
-    from ftfile.attempt.writer import Writer
+    from ftfile.write.messages import TaskCommit
+    from ftfile.write.options import WriteConfig
+    from ftfile.write.writer import Writer
+
 
 _log = get_logger(__name__)
 
@@ -192,7 +192,7 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
 
 
 def _refuse_export(config: SinkConfig, to: str) -> None:
-    from ftfile.exporting.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
+    from ftfile.tools.export.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
 
     columns, limits = config.recorded_schema_json, LIMITS[to]
     try:

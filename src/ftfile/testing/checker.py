@@ -19,26 +19,27 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import list_or_empty, walk
-from ftfile.commit.format import layout
-from ftfile.commit.format.layout import restored_version
-from ftfile.commit.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
-from ftfile.commit.log.hints import read_published
-from ftfile.commit.places import open_add
-from ftfile.commit.sealed.filesystem import identity_of_letters, keys_of
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_piece
+from ftfile.log.format import layout
+from ftfile.log.format.layout import restored_version
+from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.places import list_or_empty, open_add, walk
+from ftfile.log.records import read_published
+from ftfile.log.sealed import identity_of_letters, keys_of
 from ftfile.testing.log_check import InvariantViolation, LogContents, read_log, require
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add, Author, Record
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.format.model import Add, Author, Record
+    from ftfile.storage.api import FileSystem
+
 
 __all__ = ("DirectoryReport", "InvariantViolation", "check_directory", "list_plainly", "rows_of_add")
+
 
 RowsOf = Callable[[bytes], Iterable[Hashable]]
 

@@ -6,24 +6,25 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ftfile.commit.files import list_or_empty
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import StreamAuthor
-from ftfile.commit.format.record import decode_record
-from ftfile.commit.log.bases import decode_base, list_bases
-from ftfile.commit.log.fold import after
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.log.state import LogState
-from ftfile.commit.read.ranges import list_ranges, read_range
-from ftfile.commit.read.snapshot import snapshot_at
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.maintenance.verify.history import adds_in
+from ftfile.log.apply import after
+from ftfile.log.checkpoints import decode_base, list_bases
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import StreamAuthor
+from ftfile.log.format.record import decode_record
+from ftfile.log.places import list_or_empty
+from ftfile.log.read.compacted_records import list_ranges, read_range
+from ftfile.log.read.snapshot import snapshot_at
+from ftfile.log.state import LogState
+from ftfile.operate.verify.history import adds_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ftfile.commit.format.model import Add, Record
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.format.model import Add, Record
+    from ftfile.storage.api import FileSystem
+
 
 __all__ = ("InvariantViolation", "LogContents", "read_log", "require")
 

@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.identity import JobIdentity, StreamIdentity, TaskIdentity
 from ftfile.core.errors import AlreadyExists, FtfileError, NotFound
-from ftfile.fs.registry import normalise
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.driver import recorded_definition
 from ftfile.kv.writer import StoreWriter
-from ftfile.sink.config import SinkConfig
-from ftfile.sink.writer import SinkWriter, forget_caches
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.storage.registry import normalise
 from ftfile.testing.context import current, open_filesystem
+from ftfile.write.files.file_options import SinkConfig
+from ftfile.write.files.file_writer import SinkWriter, forget_caches
+from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.attempt.identity import WriterIdentity
-    from ftfile.attempt.message import TaskCommit
-    from ftfile.attempt.writer import Writer
-    from ftfile.commit.protocol import Committed
+    from ftfile.log.protocol import Committed
+    from ftfile.write.messages import TaskCommit, WriterIdentity
+    from ftfile.write.writer import Writer
+
 
 __all__ = ("BatchQuery", "MicroBatch", "StoreBatch", "spark_schema")
+
 
 Row = dict[str, Any]
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
 __all__ = ("RotatingLog", "Rotation")
+
 
 Rotation: TypeAlias = Literal["rename", "copytruncate"]
 

@@ -6,17 +6,18 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ftfile.attempt.follow.offsets import Beginning, InLog, InSnapshot, position_of
-from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.read.snapshot import read_records, take_snapshot
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.log.read.snapshot import read_records, take_snapshot
+from ftfile.read.log_positions import Beginning, InLog, InSnapshot, position_of
 from ftfile.testing.log_check import require
 
 if TYPE_CHECKING:
-    from ftfile.attempt.follow.offsets import Position
-    from ftfile.commit.format.model import Record
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.format.model import Record
+    from ftfile.read.log_positions import Position
+    from ftfile.storage.api import FileSystem
     from ftfile.testing.source_run import SourceRun
+
 
 __all__ = ("check_followed",)
 

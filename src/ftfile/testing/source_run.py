@@ -7,13 +7,13 @@ import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.follow.offsets import START
-from ftfile.attempt.follow.stream import FollowConfig
-from ftfile.commit.sealed.filesystem import open_with_keys
 from ftfile.core.options import parse_options
-from ftfile.source.follow import FollowStream
-from ftfile.source.shares import read_share
+from ftfile.log.sealed import open_with_keys
+from ftfile.read.log_positions import START
+from ftfile.read.log_stream import FollowConfig
+from ftfile.read.new_rows import FollowStream
+from ftfile.read.shares import read_share
+from ftfile.rows.spark_types import arrow_schema
 from ftfile.testing.context import current
 from ftfile.testing.log_check import require
 from ftfile.testing.micro_batch import spark_schema
@@ -21,9 +21,11 @@ from ftfile.testing.micro_batch import spark_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ftfile.source.shares import Share
+    from ftfile.read.shares import Share
+
 
 __all__ = ("OFFSET_BYTES_MAX", "Killed", "Moment", "SourceRun")
+
 
 Row = dict[str, Any]
 # `planned` and `committed` are behind the calls of latestOffset, and of commit for the batch before.

@@ -12,10 +12,12 @@ from ftfile.testing.fs.faulty import FaultyFileSystem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
     from ftfile.testing.fs.faulty import Call, Fault
 
+
 __all__ = ("SweepRun", "fault_sweep")
+
 
 Result = TypeVar("Result")
 

@@ -14,8 +14,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import NotPublished
-from ftfile.testing.clock import ManualClock
-from ftfile.testing.context import current, repeatable
+from ftfile.testing.context import ManualClock, current, repeatable
 from tests.spark.ancestors.operators import joined, later
 
 if TYPE_CHECKING:

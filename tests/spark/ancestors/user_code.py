@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.sink.publishing.on_publish import PublishedPart
+    from ftfile.write.files.publishing import PublishedPart
 
 
 class ByFive:

@@ -13,7 +13,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options import OPTIONS, parse_options
 from ftfile.core.options.kinds import FORMATS, OF_FILES, STORES
 from ftfile.core.options.table import DEFAULTS
-from ftfile.encoding.registry import format_from_options
+from ftfile.formats.api import format_from_options
 
 if TYPE_CHECKING:
     from ftfile.core.options.parse import Use

@@ -14,10 +14,10 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import CODECS, Chain, chain_from_options
 from ftfile.filters.decoded import decoded_file, decoded_piece
-from ftfile.parts.filtered_file import FilteredFile
-from tests.unit.encoding.rows import Target
+from ftfile.formats.parts import FilteredFile
 from tests.unit.filters import filters_of_users
 from tests.unit.filters.filters_of_users import ByteCounter, Cipher
+from tests.unit.formats.rows import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

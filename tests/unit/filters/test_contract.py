@@ -8,10 +8,10 @@ import pytest
 
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import CODECS, codec
-from ftfile.keys.keys import Keys, forget_keys
+from ftfile.filters.keys import Keys, forget_keys
 from ftfile.testing.contracts.filter import FilterContract
 from tests.unit.filters.filters_of_users import ByteCounter, Cipher
-from tests.unit.sink.encrypted import ring
+from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,10 +20,10 @@ from ftfile.filters.aes_gcm import CHUNK_BYTES, AesGcm, PieceCipher
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain, chain_from_options
 from ftfile.filters.decoded import decrypted_file
-from ftfile.keys.keys import Keys, forget_keys
-from ftfile.parts.filtered_file import FilteredFile
-from tests.unit.encoding.rows import Target
+from ftfile.filters.keys import Keys, forget_keys
+from ftfile.formats.parts import FilteredFile
 from tests.unit.filters import independent_decoder
+from tests.unit.formats.rows import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, Body, JobAuthor, Origin, Remove
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.protocol import commit
-from ftfile.commit.sealed.filesystem import SealedFileSystem
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
-from ftfile.fs.registry import open_filesystem
 from ftfile.kv.definition import DELETE, MERGE, OP, SET, StoreDefinition, define, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_name, key_hasher
@@ -24,6 +18,12 @@ from ftfile.kv.planning.plan import plan_jobs
 from ftfile.kv.planning.runs import Marks, Run, placed
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Add, Body, JobAuthor, Origin, Remove
+from ftfile.log.protocol import commit
+from ftfile.log.sealed import SealedFileSystem
+from ftfile.storage.registry import open_filesystem
 from tests.kit.store_check import key_at
 from tests.unit.kv.runs import Stream, open_run
 

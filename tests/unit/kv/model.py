@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.commit.format.model import Add, AssemblyJob, Origin
-from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefinition, define, operations, ops_in
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key, contain
 from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, Share, groups_of, job_of
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
-from ftfile.testing.clock import SeededIds
+from ftfile.log.checks import Rewrite
+from ftfile.log.format.model import Add, AssemblyJob, Origin
+from ftfile.testing.context import SeededIds
 from tests.kit.store_check import key_at
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import key_reader
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run.writer import write_run
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ftfile.commit.format.layout import storage_identity
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.sealed.filesystem import keys_of, open_with_keys
 from ftfile.core.checksum import matches
 from ftfile.filters.chain import Chain
-from ftfile.fs.registry import normalise
 from ftfile.kv.definition import DELETE, StoreDefinition, operations
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import first_fall
 from ftfile.kv.planning.runs import apart, open_state, run_of
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.layout import storage_identity
+from ftfile.log.sealed import keys_of, open_with_keys
+from ftfile.storage.registry import normalise
 from ftfile.testing.context import current
 from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.store_check import key_at
@@ -25,10 +25,10 @@ from tests.kit.store_check import key_at
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ftfile.commit.format.model import Add
-    from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileSystem
     from ftfile.kv.planning.runs import Run
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
 
 __all__ = (
     "FIRST",

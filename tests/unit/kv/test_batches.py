@@ -13,15 +13,14 @@ import pyarrow as pa
 import pytest
 
 import ftfile.kv
-from ftfile.attempt.identity import TaskIdentity
-from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, EncodingError, SchemaError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, SET
 from ftfile.kv.planning import plan
 from ftfile.kv.upkeep.rebucket import rebucket
-from ftfile.testing.clock import ManualClock
-from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.log.format import layout
+from ftfile.testing.context import ManualClock, current, open_filesystem, repeatable
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from ftfile.write.messages import TaskIdentity
 from tests.unit.kv.stores import FIRST, SECOND, counting, head_of, query_of, rows, rows_of, table_of
 
 DELETING = {"k": "string", "n": "long", "gone": "boolean"}

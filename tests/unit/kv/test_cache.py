@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ftfile.kv.run.cache import Cache, Shelf
+from ftfile.kv.run.pages import Cache, Shelf
 
 
 def test_what_was_not_used_goes_first() -> None:

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.commit.format.model import Add, Origin
 from ftfile.core.errors import CorruptData
 from ftfile.kv.run_files import CoalescingFiles, OpenFiles
+from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import current
-from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import counting, rows_of
-from tests.unit.sink.encrypted import ring
+from tests.unit.write.files.encrypted import ring
 from tests.wrappers import MeteredFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 __all__ = ("ring",)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.commit.format.model import Transaction
 from ftfile.core.errors import ConfigError
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.planning.jobs import PlanSettings
+from ftfile.log.format.model import Transaction
+from ftfile.rows.spark_types import spark_schema_json
 
 COLUMNS = [("word", pa.string()), ("n", pa.int32()), ("gone", pa.bool_()), ("at", pa.timestamp("us", tz="UTC"))]
 SCHEMA = spark_schema_json(pa.schema(COLUMNS))

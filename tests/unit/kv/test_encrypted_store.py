@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.sealed.filesystem import keys_of
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.kv.planning.runs import Marks, open_marks, run_of, seal_marks
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.sealed import keys_of
 from tests.unit.kv.stores import counting, file_system, head_of, rows, rows_of
-from tests.unit.sink.encrypted import SECOND, forget_all, ring, write_ring
+from tests.unit.write.files.encrypted import SECOND, forget_all, ring, write_ring
 
 if TYPE_CHECKING:
     from ftfile.testing.micro_batch import StoreBatch

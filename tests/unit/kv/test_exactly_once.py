@@ -12,7 +12,7 @@ from ftfile.testing.context import current
 from tests.unit.kv.stores import SECOND, counting, head_of, query_of, rows, rows_of
 
 if TYPE_CHECKING:
-    from ftfile.commit.protocol import Committed
+    from ftfile.log.protocol import Committed
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ class TestQueries:
 
     def test_races_between_them(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """The version for which runs got their positions is another's: they get those of the next one."""
-        from ftfile.commit.log.log import CommitLog
+        from ftfile.log.commit_log import CommitLog
 
         first, second = counting(out), counting(out, SECOND, onNewQuery="continue")
         first.run(0, [rows("a")])

@@ -14,16 +14,15 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.attempt.identity import TaskIdentity
-from ftfile.attempt.options import forget_logs
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, EncodingError, StaleFiles
 from ftfile.kv import config, run_files
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.vacuum import vacuum
+from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
+from ftfile.write.messages import TaskIdentity
+from ftfile.write.options import forget_logs
 from tests.kit.store_check import check_store
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.arrays.buffers import from_texts, numbers_from
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
 from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.writer import StoreWriter
+from ftfile.rows.buffers import from_texts, numbers_from
+from ftfile.rows.spark_types import spark_schema_json
+from ftfile.write.messages import JobIdentity, TaskIdentity
 
 if TYPE_CHECKING:
     from pathlib import Path

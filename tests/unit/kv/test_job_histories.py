@@ -10,28 +10,27 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.message import segment_of
-from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import Origin
 from ftfile.core.context import Context
 from ftfile.filters.chain import Chain
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.planning.runs import Run, run_of
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run_files import RunSpool
-from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.log.format.model import Origin
+from ftfile.testing.context import ManualClock, SeededIds
 from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.write.messages import JobIdentity, TaskIdentity, segment_of
+from ftfile.write.stage import Stage
 from tests.unit.kv.model import STEPS, TTL_MS, Store
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-    from ftfile.commit.format.model import Add, AssemblyJob
-    from ftfile.commit.rewrites import Rewrite
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.format.model import Add, AssemblyJob
 
 HISTORIES = 24
 

@@ -11,12 +11,6 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.attempt.follow.offsets import InLog
-from ftfile.attempt.follow.planner import FollowSettings
-from ftfile.commit.format.model import Body, MaintenanceAuthor
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.protocol import commit
-from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv import due_jobs, pushdown
 from ftfile.kv.definition import define
@@ -29,16 +23,21 @@ from ftfile.kv.planning.runs import placed
 from ftfile.kv.pushdown import Condition, select
 from ftfile.kv.reading import bucket, reader, verify
 from ftfile.kv.run import blocks
-from ftfile.kv.run.cache import Cache
-from ftfile.kv.run.pages import PageTable, Probes, build_pages, shape_for
+from ftfile.kv.run.pages import Cache, PageTable, Probes, build_pages, shape_for
 from ftfile.kv.run.reader import SCAN_BYTES, RunReader
 from ftfile.kv.run.writer import BLOCK_BYTES
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import Body, MaintenanceAuthor
+from ftfile.log.protocol import commit
+from ftfile.log.vacuum import vacuum
+from ftfile.read.log_planner import FollowSettings
+from ftfile.read.log_positions import InLog
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.building import Builder
 from tests.unit.kv.runs import Written, numbered, written
 from tests.unit.kv.stores import counting, rows, rows_of
 from tests.unit.kv.test_planning import MIB, a_run, named, plan_of, points
-from tests.unit.sink.encrypted import ring
+from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
     from pathlib import Path

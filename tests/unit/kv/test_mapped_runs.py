@@ -11,7 +11,7 @@ import pytest
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run.blocks import MAPPED_BYTES
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from tests.unit.kv.runs import NUMBERS, keys_of, numbered, written
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit.format.model import Add, AssemblyJob, Origin
-from ftfile.commit.rewrites import Rewrite
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, groups_of, without
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
-from ftfile.testing.clock import SeededIds
+from ftfile.log.checks import Rewrite
+from ftfile.log.format.model import Add, AssemblyJob, Origin
+from ftfile.testing.context import SeededIds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ftfile.commit.format.model import Add, Origin
 from ftfile.kv.definition import StoreDefinition, define
 from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket
 from ftfile.kv.planning.runs import Marks, Run
@@ -25,6 +24,7 @@ from ftfile.kv.pushdown import (
     select,
     shares_of,
 )
+from ftfile.log.format.model import Add, Origin
 from tests.kit.store_check import key_at
 
 SCHEMA = pa.schema([("a", pa.int8()), ("b", pa.string()), ("c", pa.bool_()), ("n", pa.int64())])

@@ -14,13 +14,13 @@ import pytest
 from ftfile import kv
 from ftfile.core.errors import ConfigError, CorruptData, EncodingError, StaleFiles
 from ftfile.filters.aes_gcm import AesGcm
-from ftfile.keys.keys import Keys
+from ftfile.filters.keys import Keys
 from ftfile.kv.definition import define
 from ftfile.kv.reading.reader import FOUND
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.kv.building import COUNTS, Builder
 from tests.unit.kv.stores import counting, rows
-from tests.unit.sink.encrypted import FIRST, write_ring
+from tests.unit.write.files.encrypted import FIRST, write_ring
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from ftfile.commit.format.model import Add, Origin
 from ftfile.core.checksum import checksum
 from ftfile.kv.definition import ops_in
 from ftfile.kv.hashing import hash_rows, key_hasher
@@ -19,8 +18,9 @@ from ftfile.kv.reading import levels
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.view import View, view_of
 from ftfile.kv.run import writer
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles
+from ftfile.log.format.model import Add, Origin
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.crash.share import THOROUGH
 from tests.kit.store_check import key_at

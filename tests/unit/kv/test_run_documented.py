@@ -6,13 +6,13 @@ import re
 import struct
 from pathlib import Path
 
-from ftfile.commit.format.model import Add, Origin
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.planning.jobs import JobTerms, job_of
 from ftfile.kv.planning.plan import still_due
 from ftfile.kv.planning.runs import Marks, run_of
 from ftfile.kv.run.directory import TRAILER
-from ftfile.testing.clock import SeededIds
+from ftfile.log.format.model import Add, Origin
+from ftfile.testing.context import SeededIds
 from ftfile.testing.micro_batch import spark_schema
 
 MARKS = Marks((0, 0), None).to_json()

@@ -14,7 +14,7 @@ import pytest
 from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.run import reader as reading
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.writer import COMPRESSIONS, PAGED_ROWS_MIN, write_run
 from tests.unit.kv.runs import NUMBERS, Stream, Written, keys_of, numbered, open_run, written

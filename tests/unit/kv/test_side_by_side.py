@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile import kv
-from ftfile.attempt.options import forget_logs
-from ftfile.fs.calls.parallel import parallel
-from ftfile.fs.registry import register, unregister
-from ftfile.fs.wrapper import WrapperFileSystem
+from ftfile.storage.calls import parallel
+from ftfile.storage.registry import WrapperFileSystem, register, unregister
 from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.write.options import forget_logs
 from tests.unit.kv.stores import counting, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.fs.api import Capabilities, InputFile
+    from ftfile.storage.api import Capabilities, InputFile
 
 RUNS = 4
 URL = "distant://store"

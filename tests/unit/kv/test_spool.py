@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.stage import Stage
-from ftfile.commit.format.layout import storage_identity
 from ftfile.core.checksum import checksum
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
-from ftfile.keys.keys import Keys
+from ftfile.filters.keys import Keys
 from ftfile.kv.definition import DELETE, OP, SET, define
 from ftfile.kv.hashing import bucket_name, bucket_number, by_bucket, hash_rows
 from ftfile.kv.key_columns import decode_ranges
 from ftfile.kv.planning.runs import Marks
 from ftfile.kv.run_files import RunSpool
+from ftfile.log.format.layout import storage_identity
 from ftfile.testing.context import open_filesystem
-from tests.unit.sink.encrypted import ring
+from ftfile.write.messages import JobIdentity, TaskIdentity
+from ftfile.write.stage import Stage
+from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,34 +9,34 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import Add, Origin
-from ftfile.commit.log.state import LogState
 from ftfile.core.context import Context
 from ftfile.core.errors import CorruptData, OutOfSpace, Unavailable
 from ftfile.filters.chain import Chain
-from ftfile.fs.wrapper import RetryingFileSystem, WrapperFileSystem
 from ftfile.kv import due_jobs
 from ftfile.kv.definition import OP, StoreDefinition, define
 from ftfile.kv.due_jobs import Merger, run_jobs
 from ftfile.kv.fold import fold
 from ftfile.kv.planning.jobs import JobTerms, PlanSettings, job_of
 from ftfile.kv.planning.runs import Marks, run_of
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.run_files import RunSpool
-from ftfile.testing.clock import ManualClock, SeededIds
+from ftfile.log.format.model import Add, Origin
+from ftfile.log.state import LogState
+from ftfile.storage.registry import RetryingFileSystem, WrapperFileSystem
+from ftfile.testing.context import ManualClock, SeededIds
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.write.messages import JobIdentity, TaskIdentity
+from ftfile.write.stage import Stage
 from tests.unit.kv.runs import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.commit.format.model import AssemblyJob
-    from ftfile.commit.rewrites import Rewrite
-    from ftfile.fs.api import FileSystem
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.format.model import AssemblyJob
+    from ftfile.storage.api import FileSystem
 
 SETTINGS = PlanSettings()
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])

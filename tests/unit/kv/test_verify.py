@@ -16,7 +16,7 @@ from tests.unit.kv.building import COUNTS, WORDS, Builder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.commit.format.model import Add
+    from ftfile.log.format.model import Add
 
 
 @pytest.fixture

@@ -10,22 +10,21 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.follow.offsets import START
-from ftfile.attempt.follow.planner import FollowSettings
-from ftfile.attempt.follow.stream import FollowConfig
-from ftfile.attempt.options import forget_logs
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.compact import merge_due
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.log.commit_log import CommitLog
+from ftfile.read.log_planner import FollowSettings
+from ftfile.read.log_positions import START
+from ftfile.read.log_stream import FollowConfig
+from ftfile.rows.spark_types import spark_schema_json
+from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
+from ftfile.write.options import forget_logs
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import FIRST, SECOND, rows
 

@@ -8,13 +8,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ftfile import kv
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import ConfigError, StaleFiles
 from ftfile.kv.definition import DELETE, MERGE, SET
 from ftfile.kv.upkeep.compact import merge_due
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.vacuum import vacuum
+from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import StoreBatch
 from tests.kit.store_check import StoreReport, check_store

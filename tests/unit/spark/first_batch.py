@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructType
 
-from ftfile.arrays.buffers import from_texts, numbers_from
-from ftfile.attempt.identity import StreamIdentity, TaskIdentity
 from ftfile.core.context import SYSTEM
+from ftfile.rows.buffers import from_texts, numbers_from
 from ftfile.spark.datasource import FtFileDataSource
+from ftfile.write.messages import StreamIdentity, TaskIdentity
 from tests.unit.spark.pickled import pickled
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StructType
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.spark import worker
+from ftfile.spark import shipping as worker
 from ftfile.spark.datasource import FtFileDataSource, FtKvDataSource
 from ftfile.spark.writers import TaskCommitMessage
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch

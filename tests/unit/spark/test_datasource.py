@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from ftfile.commit.format.model import Transaction
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import Transaction
 from ftfile.spark import attach
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.settings import absolute_options
-from ftfile.spark.worker import acknowledge_at_once
+from ftfile.spark.shipping import acknowledge_at_once
 from ftfile.spark.writers import TaskCommitMessage, sink_config, stream_task, unwrap
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch

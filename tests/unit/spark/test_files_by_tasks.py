@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit.format import layout
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, StillOpen
 from ftfile.core.progress import Progress
-from ftfile.maintenance.compact import CompactReport
-from ftfile.maintenance.merger import Merging
-from ftfile.sink.assembly.assembler import Assembler
+from ftfile.log.format import layout
+from ftfile.operate.compact import CompactReport
+from ftfile.operate.merger import Merging
 from ftfile.spark import compact, flush, verify
-from ftfile.spark.maintenance import spark_tasks
-from ftfile.spark.maintenance.spark_tasks import shares_of
+from ftfile.spark import maintenance as spark_tasks
+from ftfile.spark.maintenance import shares_of
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
-from tests.unit.sink.encrypted import ring
+from ftfile.write.files.assembler import Assembler
 from tests.unit.spark.fake_session import Session
+from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -289,7 +289,7 @@ class TestRefusals:
 
 def test_a_store_that_is_away_ends_a_flush(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written(out, rolling="policy")
-    monkeypatch.setattr("ftfile.maintenance.flush.is_away", lambda _: True)
+    monkeypatch.setattr("ftfile.operate.flush.is_away", lambda _: True)
 
     def assemble(*_: object) -> object:
         raise FtfileError("away")

@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 SELDOM_USED = {
     *("cryptography", "difflib", "importlib.metadata", "pandas", "pyarrow.compute", "pyarrow.dataset"),
-    *("ftfile.exporting.run", "ftfile.keys.keys", "ftfile.sink.publishing.on_publish"),
+    *("ftfile.tools.export.export", "ftfile.filters.keys", "ftfile.write.files.publishing"),
 }
 UNUSED = {
     "plan": {
-        *("ftfile.attempt.fingerprint", "ftfile.attempt.message", "ftfile.attempt.stage", "ftfile.commit.protocol"),
-        *("ftfile.commit.read.snapshot", "ftfile.sink.driver.proposal", "ftfile.sink.task.task"),
+        *("ftfile.write.fingerprint", "ftfile.write.messages", "ftfile.write.stage", "ftfile.log.protocol"),
+        *("ftfile.log.read.snapshot", "ftfile.write.files.proposal", "ftfile.write.files.task"),
     },
     "write": {
-        *("ftfile.commit.protocol", "ftfile.commit.read.snapshot", "ftfile.sink.assembly.assembler"),
-        "ftfile.sink.driver.proposal",
+        *("ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.write.files.assembler"),
+        "ftfile.write.files.proposal",
     },
-    "commit": {"ftfile.attempt.bad_records", "ftfile.attempt.stage", "ftfile.sink.task.task"},
-    "read": {"ftfile.sink.config", "ftfile.spark.pushdown"},
+    "commit": {"ftfile.write.bad_records", "ftfile.write.stage", "ftfile.write.files.task"},
+    "read": {"ftfile.write.files.file_options", "ftfile.spark.pushdown"},
 }
 # A task of a lookup reads a store, and no files.
-UNUSED_IN_LOOKUPS = {"ftfile.encoding.registry", "ftfile.parts.reader", "ftfile.spark.pushdown", "pyarrow.compute"}
+UNUSED_IN_LOOKUPS = {"ftfile.formats.api", "ftfile.formats.parts", "ftfile.spark.pushdown", "pyarrow.compute"}
 
 
 @pytest.mark.slow

@@ -10,11 +10,11 @@ import pytest
 
 import ftfile
 from ftfile.core.context import SYSTEM
-from ftfile.source.directory import Directory
-from ftfile.spark.native.load import hadoop_url, write_sink_log
-from ftfile.spark.native.ways import Ways, find_ways
+from ftfile.read.directory import Directory
+from ftfile.spark.native_load import hadoop_url, write_sink_log
+from ftfile.spark.plain_files import Ways, find_ways
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from tests.unit.maintenance.foreign import UUID, parquet
+from tests.unit.tools.migrate.foreign import UUID, parquet
 
 ARRAY_OF_EMPTY_NAMES = {
     "type": "array",
@@ -98,8 +98,8 @@ def test_names_that_differ_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """As an earlier ftfile admitted them: Spark's reader may find no column, or the wrong one."""
     out = str(tmp_path / "out")
     MicroBatch(out, {"id": "long"}).run(0, [[{"id": 1}]])
-    monkeypatch.setattr("ftfile.sink.driver.head.check_schema_change", lambda *_: None)
-    monkeypatch.setattr("ftfile.sink.driver.head._check_older_rows", lambda *_: None)
+    monkeypatch.setattr("ftfile.write.files.proposal.check_schema_change", lambda *_: None)
+    monkeypatch.setattr("ftfile.write.files.proposal._check_older_rows", lambda *_: None)
     MicroBatch(out, {"ID": "long"}).run(1, [[{"ID": 2}]])
     ways = ways_of(out)
     assert ways.reasons == {"column 'ID' is 'id' in files": 1}

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from ftfile.commit.format.model import Add, Origin
 from ftfile.core.errors import ConfigError, FtfileError, SchemaError, UserCodeError
-from ftfile.sink.publishing.on_publish import call_on_publish
+from ftfile.log.format.model import Add, Origin
 from ftfile.spark.datasource import FtFileDataSource
-from ftfile.spark.plain_errors import with_plain_errors
-from ftfile.spark.shipping import Shipped
+from ftfile.spark.shipping import Shipped, with_plain_errors
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files.publishing import call_on_publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.spark.native.conditions import filtered, possible_adds
+from ftfile.spark.plain_files import filtered, possible_adds
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

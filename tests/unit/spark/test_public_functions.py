@@ -13,7 +13,7 @@ import ftfile
 from ftfile.core.arguments import kind_of
 from ftfile.kv.operator.store import KeyValueStore
 from ftfile.kv.reading.reader import Reader
-from ftfile.maintenance.opened import OpenedDirectory
+from ftfile.operate.open_directory import OpenedDirectory
 from tests.unit.spark.fake_session import Session
 
 CHECKED_ELSEWHERE = frozenset(

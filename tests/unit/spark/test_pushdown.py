@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 from ftfile.core.errors import ConfigError
-from ftfile.source import shares
+from ftfile.read import shares
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.spark.pushdown import condition_of
 from ftfile.testing.micro_batch import MicroBatch

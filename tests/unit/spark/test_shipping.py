@@ -15,8 +15,8 @@ from pyspark.sql.types import LongType, StructType
 
 import ftfile
 import ftfile.core.version
-import ftfile.sink.config
-from ftfile.attempt import kind_of_directory
+import ftfile.write.files.file_options
+from ftfile.log import directory as kind_of_directory
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.packages import install
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EXTENSIONS = """
 from dataclasses import dataclass
-from ftfile.encoding.arrow_format import ArrowFormat
+from ftfile.formats.arrow_files import ArrowFormat
 from ftfile.filters.codecs import Gzip
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ def test_another_version_is_named(kind: str, path: str, monkeypatch: pytest.Monk
 def test_another_build_of_the_version_is_named(other: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content = shipped("stream writer", path)
     if other is None:
-        monkeypatch.delattr(ftfile.sink.config, "SinkConfig")
+        monkeypatch.delattr(ftfile.write.files.file_options, "SinkConfig")
     else:
-        monkeypatch.setattr(ftfile.sink.config, "SinkConfig", other)
+        monkeypatch.setattr(ftfile.write.files.file_options, "SinkConfig", other)
     with pytest.raises(RuntimeError, match=r"another build of ftfile .*ftfile\.sink\.config:SinkConfig differs"):
         pickle.loads(content)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ftfile.source.shares import small_batches
+from ftfile.read.shares import small_batches
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
 

@@ -10,24 +10,23 @@ import pytest
 
 import ftfile
 import ftfile.kv
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, AssemblyJob, Origin
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError
-from ftfile.fs.registry import open_filesystem
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.key_columns import encode_key
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading.verify import StoreReport
 from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactReport, Merging
-from ftfile.spark.maintenance.calls import compact, verify
-from ftfile.spark.maintenance.spark_tasks import shares_of
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Add, AssemblyJob, Origin
+from ftfile.spark.maintenance import compact, shares_of, verify
+from ftfile.storage.registry import open_filesystem
 from tests.kit.store_check import check_store
 from tests.unit.kv.stores import counting, file_system, rows_of
-from tests.unit.sink.encrypted import ring
 from tests.unit.spark.fake_session import Session
+from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
     from ftfile.core.progress import Progress

@@ -15,7 +15,7 @@ from zipimport import zipimporter
 import pytest
 from pyspark.sql.types import LongType, StructType
 
-from ftfile.spark import worker
+from ftfile.spark import shipping as worker
 from ftfile.spark.datasource import FtFileDataSource
 from ftfile.testing.micro_batch import MicroBatch
 

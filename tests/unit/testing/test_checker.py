@@ -7,33 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import (
-    Add,
-    JobAuthor,
-    MaintenanceAuthor,
-    Origin,
-    Record,
-    Remove,
-    StreamAuthor,
-    Transaction,
-)
-from ftfile.commit.format.record import encode_record
-from ftfile.commit.log.bases import write_base
-from ftfile.commit.log.hints import PublishedHint, write_published
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.places import place
-from ftfile.commit.read.merging import make_range
-from ftfile.commit.read.ranges import write_range
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
+from ftfile.log.checkpoints import write_base
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
+from ftfile.log.format.record import encode_record
+from ftfile.log.places import place
+from ftfile.log.read.add_table import make_range
+from ftfile.log.read.compacted_records import write_range
+from ftfile.log.records import PublishedHint, write_published
 from ftfile.testing.checker import DirectoryReport, InvariantViolation, check_directory, list_plainly
 from ftfile.testing.fs.memory import MemoryFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 QUERY = "query-1"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ftfile.core.errors import OutOfSpace, PermissionDenied, StorageError
-from ftfile.fs.api import CopyingStream, FileSystem, OutputStream, RangeFile
+from ftfile.storage.api import CopyingStream, FileSystem, OutputStream, RangeFile
 from ftfile.testing.fs import volume
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.tree import Tree
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
 
-    from ftfile.fs.api import FileInfo
+    from ftfile.storage.api import FileInfo
     from ftfile.testing.fs.volume import Store
 
 PLAIN, BUFFERING, OBJECT = (volume.STREAMS[store] for store in ("disk", "hdfs", "s3"))

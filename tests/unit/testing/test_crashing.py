@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import FtfileError
-from ftfile.fs.paths import parent_of
-from ftfile.testing.clock import ManualClock
+from ftfile.storage.paths import parent_of
+from ftfile.testing.context import ManualClock
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
-from tests.unit.fs.layered import LayeredContract
+from tests.unit.storage.layered import LayeredContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
     from ftfile.testing.fs.crashing import CrashState
 
 

@@ -16,7 +16,7 @@ import ftfile
 import ftfile.errors
 from ftfile.core import errors
 from ftfile.core.extensions import forget_extensions
-from ftfile.keys.keys import forget_keys
+from ftfile.filters.keys import forget_keys
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.packages import install
 

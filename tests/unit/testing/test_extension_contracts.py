@@ -14,22 +14,20 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.encoding import arrow_format
-from ftfile.encoding.api import Joiner
-from ftfile.encoding.arrow_format import ArrowFormat
-from ftfile.encoding.base import columnar, reading
-from ftfile.encoding.base.columnar import CollectingEncoder, RowJoiner, RowSegments
-from ftfile.encoding.base.lines import LineEncoder, LineJoiner, Lines, LineSegments
-from ftfile.encoding.csv.format import CsvLines
-from ftfile.encoding.json.format import JsonLines
-from ftfile.encoding.registry import format_from_options
 from ftfile.filters import codecs
 from ftfile.filters.aes_gcm import AesGcm, AesGcmEncoder
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import codec
 from ftfile.filters.codecs import Codec, FrameDecoder, Gzip
-from ftfile.keys.api import IssuedKey
-from ftfile.keys.keys import Keys
+from ftfile.filters.keys import IssuedKey, Keys
+from ftfile.formats import arrow_files as arrow_format
+from ftfile.formats import columnar, reading
+from ftfile.formats.api import Joiner, format_from_options
+from ftfile.formats.arrow_files import ArrowFormat
+from ftfile.formats.columnar import CollectingEncoder, RowJoiner, RowSegments
+from ftfile.formats.csv_lines import CsvLines
+from ftfile.formats.json_lines import JsonLines
+from ftfile.formats.line_formats import LineEncoder, LineJoiner, Lines, LineSegments
 from ftfile.testing.contracts.filter import FilterContract
 from ftfile.testing.contracts.format import FormatContract
 from ftfile.testing.contracts.key_provider import KeyProviderContract

@@ -18,12 +18,12 @@ from ftfile.core.errors import (
 from ftfile.testing.fs.faulty import STANDARD_FAULTS, Call, Fault, FaultyFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.sweep import fault_sweep
-from tests.unit.fs.layered import LayeredContract
+from tests.unit.storage.layered import LayeredContract
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 numbers = itertools.count()
 

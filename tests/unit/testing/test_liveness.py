@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import Add, AssemblyJob, Body, MaintenanceAuthor, Origin
-from ftfile.commit.log.bases import write_base
-from ftfile.commit.log.shared_map import SharedMap
-from ftfile.commit.log.state import LogState
-from ftfile.commit.protocol import commit
-from ftfile.commit.read.ranges import merge_all
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
+from ftfile.log.checkpoints import write_base
+from ftfile.log.format import layout
+from ftfile.log.format.model import Add, AssemblyJob, Body, MaintenanceAuthor, Origin
+from ftfile.log.protocol import commit
+from ftfile.log.read.compacted_records import merge_all
+from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
 from tests.kit.liveness import (
@@ -28,7 +27,7 @@ from tests.kit.liveness import (
     check_state_size,
     check_vacuumed,
 )
-from tests.unit.commit.conftest import Driver
+from tests.unit.log.conftest import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

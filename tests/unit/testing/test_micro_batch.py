@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import FtfileError, InvalidMessages, ReplayMismatch, Unavailable, UnknownQuery
-from ftfile.fs.registry import known_schemes
+from ftfile.storage.registry import known_schemes
 from ftfile.testing.checker import check_directory
-from ftfile.testing.clock import ManualClock, SeededIds
-from ftfile.testing.context import open_filesystem, repeatable
+from ftfile.testing.context import ManualClock, SeededIds, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
-from ftfile.testing.fs.memory import MemoryFileSystem
-from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.fs.memory import MemoryFileSystem, mounted
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

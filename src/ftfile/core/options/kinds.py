@@ -12,6 +12,7 @@ from ftfile.core.units import parse_duration_s, parse_size_bytes, parse_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
 # The formats that ftfile brings.
 FORMATS = ("parquet", "json", "csv", "text", "binary", "avro", "orc", "arrow")
 

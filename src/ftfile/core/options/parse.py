@@ -7,13 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.options.encryption import ENCRYPTION
 from ftfile.core.options.kinds import FILES, FORMATS, OF_FILES, STORE_WRITE, STORES, WRITE, Option
-from ftfile.core.options.store import STORE_ELSEWHERE
-from ftfile.core.options.table import ELSEWHERE, NOT_OFFERED, OPTIONS, OWN_PREFIXES, SPARK_KEYS, STORAGE_PREFIX
+from ftfile.core.options.table import (
+    ELSEWHERE,
+    ENCRYPTION,
+    NOT_OFFERED,
+    OPTIONS,
+    OWN_PREFIXES,
+    SPARK_KEYS,
+    STORAGE_PREFIX,
+    STORE_ELSEWHERE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
 
 Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv-read", "ftkv-follow"]
 

@@ -1,14 +1,174 @@
-"""The option table; docs/options.md says what each option means."""
+"""The option table: files, keyed stores, streams, encryption; docs/options.md says what each option means."""
 
 from __future__ import annotations
 
 import functools
 
 from ftfile.core.options import kinds
-from ftfile.core.options.encryption import ENCRYPTION, INLINE_KEYS, NEVER_INLINE
 from ftfile.core.options.kinds import FORMATS, Option, one_of, write_option
-from ftfile.core.options.source import FILES, FOLLOWING, FOLLOWING_ELSEWHERE
-from ftfile.core.options.store import COMMON_ELSEWHERE, STORE
+
+ENCRYPTION: tuple[Option, ...] = (
+    write_option("encryption", one_of("none", "aes-gcm", "parquet"), default="none"),
+    write_option("encryptionKeyId", kinds.TEXT),
+    Option("keyProvider", kinds.TEXT, used_by=kinds.EVERYWHERE),
+)
+
+NEVER_INLINE = "keys are never given in options, which Spark shows to everybody: say with keyProvider where they are"
+
+# What others call keys, or might.
+INLINE_KEYS = (
+    *("aeskey", "datakey", "encryption.key", "encryption_key", "encryptionkey", "encryptionkeys"),
+    *("encryptionpassword", "key", "keys", "kmskey", "masterkey", "password", "passphrase", "secret", "secretkey"),
+    *("parquet.encryption.key.list", "parquet.encryption.footer.key"),
+    *("parquet.encryption.column.keys", "parquet.encryption.uniform.key"),
+)
+
+
+_store_option = functools.partial(Option, used_by=kinds.STORE_WRITE)
+
+STORE: tuple[Option, ...] = (
+    _store_option("keyColumns", kinds.COLUMNS),
+    _store_option("bucketBy", kinds.COLUMNS, default=()),
+    _store_option("buckets", kinds.COUNT, default=16),
+    _store_option("merge", kinds.TEXT, default="last"),
+    _store_option("deleteColumn", kinds.TEXT),
+    _store_option("sequenceColumn", kinds.TEXT),
+    _store_option("tombstoneTtl", kinds.DURATION, default=7 * 86_400.0),
+    _store_option("compression", one_of("none", "lz4", "zstd", uncompressed="none"), default="lz4"),
+    _store_option("blockBytes", kinds.SIZE, default=128 << 10),
+    _store_option("flushIntervalCount", kinds.COUNT, default=16),
+    _store_option("flushBytes", kinds.SIZE, default=2 << 20),
+    _store_option("flushSize", kinds.COUNT, default=1_000_000),
+    _store_option("maxFileSize", kinds.SIZE, default=128 << 20),
+    _store_option("jobBytes", kinds.SIZE, default=256 << 20),
+    _store_option("grace", kinds.DURATION, default=7200.0),
+    _store_option("vacuumInterval", kinds.DURATION, default=3600.0),
+    Option("readChangeFeed", kinds.BOOLEAN, default=False, used_by=kinds.STORE_FOLLOW),
+    Option("cacheBytes", kinds.SIZE, default=256 << 20, used_by=kinds.STORE_READ),
+)
+
+_KEYS = "the key columns are keyColumns; keys of encryption are never given in options"
+
+# What others, and the file sink, call these things.
+COMMON_ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys(
+        ("mergeschema", "merge-schema", "schemaevolution"),
+        "new columns and wider types are taken with onSchemaChange=widen, where rows are written; a reader has the "
+        "newest columns",
+    ),
+    "overwriteschema": "mode('overwrite') takes any schema; leave it out",
+    "outputmode": "it is no option, but a call: writeStream.outputMode(…)",
+    "trigger": "it is no option, but a call: writeStream.trigger(…)",
+    **dict.fromkeys(
+        ("mode", "savemode", "writemode", "append", "overwrite"),
+        "append and overwrite are no option, but a call: write.mode(…); a reader has no modes, and fails at damage",
+    ),
+    **dict.fromkeys(("where", "filter", "select", "columns", "limit"), "it is no option, but a call of a DataFrame"),
+    **dict.fromkeys(
+        ("numpartitions", "repartition", "coalesce"),
+        "the tasks that write are those of the DataFrame: DataFrame.repartition(…)",
+    ),
+    # Whatever begins so.
+    **dict.fromkeys(
+        ("delta.*", "hoodie.*", "cloudfiles.*", "write.*", "read.*"),
+        "it is of another program's tables, and ftfile has nothing like it by this name: leave it out",
+    ),
+    "spark.*": "settings of Spark are those of the session: spark.conf.set(…)",
+    "fs.*": "settings of a store are options storage.<name>; those of Hadoop are for Spark's own readers",
+}
+
+STORE_ELSEWHERE: dict[str, str] = {
+    **COMMON_ELSEWHERE,
+    **dict.fromkeys(INLINE_KEYS, NEVER_INLINE),
+    **dict.fromkeys(("key", "keys"), _KEYS),
+    **dict.fromkeys(
+        ("primarykey", "primary-key", "recordkey", "hoodie.datasource.write.recordkey.field"),
+        "the key columns are keyColumns",
+    ),
+    "partitionby": "rows go to buckets by the hash of bucketBy",
+    "clusterby": "rows are sorted by keyColumns",
+    "datachange": "each write is a change of data; ftfile.kv.compact(path) rewrites runs without one",
+    **dict.fromkeys(("bucket", "numbuckets"), "the number of buckets is buckets"),
+    **dict.fromkeys(("merge-engine", "mergeoperator"), "the function that merges values is merge"),
+    **dict.fromkeys(
+        ("sequence.field", "precombine.field", "hoodie.datasource.write.precombine.field"),
+        "the column whose greatest value wins is sequenceColumn",
+    ),
+    "maxbytesperfile": "the size of files is maxFileSize",
+    "maxwritebuffersize": "the memory of a task for rows that it has not written is maxOpenBytes",
+    "retention": "the time for which replaced runs stay is grace",
+}
+
+
+_limit = functools.partial(Option, used_by=kinds.FOLLOW | kinds.FILES | kinds.STORE_FOLLOW)
+_files_option = functools.partial(Option, used_by=kinds.FILES)
+
+FOLLOWING: tuple[Option, ...] = (
+    Option("startingVersion", kinds.LATEST_OR_VERSION, used_by=kinds.FOLLOW | kinds.STORE_FOLLOW),
+    Option("startingTimestamp", kinds.TIME, used_by=kinds.FOLLOW | kinds.STORE_FOLLOW),
+    _limit("maxFilesPerTrigger", kinds.COUNT),
+    _limit("maxBytesPerTrigger", kinds.SIZE),
+    Option("maxRowsPerTrigger", kinds.COUNT, used_by=kinds.FOLLOW | kinds.STORE_FOLLOW),
+    Option("skipChangeCommits", kinds.BOOLEAN, default=False, used_by=kinds.FOLLOW),
+)
+
+FILES: tuple[Option, ...] = (
+    _files_option("stateLocation", kinds.TEXT),
+    _files_option("startingOffsets", one_of("earliest", "latest"), default="earliest"),
+    _files_option("pathGlobFilter", kinds.TEXT),
+    _files_option("filePattern", kinds.PATTERN),
+    _files_option("ignoreFilePattern", kinds.PATTERN),
+    _files_option("recursiveFileLookup", kinds.BOOLEAN, default=False),
+    _files_option("scanInterval", kinds.DURATION, default=1.0),
+    _files_option("maxFileAge", kinds.DURATION, default=7 * 86_400.0),
+    _files_option("maxTrackedFiles", kinds.COUNT, default=1_000_000),
+    _files_option("tail", kinds.BOOLEAN),
+    _files_option("multiLine", kinds.BOOLEAN, default=False, formats=("json", "csv")),
+    _files_option("encoding", kinds.TEXT, default="UTF-8", formats=("json", "csv", "text")),
+    _files_option("closeInactive", kinds.DURATION, default=300.0),
+    _files_option("minFileAge", kinds.DURATION, default=10.0),
+    _files_option("fileIdentity", one_of("native", "content"), default="native"),
+    _files_option("allowOverwrites", kinds.BOOLEAN, default=False),
+    _files_option("failOnDataLoss", kinds.BOOLEAN, default=False),
+    _files_option("maxRetries", kinds.VERSION, default=5),
+    Option("maxPartitionBytes", kinds.SIZE, default=32 << 20, used_by=kinds.FILES | kinds.READ),
+    _files_option("comment", kinds.CHARACTER, formats=("csv",)),
+    _files_option("columnNameOfCorruptRecord", kinds.TEXT, default="_corrupt_record", formats=("json", "csv")),
+    _files_option("ignoreMissingFiles", kinds.BOOLEAN, default=False),
+    _files_option("ignoreCorruptFiles", kinds.BOOLEAN, default=False),
+    _files_option("cleanSource", one_of("off", "archive", "delete"), default="off"),
+    _files_option("sourceArchiveDir", kinds.TEXT),
+)
+
+_BEGINNING = "where a stream begins is startingVersion or startingTimestamp"
+_CHANGES = "versions that replace or remove rows are passed over with skipChangeCommits=true"
+FOLLOWING_ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys(("startingoffset", "stream-from-timestamp"), _BEGINNING),
+    **dict.fromkeys(("ignorechanges", "ignoredeletes", "ignorefiledeletion"), _CHANGES),
+    **dict.fromkeys(
+        (
+            "schematrackinglocation",
+            "schemalocation",
+            "allowsourcecolumndrop",
+            "allowsourcecolumnrename",
+            "allowsourcecolumntypechange",
+        ),
+        "a stream reads the columns of the newest version when it starts, or those of .schema(…); once others come, it "
+        "ends, and goes on with these when it is loaded and started again",
+    ),
+    **dict.fromkeys(("streaming-skip-overwrite-snapshots", "streaming-skip-delete-snapshots"), _CHANGES),
+    "streaming-max-files-per-micro-batch": "the limit of files is maxFilesPerTrigger",
+    **dict.fromkeys(
+        ("streaming-max-rows-per-micro-batch", "maxoffsetspertrigger", "maxrecordspertrigger"),
+        "the limit of rows is maxRowsPerTrigger",
+    ),
+    "scanintervalmillis": "the time between listings is scanInterval",
+    **dict.fromkeys(("filepatternregexp", "filepatternregularexp"), "the pattern of names is filePattern"),
+    "ignorefilepatternregularexp": "the pattern of names to leave out is ignoreFilePattern",
+    "maxretrycount": "the limit of tries is maxRetries",
+    "maxcachedfiles": "the number of files remembered is maxTrackedFiles",
+}
+
 
 _CODECS = ("none", "gzip", "zstd", "lz4", "lz4frame", "snappy", "bzip2", "xz", "brotli", "deflate", "zlib")
 

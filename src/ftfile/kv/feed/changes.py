@@ -9,17 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.arrays.spark_types import arrow_schema
-from ftfile.attempt.follow.offsets import InLog, InSnapshot, required_record
-from ftfile.attempt.follow.planner import FollowSettings, LogPlanner, Plan, Unit
-from ftfile.attempt.follow.stream import LogStream
-from ftfile.attempt.kind_of_directory import read_marker
-from ftfile.attempt.schema_change import check_requested
-from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
-from ftfile.core.packing import packed
-from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import BUCKETS_MAX, definition_of_runs
 from ftfile.kv.feed.rows import (
     Change,
@@ -34,6 +25,15 @@ from ftfile.kv.feed.rows import (
 )
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run_files import OpenFiles
+from ftfile.log.directory import read_marker
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.read.log_planner import FollowSettings, LogPlanner, Plan, Unit
+from ftfile.read.log_positions import InLog, InSnapshot, required_record
+from ftfile.read.log_stream import LogStream
+from ftfile.rows.buffers import packed
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.storage.calls import parallel
+from ftfile.write.schema_change import check_requested
 
 if TYPE_CHECKING:
     import os
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ftfile.attempt.follow.stream import FollowConfig
-    from ftfile.commit.format.model import Add, Record
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, Record
+    from ftfile.log.state import LogState
+    from ftfile.read.log_stream import FollowConfig
+
 
 _TASK_BYTES = 32 << 20  # of new runs that a task reads
 _ADVICE = (

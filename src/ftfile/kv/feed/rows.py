@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import bools_from, is_valid, numbers_from, values_of
-from ftfile.arrays.nested import map_entries
-from ftfile.commit.format.model import MaintenanceAuthor
 from ftfile.core.errors import ConfigError, NotFound, StaleFiles
 from ftfile.kv.definition import StoreDefinition
 from ftfile.kv.fold import SortedRows, windows_of
@@ -24,18 +20,22 @@ from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.reading.view import view_of
 from ftfile.kv.run_files import open_run
+from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import bools_from, is_valid, map_entries, numbers_from, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.commit.format.model import Add, Record
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.reading.view import View
     from ftfile.kv.run_files import OpenFiles
+    from ftfile.log.format.model import Add, Record
 
     Flags = NDArray[np.bool_]
+
 
 # Maintenance that writes all rows anew, and changes none.
 _REBUCKET = "rebucket"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Make = Callable[[Any], Any]
 
+
 _BYTES = (bytes, bytearray, memoryview)
 _FLOAT = struct.Struct("<f")
 

@@ -9,32 +9,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from ftfile.arrays.spark_types import arrow_schema, spark_schema_json
-from ftfile.attempt.identity import JobIdentity, TaskIdentity
-from ftfile.attempt.kind_of_directory import entries_of_new, refuse_new_tables, store_of
-from ftfile.attempt.message import segment_of
-from ftfile.attempt.options import durability_of
-from ftfile.attempt.stage import Stage
-from ftfile.commit.format import layout
-from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
-from ftfile.commit.log.fold import ENTRIES_MAX
-from ftfile.commit.protocol import commit
-from ftfile.commit.wal.files import list_wal, recorded_window
 from ftfile.core.errors import ConfigError, CorruptData, Fenced, ReplayMismatch, SchemaError
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.driver import OPERATORS, StoreChange, body_of, definition_after, epoch_of, recorded_definition
 from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
+from ftfile.log.apply import ENTRIES_MAX
+from ftfile.log.directory import entries_of_new, refuse_new_tables, store_of
+from ftfile.log.format import layout
+from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
+from ftfile.log.protocol import commit
+from ftfile.log.wal import list_wal, recorded_window
+from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.write.messages import JobIdentity, TaskIdentity, segment_of
+from ftfile.write.options import durability_of
+from ftfile.write.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ftfile.commit.format.model import Add
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.operator.windows import Window
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
 
 
 _BINARY = pa.binary()

@@ -6,7 +6,6 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from ftfile.commit.wal.files import recorded_window
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, WindowOrder
@@ -17,6 +16,7 @@ from ftfile.kv.operator.wal import MAX_FILE_BYTES, FileCodec, Wal
 from ftfile.kv.operator.windows import Buffer, Pending, WindowReader
 from ftfile.kv.upkeep.automatic import Upkeep, keep_up
 from ftfile.kv.user_keys import require_range
+from ftfile.log.wal import recorded_window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.kv.operator.windows import Window
+
 
 WINDOW_MAX = (1 << 63) - 1  # the number has 64 bits in the files of windows
 

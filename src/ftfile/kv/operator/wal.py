@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from ftfile.commit.files import delete_file
-from ftfile.commit.format import layout
-from ftfile.commit.wal.files import WalFiles, list_wal
-from ftfile.commit.wal.frames import BEGIN, WINDOW, Frame, read_frames
 from ftfile.core.errors import CorruptData, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.kv.key_columns import decode_ranges, encode_ranges
 from ftfile.kv.operator.windows import Window, row_schema
+from ftfile.log.format import layout
+from ftfile.log.places import delete_file
+from ftfile.log.wal import BEGIN, WINDOW, Frame, WalFiles, list_wal, read_frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftfile.filters.chain import Chain
-    from ftfile.fs.api import FileSystem, OutputStream
     from ftfile.kv.definition import StoreDefinition
+    from ftfile.storage.api import FileSystem, OutputStream
+
 
 _ADVICE = (
     "Restore it from a copy, or the records of the store, if it is those that are lost; or open the store with "

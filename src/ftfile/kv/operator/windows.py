@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.kv.definition import DELETE, MERGE, OP, SET
 from ftfile.kv.fold import fold
@@ -17,16 +16,17 @@ from ftfile.kv.operator.codecs import row_maker
 from ftfile.kv.reading.bucket import fold_key
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.user_keys import UserKeys
+from ftfile.rows.buffers import from_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.commit.log.log import CommitLog
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
     from ftfile.kv.operator.codecs import Codec
+    from ftfile.log.commit_log import CommitLog
 
     Values = tuple[Any, ...]
     Rows = list[tuple[int, tuple[Any, ...]]]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.commit.format.model import Add, AssemblyJob
 from ftfile.kv.definition import SET
 from ftfile.kv.key_columns import clip
 from ftfile.kv.planning.runs import Run, meet, run_of
+from ftfile.log.format.model import Add, AssemblyJob
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from ftfile.core.ids import IdSource
+    from ftfile.core.context import IdSource
     from ftfile.kv.key_columns import Key, KeyRange
+
 
 _MIB = 1 << 20
 _DAY_MS = 86_400_000

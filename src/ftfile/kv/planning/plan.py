@@ -13,10 +13,11 @@ from ftfile.kv.planning.runs import Run, Stretch, apart, run_of, runs_by_bucket,
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add, AssemblyJob
-    from ftfile.commit.rewrites import Rewrite
-    from ftfile.core.ids import IdSource
+    from ftfile.core.context import IdSource
     from ftfile.kv.planning.jobs import PlanSettings
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.format.model import Add, AssemblyJob
+
 
 # Below it all runs count as equally large: most of their cost is a file.
 _SMALL_BYTES = 8192

@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.commit.log.shared_map import SharedMap
-from ftfile.commit.sealed.filesystem import SealedFileSystem, keys_of
 from ftfile.core.errors import ConfigError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
 from ftfile.kv.key_columns import Key, KeyRange, decode_key, decode_ranges, encode_key, encode_ranges, overlap
+from ftfile.log.sealed import SealedFileSystem, keys_of
+from ftfile.log.state import SharedMap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ftfile.commit.format.model import Add, AssemblyJob
-    from ftfile.commit.log.state import LogState
-    from ftfile.fs.api import FileSystem
-    from ftfile.keys.keys import Keys
+    from ftfile.filters.keys import Keys
+    from ftfile.log.format.model import Add, AssemblyJob
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
 
 
 # A position is the version of a record and, in the low bits, the index of the run in it.

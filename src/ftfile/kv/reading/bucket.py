@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import bools_from, from_numpy, values_of
 from ftfile.core.errors import EncodingError, UserCodeError
 from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, operations
 from ftfile.kv.fold import SortedRows, fold, windows_of
@@ -16,6 +15,7 @@ from ftfile.kv.key_columns import contain, key_array, overlap
 from ftfile.kv.merge_functions import LAST
 from ftfile.kv.run.blocks import TooManyBytes
 from ftfile.kv.run.reader import SCAN_BYTES
+from ftfile.rows.buffers import bools_from, from_numpy, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Values = tuple[Any, ...]
     Numbers = NDArray[np.int64]
+
 
 _READ_BYTES_MIN = 128 << 10  # of a run at a time
 # The key of rows that are folded by the number of the key that was asked for.

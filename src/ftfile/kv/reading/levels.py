@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from ftfile.fs.calls.parallel import parallel
 from ftfile.kv.definition import OP, SET
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import union
-from ftfile.kv.run.cache import Cache, Shelf
+from ftfile.kv.run.pages import Cache, Shelf
 from ftfile.kv.run.reader import END_BYTES, RunReader
 from ftfile.kv.run.writer import PAGED_ROWS_MIN, write_run
 from ftfile.kv.run_files import CoalescingFiles, open_run
+from ftfile.storage.calls import parallel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ftfile.kv.run_files import OpenFiles
 
     Values = tuple[Any, ...]
+
 
 # Small runs are folded in memory: those that are read whole anyway, up to some bytes for an overlay.
 _SMALL_BYTES, _OVERLAY_BYTES = 1 << 20, 4 << 20

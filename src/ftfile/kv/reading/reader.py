@@ -12,39 +12,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import bools_from, from_numpy, is_valid
-from ftfile.attempt.kind_of_directory import refuse_files
-from ftfile.commit.log.times import parsed_version_at
-from ftfile.commit.opening import NO_ROWS, NO_STORE, open_log
-from ftfile.commit.read.dead_letters import read_dead_letters
-from ftfile.commit.read.history import read_history
-from ftfile.commit.read.snapshot import take_snapshot
 from ftfile.core.arguments import checked
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
-from ftfile.fs.calls.parallel import parallel
-from ftfile.fs.registry import normalise
 from ftfile.kv.definition import StoreDefinition, definition_of_runs
 from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
 from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
 from ftfile.kv.reading.levels import Sources, open_levels
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.user_keys import key_columns_of
+from ftfile.log.directory import refuse_files
+from ftfile.log.opening import NO_ROWS, NO_STORE, open_log
+from ftfile.log.read.dead_letters import read_dead_letters
+from ftfile.log.read.history import read_history
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.log.read.times import parsed_version_at
+from ftfile.rows.buffers import bools_from, from_numpy, is_valid
+from ftfile.storage.calls import parallel
+from ftfile.storage.registry import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
-    from ftfile.commit.read.dead_letters import DeadLetter
-    from ftfile.commit.read.history import Version
     from ftfile.core.context import Context
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.read.dead_letters import DeadLetter
+    from ftfile.log.read.history import Version
+    from ftfile.log.state import LogState
 
 
 # The last column of what `lookup` returns.

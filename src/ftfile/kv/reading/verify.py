@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.attempt.pieces.workers import Threads, Work
 from ftfile.core.checksum import Crc32, require_known
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
@@ -16,22 +15,24 @@ from ftfile.core.progress import Tracker
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.planning.runs import Run, apart
 from ftfile.kv.reading.reader import open_store
-from ftfile.kv.run.cache import Cache
+from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
+from ftfile.write.workers import Threads, Work
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.attempt.identity import TaskIdentity
-    from ftfile.attempt.pieces.workers import Workers
-    from ftfile.commit.format.model import Add
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
-    from ftfile.fs.api import FileSystem
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.reading.reader import Reader
     from ftfile.kv.reading.view import View
+    from ftfile.log.format.model import Add
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.messages import TaskIdentity
+    from ftfile.write.workers import Workers
+
 
 _READ_BYTES = 4 << 20
 _CACHE_BYTES = 32 << 20

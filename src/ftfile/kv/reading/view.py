@@ -15,12 +15,12 @@ from ftfile.kv.user_keys import UserKeys, row_maker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ftfile.commit.format.model import Add
-    from ftfile.commit.log.state import LogState
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.key_columns import Key
     from ftfile.kv.planning.runs import Run
-    from ftfile.kv.run.cache import Cache
+    from ftfile.kv.run.pages import Cache
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
 
 
 class View:

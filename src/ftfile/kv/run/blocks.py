@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy, is_valid, string_parts, strings_from, values_of
 from ftfile.kv.key_columns import is_byte_key, stored_reader
+from ftfile.rows.buffers import from_numpy, is_valid, string_parts, strings_from, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
     _Read = Callable[[int], Any]
     Numbers = NDArray[np.int64]
+
 
 # What the objects of a block or a page take whose bytes lie in a mapped file.
 MAPPED_BYTES = 4 << 10

@@ -22,6 +22,7 @@ from ftfile.kv.run.pages import PageShape
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # The fields of the trailer, with their formats in `struct`.
 TRAILER = {

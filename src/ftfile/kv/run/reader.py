@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays import kernels as pc
-from ftfile.arrays.buffers import from_numpy
 from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import bools_of, first_fall, key_reader
 from ftfile.kv.run.blocks import MAPPED_BYTES, Block, gathered, joined
-from ftfile.kv.run.cache import Shelf
 from ftfile.kv.run.directory import END_OF_STREAM, bytes_behind_pages, decode_directory, padded, require_crc
-from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, build_pages, one_page, places_of
+from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import from_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ftfile.kv.run.cache import Cache
+    from ftfile.kv.run.pages import Cache
 
     Key = tuple[Any, ...]
     Bytes = bytes | bytearray | memoryview
     Parallel = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+
 
 END_BYTES = 256 << 10  # of the first read: directory and end of most runs, all of a small one
 SCAN_BYTES = 2 << 20  # of one read of a scan

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ftfile.arrays.buffers import from_numpy
 from ftfile.core.checksum import crc32
 from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
@@ -16,6 +15,7 @@ from ftfile.kv.key_columns import first_fall, key_reader
 from ftfile.kv.run.blocks import joined
 from ftfile.kv.run.directory import END_OF_STREAM, Directory, encode_directory, padded
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
+from ftfile.rows.buffers import from_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftfile.kv.key_columns import Key
+
 
 BLOCK_BYTES = 128 << 10  # before compression
 PAGED_ROWS_MIN = 4096  # runs of fewer rows are read whole: their pages would be as long as they are

@@ -6,17 +6,18 @@ import contextvars
 import threading
 from typing import TYPE_CHECKING
 
-from ftfile.commit.log.times import created_ms
-from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger
+from ftfile.log.read.times import created_ms
+from ftfile.log.vacuum import vacuum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.commit.log.log import CommitLog
     from ftfile.core.context import Context
     from ftfile.kv.config import StoreConfig
+    from ftfile.log.commit_log import CommitLog
+
 
 _lock = threading.Lock()
 _last_ms: dict[str, int] = {}  # by path: when one began, as far as this process knows

@@ -7,41 +7,41 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftfile.attempt.options import durability_of
-from ftfile.attempt.pieces.workers import Threads, Work
-from ftfile.attempt.stage import Stage
-from ftfile.commit.format.model import AssemblyJob, Body, MaintenanceAuthor
-from ftfile.commit.opening import maintaining
-from ftfile.commit.protocol import commit
-from ftfile.core.context import SYSTEM
+from ftfile.core.context import SYSTEM, is_away
 from ftfile.core.errors import StaleFiles
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
-from ftfile.core.retry import is_away
 from ftfile.kv.definition import SET
 from ftfile.kv.driver import accepted_merges, due_after, how_written, live_after, open_store_log
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning.jobs import JobTerms, job_of, without
 from ftfile.kv.planning.plan import is_held, plan_jobs
 from ftfile.kv.planning.runs import open_state, run_of, runs_by_bucket, seal_marks, stretches_of
+from ftfile.log.format.model import AssemblyJob, Body, MaintenanceAuthor
+from ftfile.log.opening import maintaining
+from ftfile.log.protocol import commit
+from ftfile.write.options import durability_of
+from ftfile.write.stage import Stage
+from ftfile.write.workers import Threads, Work
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ftfile.attempt.identity import TaskIdentity
-    from ftfile.attempt.pieces.workers import Workers
-    from ftfile.commit.format.model import Record
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
-    from ftfile.commit.rewrites import Rewrite
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
-    from ftfile.fs.api import FileSystem
     from ftfile.kv.driver import HowWritten
     from ftfile.kv.planning.runs import Stretch
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Record
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.messages import TaskIdentity
+    from ftfile.write.workers import Workers
 
     Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
+
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
 _STALE_MAX = 2

@@ -5,29 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.message import segment_of
-from ftfile.attempt.options import durability_of
-from ftfile.commit.format.model import Body, Origin
-from ftfile.commit.opening import maintaining
-from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.logs import get_logger
 from ftfile.kv.driver import how_written, new_stage, open_store_log
 from ftfile.kv.key_columns import overlap
 from ftfile.kv.planning.runs import open_marks, placed, run_of, seal_marks
 from ftfile.kv.user_keys import UserKeys, require_range
+from ftfile.log.format.model import Body, Origin
+from ftfile.log.opening import maintaining
+from ftfile.log.protocol import commit
+from ftfile.write.messages import segment_of
+from ftfile.write.options import durability_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from ftfile.attempt.message import StagedSegment
-    from ftfile.commit.format.model import Add, MaintenanceAuthor
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.kv.driver import HowWritten
     from ftfile.kv.key_columns import KeyRange
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, MaintenanceAuthor
+    from ftfile.log.state import LogState
+    from ftfile.write.messages import StagedSegment
+
 
 _log = get_logger(__name__)
 

@@ -10,11 +10,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ftfile.attempt.options import durability_of
-from ftfile.commit.format.model import Body, Origin, Remove
-from ftfile.commit.format.record import definition_key
-from ftfile.commit.opening import maintaining
-from ftfile.commit.protocol import commit
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError
 from ftfile.core.logs import get_logger
@@ -25,19 +20,25 @@ from ftfile.kv.fold import SortedRows, fold, windows_of
 from ftfile.kv.hashing import bucket_number, by_bucket
 from ftfile.kv.planning.runs import open_marks, position_of, run_of, runs_by_bucket, seal_marks
 from ftfile.kv.run_files import OpenFiles
+from ftfile.log.format.model import Body, Origin, Remove
+from ftfile.log.format.record import definition_key
+from ftfile.log.opening import maintaining
+from ftfile.log.protocol import commit
+from ftfile.write.options import durability_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ftfile.attempt.stage import Stage
-    from ftfile.commit.format.model import MaintenanceAuthor
-    from ftfile.commit.log.log import CommitLog
-    from ftfile.commit.log.state import LogState
     from ftfile.core.context import Context
     from ftfile.kv.definition import StoreDefinition
     from ftfile.kv.driver import HowWritten
     from ftfile.kv.planning.runs import Run
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import MaintenanceAuthor
+    from ftfile.log.state import LogState
+    from ftfile.write.stage import Stage
+
 
 # How often buckets are written anew because a batch came meanwhile.
 _TRIES = 5

@@ -17,7 +17,8 @@ from ftfile.testing.contracts.support import ContractSupport, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
+
 
 __all__ = ("ExclusiveContract",)
 

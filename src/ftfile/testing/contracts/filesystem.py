@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import NotADirectory, NotFound, StorageError, StreamClosed, Unsupported
-from ftfile.fs.api import copy_range
+from ftfile.storage.api import copy_range
 from ftfile.testing.contracts.exclusive import ExclusiveContract
 from ftfile.testing.contracts.output_stream import OutputStreamContract
 from ftfile.testing.contracts.support import ContractSupport, make_directory, write
@@ -20,9 +20,11 @@ from ftfile.testing.contracts.support import ContractSupport, make_directory, wr
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
+
 
 __all__ = ("MALFORMED_PATHS", "ODD_NAMES", "CopyContract", "FileSystemContract")
+
 
 ODD_NAMES = (
     "with blank",

@@ -12,15 +12,17 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError, UnencodableRows
-from ftfile.encoding.api import LineFormat
+from ftfile.formats.api import LineFormat
 from ftfile.testing.contracts.segments import GARBAGE, SegmentContract, Target, named, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ftfile.encoding.api import Format
+    from ftfile.formats.api import Format
+
 
 __all__ = ("FormatContract", "sample_rows")
+
 
 _TEXTS = (
     "plain",

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import ConfigError
-from ftfile.keys.api import KEY_BYTES, WRAPPED_BYTES_MAX, IssuedKey, is_key_id
-from ftfile.keys.keys import check_key_id
+from ftfile.filters.keys import KEY_BYTES, WRAPPED_BYTES_MAX, IssuedKey, check_key_id, is_key_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.keys.api import KeyProvider
+    from ftfile.filters.keys import KeyProvider
+
 
 __all__ = ("KeyProviderContract",)
 

@@ -18,9 +18,11 @@ from ftfile.testing.contracts.writing import WritingContract
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.storage.api import FileSystem, OutputStream
+
 
 __all__ = ("OutputStreamContract",)
+
 
 _NAMES = ("hflush", "hsync", "abort", "copy")
 

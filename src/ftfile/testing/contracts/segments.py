@@ -12,14 +12,16 @@ import pyarrow as pa
 import pytest
 
 from ftfile.core.errors import CorruptData
-from ftfile.encoding.api import Limits, LineFormat
+from ftfile.formats.api import Limits, LineFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ftfile.encoding.api import Format, SegmentCodec
+    from ftfile.formats.api import Format, SegmentCodec
+
 
 __all__ = ("GARBAGE", "SegmentContract", "Target", "listed", "named", "written")
+
 
 GARBAGE = (b"", b"\0", b"garbage\n", b"{}\n[", bytes(range(256)) * 40)
 

@@ -11,15 +11,17 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown, OutOfSpace
-from ftfile.testing.clock import SeededIds
+from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.storage.api import FileSystem, OutputStream
+
 
 __all__ = ("EVENTUALLY_S", "ContractSupport", "make_directory", "write")
+
 
 EVENTUALLY_S = 300.0
 # A counter that may be kept for a moment is asked again after so long: then it is of now.

@@ -16,7 +16,8 @@ from ftfile.testing.contracts.support import EVENTUALLY_S, ContractSupport, writ
 from ftfile.testing.fs.faulty import Fault, FaultyFileSystem
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem, OutputStream
+    from ftfile.storage.api import FileSystem, OutputStream
+
 
 __all__ = ("WritingContract",)
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
-from ftfile.fs.api import Capabilities
-from ftfile.testing.clock import SeededIds
-from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.storage.api import Capabilities
+from ftfile.testing.context import SeededIds
 from ftfile.testing.fs.disk import Disk, Operation, Replay
-from ftfile.testing.fs.tree import Tree
+from ftfile.testing.fs.tree import PickledByReference, Tree
 from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ftfile.core.clock import Clock
+    from ftfile.core.context import Clock
     from ftfile.testing.fs.disk import Loss
     from ftfile.testing.fs.volume import Store
+
 
 __all__ = ("CrashState", "CrashingFileSystem", "KillState", "crash_states", "kill_states")
 

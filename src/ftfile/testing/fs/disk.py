@@ -19,15 +19,17 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ftfile.fs.paths import parent_of
+from ftfile.storage.paths import parent_of
 from ftfile.testing.fs.tree import DIRECTORY, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ftfile.core.ids import IdSource
+    from ftfile.core.context import IdSource
+
 
 __all__ = ("Disk", "Inode", "Loss", "Operation", "Replay", "apply")
+
 
 _DIGEST_BYTES = 16
 

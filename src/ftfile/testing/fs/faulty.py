@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ftfile.core.errors import OutcomeUnknown, OutOfSpace, PermissionDenied, StorageError, Unavailable
-from ftfile.fs.api import InputFile, OutputStream
-from ftfile.fs.wrapper import WrapperFile, WrapperFileSystem, WrapperStream
-from ftfile.testing.fs.by_reference import PickledByReference
+from ftfile.storage.api import InputFile, OutputStream
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream
+from ftfile.testing.fs.tree import PickledByReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
+
 
 __all__ = ("STANDARD_FAULTS", "Call", "Fault", "FaultyFileSystem")
+
 
 Result = TypeVar("Result")
 

@@ -1,24 +1,94 @@
-"""The memory driver: named stores that live as long as the process, for tests and examples."""
+"""The memory driver: named stores that live as long as the process; and URLs for file systems made by tests."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.fs.api import Capabilities
+from ftfile.storage.api import Capabilities
+from ftfile.storage.paths import join, parent_of, require_valid, room_below
+from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream, register, unregister
 from ftfile.testing.fs.disk import Disk
-from ftfile.testing.fs.mounting import RootedFileSystem
 from ftfile.testing.fs.tree import Tree
 from ftfile.testing.fs.volume import STREAMS, Volume, VolumeFileSystem
 
 if TYPE_CHECKING:
-    from ftfile.core.clock import Clock
-    from ftfile.fs.api import FileSystem
-    from ftfile.fs.location import Location
+    from collections.abc import Iterator
 
-__all__ = ("MemoryFileSystem", "open_location")
+    from ftfile.core.context import Clock
+    from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream
+    from ftfile.storage.paths import Location
+
+
+__all__ = ("MemoryFileSystem", "RootedFileSystem", "mounted", "open_location")
+
+
+_numbers = itertools.count()
+
+
+@contextlib.contextmanager
+def mounted(fs: FileSystem) -> Iterator[str]:
+    """Give `fs` a URL of its own in this process, such as `mounted0://fs`, until the block ends."""
+    scheme = f"mounted{next(_numbers)}"
+    register(scheme, lambda location: RootedFileSystem(fs, location.path[1:]) if location.path != "/" else fs)
+    try:
+        yield f"{scheme}://fs"
+    finally:
+        unregister(scheme)
+
+
+class RootedFileSystem(WrapperFileSystem):
+    """Sees nothing but what is below `prefix`, which need not exist yet; errors keep the inner file system's path."""
+
+    def __init__(self, inner: FileSystem, prefix: str) -> None:
+        require_valid("root", prefix)
+        super().__init__(inner)
+        self.prefix = prefix
+        self._root_durable = not prefix
+
+    def inner_path(self, path: str) -> str:
+        # What is malformed, such as "../x", stays so when joined: the driver refuses it.
+        return join(self.prefix, path)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        inner = self.inner.capabilities
+        if inner.path_bytes_max is None:
+            return inner
+        return dataclasses.replace(inner, path_bytes_max=room_below(self.prefix, inner.path_bytes_max))
+
+    def create(self, path: str) -> OutputStream:
+        stream = WrapperStream(super().create(path), self)
+        stream.path = path
+        return stream
+
+    def open(self, path: str) -> InputFile:
+        file = WrapperFile(super().open(path), self)
+        file.path = path
+        return file
+
+    def stat(self, path: str) -> FileInfo:
+        return super().stat(path)._replace(path=path)
+
+    def list(self, path: str) -> list[FileInfo]:
+        cut = len(self.prefix) + 1 if self.prefix else 0
+        return [child._replace(path=child.path[cut:]) for child in super().list(path)]
+
+    def make_directories(self, path: str) -> None:
+        """Create the directory and its parents; the root's own name, which no caller can sync, is durable."""
+        super().make_directories(path)
+        if not self._root_durable:
+            directory = self.prefix
+            while directory:
+                directory = parent_of(directory)
+                self.inner.sync_directory(directory)
+            self._root_durable = True
+
 
 _CAPABILITIES = Capabilities(
     driver="memory",

@@ -1,16 +1,40 @@
-"""Names in memory: directories of names that stand for numbered files."""
+"""Names in memory, which stand for numbered files; and pickles of kit that stays one object on both sides."""
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from ftfile.core.errors import AlreadyExists, MissingParent, NotADirectory, NotFound
-from ftfile.fs.paths import parent_of, require_valid
+from ftfile.storage.paths import parent_of, require_valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ("DIRECTORY", "Tree")
+
+__all__ = ("DIRECTORY", "PickledByReference", "Tree")
+
+
+_live: WeakValueDictionary[int, PickledByReference] = WeakValueDictionary()
+_keys = itertools.count()
+
+
+class PickledByReference:
+    """Base of classes whose unpickled copy is the original itself; works within one process only."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        key = self.__dict__.setdefault("_reference_key", next(_keys))
+        _live[key] = self
+        return _find, (key,)
+
+
+def _find(key: int) -> PickledByReference:
+    found = _live.get(key)
+    if found is None:
+        raise LookupError("the pickled test object lives in another process, or no longer")
+    return found
+
 
 # Stands in a directory where a file has its number.
 DIRECTORY = 0

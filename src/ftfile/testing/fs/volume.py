@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, NotFound
-from ftfile.fs.api import CopyingStream, FileInfo, FileSystem, InputFile, OutputStream, RangeFile
-from ftfile.fs.paths import join, parent_of, require_valid
+from ftfile.storage.api import CopyingStream, FileInfo, FileSystem, InputFile, OutputStream, RangeFile
+from ftfile.storage.paths import join, parent_of, require_valid
 from ftfile.testing.fs.disk import Disk, Inode, Operation, apply
 from ftfile.testing.fs.tree import DIRECTORY
 
 if TYPE_CHECKING:
-    from ftfile.core.clock import Clock
-    from ftfile.fs.api import Capabilities
+    from ftfile.core.context import Clock
+    from ftfile.storage.api import Capabilities
+
 
 __all__ = ("STREAMS", "Store", "Volume", "VolumeFileSystem")
+
 
 Store = Literal["disk", "hdfs", "webhdfs", "s3", "memory"]
 

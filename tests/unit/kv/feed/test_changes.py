@@ -10,22 +10,22 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.arrays.spark_types import spark_schema_json
-from ftfile.attempt.follow.offsets import START
-from ftfile.attempt.follow.planner import FollowSettings, Limits
-from ftfile.attempt.follow.stream import FollowConfig
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import AnotherLog, ConfigError, SchemaError, StaleFiles
 from ftfile.kv.definition import define
 from ftfile.kv.feed.changes import FeedStream
 from ftfile.kv.feed.rows import as_requested, changed_rows, differ, feed_schema
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.upkeep.automatic import vacuum_if_due
+from ftfile.log.commit_log import CommitLog
+from ftfile.read.log_planner import FollowSettings, Limits
+from ftfile.read.log_positions import START
+from ftfile.read.log_stream import FollowConfig
+from ftfile.rows.spark_types import spark_schema_json
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
 
 if TYPE_CHECKING:
-    from ftfile.testing.clock import ManualClock
+    from ftfile.testing.context import ManualClock
 
 PATH = "memory://feed/store"
 COLUMNS = {"word": "string", "n": "long", "gone": "boolean"}

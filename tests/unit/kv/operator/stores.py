@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.attempt.options import forget_logs
-from ftfile.fs.registry import register
 from ftfile.kv.operator.store import KeyValueStore
+from ftfile.storage.registry import register
+from ftfile.write.options import forget_logs
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
 
 __all__ = ("keys_of", "open_store")
 

@@ -10,7 +10,7 @@ import pytest
 
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.kv.operator.codecs import ArrowRows, Bytes, Codec, Int64, Json, Pairs, Text
-from ftfile.testing.contracts.codec import CodecContract
+from ftfile.testing.contracts.filter import CodecContract
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

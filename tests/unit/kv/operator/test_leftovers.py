@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv, vacuum
-from ftfile.commit.format import layout
-from ftfile.commit.wal.files import list_wal
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.fs.registry import open_filesystem
+from ftfile.log.format import layout
+from ftfile.log.wal import list_wal
+from ftfile.storage.registry import open_filesystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ import os, sys
 from ftfile import kv
 path, die_at = sys.argv[1], int(sys.argv[2])
 words = [f"w{number * number % 37}" for number in range(400)]
-from ftfile.commit.log.log import CommitLog
+from ftfile.log.commit_log import CommitLog
 from ftfile.kv.operator.wal import Wal
 calls = 0
 def counted(original):

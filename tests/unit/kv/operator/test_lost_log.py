@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ftfile
-from ftfile.commit.format import layout
-from ftfile.commit.protocol import commit
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData
 from ftfile.kv.operator import recording
+from ftfile.log.format import layout
+from ftfile.log.protocol import commit
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
 

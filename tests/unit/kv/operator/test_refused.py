@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from ftfile import kv
-from ftfile.attempt.identity import JobIdentity
-from ftfile.commit.format.model import JobAuthor, Record, Transaction
-from ftfile.commit.format.record import encode_record
-from ftfile.commit.log import fold
 from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.kv.operator import recording
 from ftfile.kv.operator.store import WINDOW_MAX
+from ftfile.log import apply as fold
+from ftfile.log.format.model import JobAuthor, Record, Transaction
+from ftfile.log.format.record import encode_record
 from ftfile.testing.context import current
 from ftfile.testing.fs.crashing import CrashingFileSystem
+from ftfile.write.messages import JobIdentity
 from tests.unit.kv.operator.stores import open_store
 from tests.unit.kv.stores import counting, query_of, rows
 

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ftfile.commit.format import layout
-from ftfile.commit.protocol import commit
-from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import (
     CommitOutcomeUnknown,
     ConfigError,
@@ -27,6 +24,9 @@ from ftfile.kv.operator import recording
 from ftfile.kv.operator.codecs import Int64, Json, Pairs
 from ftfile.kv.operator.windows import DELETED
 from ftfile.kv.upkeep.compact import compact
+from ftfile.log.format import layout
+from ftfile.log.protocol import commit
+from ftfile.log.wal import list_wal
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from ftfile.commit.format import layout
-from ftfile.commit.wal.files import list_wal
 from ftfile.core.errors import CorruptData, FtfileError, StorageError
 from ftfile.filters.chain import Chain
 from ftfile.kv.definition import define
 from ftfile.kv.operator.wal import FileCodec, Wal
 from ftfile.kv.operator.windows import Buffer, Window
+from ftfile.log.format import layout
+from ftfile.log.wal import list_wal
 from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states, kill_states
 from ftfile.testing.fs.faulty import STANDARD_FAULTS
 from ftfile.testing.sweep import fault_sweep
 
 if TYPE_CHECKING:
-    from ftfile.fs.api import FileSystem
+    from ftfile.storage.api import FileSystem
     from ftfile.testing.fs.crashing import CrashState, KillState
     from ftfile.testing.fs.faulty import Fault
     from ftfile.testing.fs.volume import Store

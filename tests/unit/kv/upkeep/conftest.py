@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.kv.upkeep.automatic import forget_vacuums
-from ftfile.testing.clock import ManualClock
-from ftfile.testing.context import repeatable
+from ftfile.testing.context import ManualClock, repeatable
 from ftfile.testing.fs.memory import MemoryFileSystem
 
 if TYPE_CHECKING:

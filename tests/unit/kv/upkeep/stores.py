@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ftfile import kv
-from ftfile.commit.log.log import CommitLog
+from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
 
 if TYPE_CHECKING:
-    from ftfile.commit.format.model import Add
+    from ftfile.log.format.model import Add
 
 __all__ = ("COLUMNS", "PATH", "counts", "damage", "rows_of", "runs_of")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ftfile.commit.format.layout import record_path
-from ftfile.commit.log.log import CommitLog
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.upkeep import automatic
 from ftfile.kv.upkeep.automatic import forget_vacuums, vacuum_if_due
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.layout import record_path
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import spark_schema
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, rows_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from ftfile.testing.clock import ManualClock
+    from ftfile.testing.context import ManualClock
     from ftfile.testing.micro_batch import StoreBatch
 
 HOUR_S = 3600

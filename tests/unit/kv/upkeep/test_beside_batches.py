@@ -9,22 +9,22 @@ import pyarrow as pa
 import pytest
 
 from ftfile import kv
-from ftfile.commit.vacuum.run import vacuum
 from ftfile.core.errors import FtfileError, StaleFiles, StorageError
+from ftfile.log.vacuum import vacuum
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.faulty import Fault
-from ftfile.testing.fs.mounting import mounted
+from ftfile.testing.fs.memory import mounted
 from ftfile.testing.sweep import fault_sweep
 from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import PATH, counts, rows_of, runs_of
-from tests.unit.sink.encrypted import ring
+from tests.unit.write.files.encrypted import ring
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ftfile.fs.api import FileSystem
-    from ftfile.testing.clock import ManualClock
+    from ftfile.storage.api import FileSystem
+    from ftfile.testing.context import ManualClock
     from ftfile.testing.micro_batch import StoreBatch
 
 __all__ = ("ring",)

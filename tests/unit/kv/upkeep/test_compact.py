@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.attempt.pieces.workers import Threads
-from ftfile.commit.format.model import MaintenanceAuthor
-from ftfile.commit.log.log import CommitLog
+from ftfile.core.context import AWAY_S
 from ftfile.core.errors import ConfigError, CorruptData, Unavailable
-from ftfile.core.retry import AWAY_S
 from ftfile.kv.driver import how_written
 from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.jobs import PlanSettings
 from ftfile.kv.reading import verify
 from ftfile.kv.upkeep.compact import Merges, Merging, all_due, merge_due
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import MaintenanceAuthor
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from ftfile.write.workers import Threads
 from tests.kit.store_check import check_store
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 

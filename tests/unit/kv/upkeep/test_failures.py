@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile import kv
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData
 from ftfile.kv.planning import plan
 from ftfile.kv.planning.runs import run_of
+from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.micro_batch import StoreBatch
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 
 if TYPE_CHECKING:
-    from ftfile.commit.format.model import Add
-    from ftfile.testing.clock import ManualClock
+    from ftfile.log.format.model import Add
+    from ftfile.testing.context import ManualClock
 
 HOUR_MS = 3_600_000
 

@@ -8,16 +8,16 @@ import pytest
 
 import ftfile
 from ftfile import kv
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CorruptData
 from ftfile.kv.definition import DELETE
 from ftfile.kv.planning.runs import run_of
+from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of
 
 if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
-    from ftfile.maintenance.repair.run import RepairReport
+    from ftfile.operate.repair import RepairReport
 
 WORDS = [f"w{number}" for number in range(9)]
 

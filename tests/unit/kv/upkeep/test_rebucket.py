@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.commit.log.log import CommitLog
 from ftfile.core.errors import CommitError, ConfigError, CorruptData
 from ftfile.kv.upkeep import rebucket as module
+from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts, damage, rows_of, runs_of
 

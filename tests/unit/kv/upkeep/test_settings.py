@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile import kv
-from ftfile.commit.log.log import CommitLog
 from ftfile.kv.driver import how_written
+from ftfile.log.commit_log import CommitLog
 from ftfile.testing.context import current, open_filesystem
 from tests.unit.kv.upkeep.stores import PATH, counts
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile import kv
-from ftfile.commit.format.model import Body, JobAuthor, MaintenanceAuthor, Remove, Transaction
-from ftfile.commit.format.record import definition_key
-from ftfile.commit.log.fold import Fold
-from ftfile.commit.log.log import CommitLog
-from ftfile.commit.protocol import commit, record_of
 from ftfile.kv.driver import OPERATORS
 from ftfile.kv.planning.runs import run_of
 from ftfile.kv.run.pages import build_pages
+from ftfile.log.apply import Fold
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor, Remove, Transaction
+from ftfile.log.format.record import definition_key
+from ftfile.log.protocol import commit, record_of
 from ftfile.testing.checker import InvariantViolation, check_directory
 from ftfile.testing.context import current, open_filesystem
 from tests.kit.store_check import check_store
@@ -24,8 +24,8 @@ from tests.unit.kv.upkeep.stores import COLUMNS, PATH, counts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ftfile.commit.format.model import Add
-    from ftfile.commit.log.state import LogState
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
     from ftfile.testing.micro_batch import StoreBatch
 
 

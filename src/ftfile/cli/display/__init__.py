@@ -1,1 +1,0 @@
-"""Tables, rows and progress, as the command shows them."""

@@ -1,1 +1,0 @@
-"""The log of a directory: state, bases, hints."""

@@ -1,1 +1,0 @@
-"""Encrypted directories: authenticated records, keyed fingerprints."""

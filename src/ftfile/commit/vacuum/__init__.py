@@ -1,1 +1,0 @@
-"""Vacuum: files that nothing needs are found, and deleted, beside running queries."""

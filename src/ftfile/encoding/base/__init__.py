@@ -1,1 +1,0 @@
-"""Shared by formats: writers and readers of lines and columns, segments, checks."""

@@ -1,1 +1,0 @@
-"""Records as bytes of the user's own."""

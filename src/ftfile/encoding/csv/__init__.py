@@ -1,1 +1,0 @@
-"""CSV as Spark writes and reads it."""

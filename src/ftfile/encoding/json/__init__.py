@@ -1,1 +1,0 @@
-"""JSON lines as Spark writes and reads them."""

@@ -1,1 +1,0 @@
-"""Parquet files, also with modular encryption."""

@@ -1,1 +1,0 @@
-"""Hive-style directories: values of partition columns in paths."""

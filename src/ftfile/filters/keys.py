@@ -1,0 +1,310 @@
+"""Key providers, `Keys`, which names one as options do, and the keys derived; travels to tasks without any key."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import re
+import threading
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Protocol, cast
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.core.extensions import installed, load_extension
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+__all__ = (
+    "ENTRY_POINT_GROUP",
+    "KEY_BYTES",
+    "KEY_ID_BYTES_MAX",
+    "WRAPPED_BYTES_MAX",
+    "IssuedKey",
+    "KeyProvider",
+    "Keys",
+    "UsableKey",
+    "check_key_id",
+    "forget_keys",
+    "is_key_id",
+    "looks_like_a_key",
+)
+
+
+KEY_BYTES = 32
+KEY_ID_BYTES_MAX = 200
+WRAPPED_BYTES_MAX = 8 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    """A key-encryption key."""
+
+    key: bytes = field(repr=False)  # 32 bytes
+    # With which the provider finds it again; empty where the id says it all. It is stored in the clear.
+    wrapped: bytes = b""
+
+
+class KeyProvider(Protocol):
+    """Knows the keys that may be trusted, by their ids, and no others: what is made with a key it finds is believed.
+
+    One from outside is an entry point of the group `ftfile.key_providers`: its name is the first word of the option
+    `keyProvider`, its value is called with what stands after the colon. Used by many threads.
+    """
+
+    def new_key(self, key_id: str) -> IssuedKey:
+        """Return a key to encrypt with; the same one or another each time.
+
+        Raises:
+            ConfigError: there is no such key, or it cannot be had.
+        """
+
+    def find_key(self, key_id: str, wrapped: bytes) -> bytes:
+        """Return a key that `new_key` returned, here or anywhere.
+
+        Raises:
+            ConfigError: there is no such key, or it cannot be had.
+        """
+
+    def known_ids(self) -> tuple[str, ...]:
+        """Return the ids of all keys.
+
+        Raises:
+            ConfigError: they cannot be had.
+        """
+
+
+def is_key_id(text: str) -> bool:
+    """Return True if a text can be the id of a key: up to 200 visible ASCII characters without spaces."""
+    return 0 < len(text) <= KEY_ID_BYTES_MAX and all("!" <= character <= "~" for character in text)
+
+
+ENTRY_POINT_GROUP = "ftfile.key_providers"
+
+_BUILT_IN = {
+    "file": "ftfile.filters.key_providers:FileRing",
+    "env": "ftfile.filters.key_providers:EnvironmentRing",
+    "command": "ftfile.filters.key_providers:CommandRing",
+    "aws-kms": "ftfile.filters.key_providers:AwsKms",
+}
+_ISSUED_S = 3600.0  # for which a key is used to encrypt: a provider may make another one at each call
+_KEPT = 1000  # keys found
+
+# Paths that may lead anywhere by other ways than the names of files, as `/proc/self/root` does, or mean no file.
+_NO_FILES = ("//", "/proc/", "/dev/", "/sys/")
+# Plain files in memory.
+_FILES_IN_MEMORY = "/dev/shm/"  # noqa: S108 - a path is compared with it
+
+_WRAPPING, _RECORDS = b"ftfile 1 wrapping of data keys", b"ftfile 1 authentication of records"
+
+
+@dataclass(frozen=True, slots=True)
+class UsableKey:
+    """A key-encryption key and the keys derived from it, one for each use."""
+
+    key_id: str
+    wrapped: bytes  # with which the provider finds it
+    wrapping: bytes = field(repr=False)  # wraps the data keys of files
+    records: bytes = field(repr=False)  # authenticates records
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A key provider by its name: picklable, comparable, and without keys in it."""
+
+    reference: str = field(repr=False)  # value of the option `keyProvider`; a command in it may hold a secret
+
+    @classmethod
+    def from_reference(cls, reference: str) -> Keys:
+        """Return the provider of an option, checked; no key is looked for."""
+        keys = cls(reference)
+        keys.provider()
+        return keys
+
+    @property
+    def kind(self) -> str:
+        """Return the first word of the reference."""
+        return self.reference.partition(":")[0]
+
+    @property
+    def may_be_told(self) -> bool:
+        """Return True if a directory may name this provider: it starts nothing and asks nobody."""
+        return self.reference.startswith(("file:", "env:FTFILE_"))
+
+    def as_told_by(self, directory: str) -> Keys | None:
+        """Return the keys that a directory, by its path, names as its own; None if it may not. Links are resolved."""
+        if self.kind != "file":
+            return self if self.may_be_told else None
+        told = self.reference.partition(":")[2]
+        if not told.startswith("/"):  # each process has another working directory
+            raise ConfigError(
+                "the directory names a key file without an absolute path: name its keys by the option keyProvider, as "
+                "in file:/etc/ftfile/keys"
+            )
+        told = posixpath.normpath(told)
+        path = os.path.realpath(told)
+        if _means_no_file(told) or _means_no_file(path) or _is_within(path, directory):
+            return None
+        return Keys(f"file:{path}")
+
+    def provider(self) -> KeyProvider:
+        """Return the provider; one to a process."""
+        with _lock:
+            return _load(self.reference)
+
+    def key_to_use(self, key_id: str) -> UsableKey:
+        """Return a key to encrypt and to authenticate with."""
+        place, now_s = (self.reference, key_id), SYSTEM.clock.monotonic_s()
+        with _lock:
+            issued = _issued.get(place)
+        if issued is None or now_s - issued[0] > _ISSUED_S:
+            issued = now_s, _usable(key_id, self.provider().new_key(key_id))
+            with _lock:
+                _issued[place] = issued
+        return issued[1]
+
+    def find(self, key_id: str, wrapped: bytes) -> UsableKey:
+        """Return a key that something was encrypted or authenticated with."""
+        return _find(self, key_id, wrapped)
+
+    def only_id(self) -> str:
+        """Return the id of the only key there is; with several, raise `ConfigError`."""
+        known = self.provider().known_ids()
+        if len(known) != 1:
+            raise ConfigError(
+                f"the key provider has several keys: say with encryptionKeyId which of {', '.join(known)}"
+            )
+        return known[0]
+
+
+# Where base64 needs no padding, or has none, names look like it: then there are small and large letters and digits.
+_KEY_TEXT = re.compile(
+    r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{48}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128}"
+    r"|(?:[A-Za-z0-9+/_-]{22}|[A-Za-z0-9+/_-]{86})==|[A-Za-z0-9+/_-]{43}="
+    r"|(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?:[A-Za-z0-9+/_]{32}|[A-Za-z0-9+/_]{43}|[A-Za-z0-9+/_]{86})"
+)
+# Within other text: padding ends no name. What has none is told from names, and from digests, by how often small and
+# large letters and digits follow each other.
+_PADDED_KEY = re.compile(r"(?:[A-Za-z0-9+/_-]{43}=|[A-Za-z0-9+/_-]{22}==)(?![A-Za-z0-9+/_=-])")
+_HEX_KEY = re.compile(r"(?<![A-Za-z0-9])(?:[0-9A-Fa-f]{48}|[0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})(?![A-Za-z0-9])")
+_BARE_KEY = re.compile(r"(?<![A-Za-z0-9])(?=([A-Za-z0-9+/_-]{43})(?![A-Za-z0-9]))")
+_OTHER_CASE = re.compile(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])")
+_OTHER_KIND = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+# In 43 random characters there are 14 and 25 of them, give or take 3.
+_CASES_MIN, _CHANGES_MIN = 4, 15
+
+_lock = threading.RLock()
+_issued: dict[tuple[str, str], tuple[float, UsableKey]] = {}
+
+
+@lru_cache(_KEPT)
+def _find(keys: Keys, key_id: str, wrapped: bytes) -> UsableKey:
+    return _usable(key_id, IssuedKey(keys.provider().find_key(key_id, wrapped), wrapped))
+
+
+def forget_keys() -> None:
+    """Drop all keys and providers of this process, as a new process would start."""
+    with _lock:
+        _load.cache_clear()
+        _find.cache_clear()
+        _issued.clear()
+
+
+def check_key_id(key_id: str) -> None:
+    """Refuse a text that is no key id, or looks like a key itself, without showing it."""
+    if looks_like_a_key(key_id) or _holds_base64_key(key_id) or _HEX_KEY.search(key_id):
+        raise ConfigError(f"encryptionKeyId takes the name of a key, and this looks like a key itself. {_NEVER_INLINE}")
+    if not is_key_id(key_id):
+        raise ConfigError("encryptionKeyId takes up to 200 visible ASCII characters without spaces")
+
+
+def looks_like_a_key(text: str) -> bool:
+    """Return True if a text is 16, 24, 32 or 64 bytes in base64 or hexadecimal digits, as keys are written."""
+    return _KEY_TEXT.fullmatch(text) is not None
+
+
+def _holds_base64_key(text: str) -> bool:
+    """Return True if a text contains a key in base64; key ids and file names do not count."""
+    if _PADDED_KEY.search(text):
+        return True
+    for match in _BARE_KEY.finditer(text):
+        cases, kinds = (len(changes.findall(match[1])) for changes in (_OTHER_CASE, _OTHER_KIND))
+        if cases >= _CASES_MIN and cases + kinds >= _CHANGES_MIN:
+            return True
+    return False
+
+
+_NEVER_INLINE = (
+    "Keys are never given in options: Spark shows options in plans, in its web interface and in logs. Put the key into "
+    "a file that only you can read, and name that, as in keyProvider=file:/etc/ftfile/keys"
+)
+
+
+@cache
+def _load(reference: str) -> KeyProvider:
+    kind, colon, settings = reference.partition(":")
+    holds_key = _path_holds_key(settings) if kind == "file" else any(map(looks_like_a_key, _words(settings)))
+    if looks_like_a_key(reference.strip()) or holds_key:
+        raise ConfigError(f"keyProvider looks like a key itself. {_NEVER_INLINE}")
+    if not colon or (kind not in _BUILT_IN and kind not in installed(ENTRY_POINT_GROUP)):
+        # What was given is not shown: it may be a key.
+        known = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *installed(ENTRY_POINT_GROUP)}))
+        raise ConfigError(
+            f"keyProvider says where keys are, and this is none of {known}. Others come with packages that have an "
+            f"entry point of the group {ENTRY_POINT_GROUP!r}. {_NEVER_INLINE}"
+        )
+    extra = "kms" if kind == "aws-kms" else ""
+    provider = load_extension("key provider", kind, _BUILT_IN, ENTRY_POINT_GROUP, extra)(settings)
+    lacking = [name for name in ("new_key", "find_key", "known_ids") if not callable(getattr(provider, name, None))]
+    if lacking:
+        raise ConfigError(f"the key provider {kind!r} has no {', '.join(lacking)}: see ftfile.filters.keys.KeyProvider")
+    return cast("KeyProvider", provider)
+
+
+def _path_holds_key(path: str) -> bool:
+    # Directories may be named by digests, in hexadecimal digits.
+    name = path.strip().rpartition("/")[2]
+    return _holds_base64_key(path) or looks_like_a_key(name) or looks_like_a_key(path.strip())
+
+
+def _words(settings: str) -> Iterator[str]:
+    """Yield the words that could be keys, as in a command."""
+    for word in re.split(r"[^A-Za-z0-9+/_=-]+", settings):
+        yield word
+        while "=" in word.rstrip("="):  # as in --token=…
+            word = word.partition("=")[2]  # noqa: PLW2901
+            yield word
+
+
+def _means_no_file(path: str) -> bool:
+    return path.startswith(_NO_FILES) and not path.startswith(_FILES_IN_MEMORY)
+
+
+def _is_within(path: str, directory: str) -> bool:
+    """Return True if a resolved path is in a directory or below, under any of its names."""
+    parents = [str(parent) for parent in PurePosixPath(path).parents]
+    if os.path.realpath(directory) in parents:
+        return True
+    with contextlib.suppress(OSError):
+        found = os.stat(directory)
+        return any(os.path.samestat(os.stat(parent), found) for parent in parents)
+    return False  # one of them is not on this machine
+
+
+def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
+    if len(issued.key) != KEY_BYTES or len(issued.wrapped) > WRAPPED_BYTES_MAX or not is_key_id(key_id):
+        raise ConfigError(
+            f"the key provider gave, for {key_id!r}, a key of {len(issued.key)} bytes that is found by "
+            f"{len(issued.wrapped)}: it takes {KEY_BYTES}, and at most {WRAPPED_BYTES_MAX}"
+        )
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    wrapping, records = (HKDF(SHA256(), KEY_BYTES, None, use).derive(issued.key) for use in (_WRAPPING, _RECORDS))
+    return UsableKey(key_id, issued.wrapped, wrapping, records, issued.key)

@@ -1,0 +1,75 @@
+"""`fileFormat=arrow`: Arrow IPC files, also known as Feather, which readers map into memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
+
+import pyarrow as pa
+
+from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
+from ftfile.formats.reading import batch_as, reading_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ftfile.formats.api import ByteWriter, Encoder
+
+
+_FOOTER_BYTES, _FOOTER_BATCH_BYTES = 100, 24
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowFormat(ColumnarFormat):
+    """Arrow IPC files; LZ4 is in its frame format."""
+
+    name: ClassVar[str] = "arrow"
+    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec(), "lz4": Codec(), "zstd": Codec(level=1)}
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        check_text(batch)
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        return _ArrowEncoder(schema, target, self)
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with reading_errors(file, "an Arrow file"):
+            present = pa.ipc.open_file(file).schema.names
+            wanted = [place for place, name in enumerate(present) if name in schema.names] or [0]
+            options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
+            opened = pa.ipc.open_file(file, options=options)
+            for number in range(opened.num_record_batches):
+                batch = opened.get_batch(number)
+                batch.validate(full=True)  # it has no checksums
+                yield batch_as(batch, schema)
+
+
+class _ArrowEncoder(CollectingEncoder):
+    """A group is a record batch, which readers take as a whole."""
+
+    group_rows_max = 65_536
+    group_bytes_max = 16 << 20
+
+    def __init__(self, schema: pa.Schema, target: ByteWriter, options: ArrowFormat) -> None:
+        super().__init__(schema, target, options.check_rows)
+        codec = None if options.compression == "none" else pa.Codec(options.compression, options.used_level)
+        self._options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+        self._writer = pa.ipc.new_file(as_sink(target), schema, options=self._options)
+
+    def _write_group(self, rows: pa.Table) -> None:
+        with encoding_errors("Arrow"):
+            self._writer.write_batch(rows.combine_chunks().to_batches()[0])
+
+    def _sample_bytes(self, rows: pa.Table) -> int:
+        sink = pa.BufferOutputStream()
+        with encoding_errors("Arrow"), pa.ipc.new_file(sink, self._schema, options=self._options) as writer:
+            writer.write_batch(rows.combine_chunks().to_batches()[0])
+            size_bytes: int = sink.tell()
+        return size_bytes
+
+    def _footer_bytes(self, groups: int) -> int:
+        return _FOOTER_BYTES + _FOOTER_BATCH_BYTES * groups
+
+    def _end(self) -> None:
+        with encoding_errors("Arrow"):
+            self._writer.close()

@@ -1,0 +1,276 @@
+"""Avro's object container files: a header with the schema, and blocks of rows in Avro's binary encoding.
+
+Every value may be null and is a union of null and its type: a byte names the branch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+from isal import isal_zlib
+
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.formats.reading import corrupt
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import (
+    is_valid,
+    list_parts,
+    ragged,
+    read_varint,
+    string_parts,
+    strings_from,
+    text_scalar,
+    values_of,
+    varint,
+    varints,
+    zigzag,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+
+MARKER_BYTES = 16
+
+_MAGIC = b"Obj\x01"
+_ISAL_ERROR = cast("type[Exception]", isal_zlib.error)
+_RAW_DEFLATE = -15
+_ISAL_LEVEL_MAX = 3
+_CRC_BYTES = 4
+_VARINT_BYTES_MAX = 10
+
+
+def import_fastavro(what: str = "reading Avro") -> Any:  # noqa: ANN401 - a module without types
+    """Return fastavro, which reads rows of Avro; raises `ConfigError` where it is not installed, for `what` is done."""
+    try:
+        import fastavro  # noqa: PLC0415 - needed for few calls
+    except ImportError as error:
+        raise ConfigError(
+            f"{what} needs a package that is not installed here ({error}): pip install 'ftfile[avro]', on the "
+            "driver and on the executors"
+        ) from error
+    return fastavro
+
+
+def header(schema: dict[str, Any], codec: str, marker: bytes) -> bytes:
+    """Return the start of a file; `codec` by its name in Avro."""
+    entries = {"avro.schema": json.dumps(schema, separators=(",", ":")).encode(), "avro.codec": codec.encode()}
+    described = b"".join(_text(key.encode()) + _text(value) for key, value in entries.items())
+    return _MAGIC + _long(len(entries)) + described + _long(0) + marker
+
+
+def block(rows: int, data: bytes | memoryview, marker: bytes) -> bytes:
+    """Return a block of rows from their compressed bytes."""
+    return b"".join([_long(rows), _long(len(data)), data, marker])
+
+
+def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memoryview:
+    """Return the data of a block; `codec` by its name in Avro."""
+    if codec == "deflate":
+        used = level or 1
+        library = isal_zlib if used <= _ISAL_LEVEL_MAX else zlib
+        compressor = library.compressobj(used, zlib.DEFLATED, _RAW_DEFLATE)
+        deflated: bytes = compressor.compress(data) + compressor.flush()
+        return deflated
+    if codec == "snappy":
+        packed: bytes = pa.Codec("snappy").compress(data, asbytes=True)
+        return packed + isal_zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
+    if codec == "zstandard":
+        frame: bytes = pa.Codec("zstd", level or 1).compress(data, asbytes=True)
+        return frame
+    return data
+
+
+def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
+    """Return the schema, the codec by its name in Avro, and the marker, or raise `CorruptData`; blocks follow."""
+    entries = read_metadata(file)
+    try:
+        schema, codec = json.loads(entries[b"avro.schema"]), entries[b"avro.codec"].decode()
+        return schema, codec, _read(file, MARKER_BYTES)
+    except (ValueError, KeyError) as error:
+        raise _no_header(file, error) from error
+
+
+def read_metadata(file: BinaryIO) -> dict[bytes, bytes]:
+    """Return the entries of the header, or raise `CorruptData`; the marker follows."""
+    entries: dict[bytes, bytes] = {}
+    try:
+        _expect(file, _MAGIC)
+        while count := _read_long(file):
+            for _ in range(count):
+                key = _read(file, _read_long(file))
+                entries[key] = _read(file, _read_long(file))
+    except (ValueError, KeyError) as error:
+        raise _no_header(file, error) from error
+    return entries
+
+
+def _no_header(file: BinaryIO, error: Exception) -> CorruptData:
+    return corrupt(file, "an Avro file", f"no header of one: {error!r}")
+
+
+def blocks(file: BinaryIO, codec: str, marker: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of rows and the bytes of each block from the position on; `CorruptData` if one is not whole."""
+    start = file.tell()
+    end = file.seek(0, os.SEEK_END)
+    file.seek(start)
+    while file.tell() < end:
+        try:
+            rows, size = _read_long(file), _read_long(file)
+            data = _read(file, min(size, end))
+            _expect(file, marker)
+            plain = _decompressed(data, codec)
+        except (ValueError, OSError, zlib.error, _ISAL_ERROR) as error:
+            raise corrupt(file, "whole blocks of an Avro file", error) from error
+        yield rows, plain
+
+
+def _decompressed(data: bytes, codec: str) -> bytes:
+    if codec == "deflate":
+        decompressor = isal_zlib.decompressobj(_RAW_DEFLATE)
+        plain: bytes = decompressor.decompress(data)
+        if not decompressor.eof or decompressor.unused_data:
+            raise ValueError("a block that is no whole deflate stream")
+        return plain
+    if codec == "snappy":
+        packed, crc = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "big")
+        plain = pa.Codec("snappy").decompress(packed, read_varint(packed)[0], asbytes=True)
+        if isal_zlib.crc32(plain) != crc:
+            raise ValueError("a block with another checksum than it says")
+        return plain
+    if codec == "zstandard":
+        return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
+    if codec == "null":
+        return data
+    raise ValueError(f"codec {codec!r}")
+
+
+def _long(number: int) -> bytes:
+    return varint(number << 1)
+
+
+def _text(data: bytes) -> bytes:
+    return _long(len(data)) + data
+
+
+def _read_long(file: BinaryIO) -> int:
+    data = _read(file, 1)
+    while data[-1] > 0x7F and len(data) < _VARINT_BYTES_MAX:  # noqa: PLR2004 - there is more
+        data += _read(file, 1)
+    number, _ = read_varint(data)
+    return (number >> 1) ^ -(number & 1)
+
+
+def _expect(file: BinaryIO, data: bytes) -> None:
+    found = _read(file, len(data))
+    if found != data:
+        raise ValueError(f"{found!r} instead of {data!r}")
+
+
+def _read(file: BinaryIO, size: int) -> bytes:
+    if size < 0:
+        raise ValueError(f"a length of {size}")
+    data = file.read(size)
+    if len(data) != size:
+        raise ValueError(f"an end {size - len(data)} bytes too early")
+    return data
+
+
+# The branches of `["null", type]`, in zigzag.
+_NULL, _PRESENT = 0, 2
+
+
+def encode_rows(batch: pa.RecordBatch) -> pa.BinaryArray:
+    """Return each row's bytes."""
+    return _joined([piece for column in batch.columns for piece in _pieces(column)])
+
+
+def decimal_bytes(precision: int) -> int:
+    """Return the length of decimals of a precision."""
+    return int(10**precision).bit_length() // 8 + 1
+
+
+def _joined(pieces: list[pa.Array]) -> pa.BinaryArray:
+    """Return the bytes of columns in sequence for each row; null has none."""
+    nothing = text_scalar(b"", pa.binary())
+    return pc.binary_join_element_wise(*pieces, nothing, null_handling="replace", null_replacement="")
+
+
+def _pieces(array: pa.Array) -> list[pa.Array]:
+    """Return the pieces to join to the values of a column, each with its branch."""
+    kind, valid = array.type, is_valid(array)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return [_numbers(_sizes(array), valid), array.view(pa.binary())]
+    if pa.types.is_struct(kind):
+        branch = _with_branch(np.empty((len(array), 0), np.uint8), 0, valid)
+        fields = [piece for field in array.flatten() for piece in _pieces(field)]
+        return [branch, *fields] if not array.null_count else [branch, _only(valid, _joined(fields))]
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return _list_pieces(array, valid)
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        return [_numbers(values_of(array, f"i{kind.bit_width // 8}").astype(np.int64), valid)]
+    values = _fixed(array)
+    return [_with_branch(values, values.shape[1], valid)]
+
+
+def _list_pieces(array: pa.Array, valid: NDArray[np.bool_]) -> list[pa.Array]:
+    """Return counts, elements, and their ends; maps have entries of key and value."""
+    starts, values = list_parts(array)
+    offsets = values_of(starts, np.int32)
+    counts = np.diff(offsets).astype(np.int64)
+    if pa.types.is_map(array.type):
+        keys, items = values.flatten()
+        encoded = _joined([ragged(*varints(zigzag(_sizes(keys)))), keys.view(pa.binary()), *_pieces(items)])
+    else:
+        encoded = _joined(_pieces(values))
+    bounds, data = string_parts(encoded)
+    # The elements of a row lie side by side: its bytes are those from its first to its last.
+    elements = strings_from(bounds[offsets], data, pa.binary())
+    # A count of zero is an end already.
+    end = ragged(np.zeros((len(counts), 1), np.uint8), (counts > 0).astype(np.int8))
+    return [_numbers(counts, valid), elements, end]
+
+
+def _sizes(array: pa.Array) -> NDArray[np.int64]:
+    offsets, _ = string_parts(array)
+    return np.diff(offsets).astype(np.int64)
+
+
+def _numbers(values: NDArray[np.int64], valid: NDArray[np.bool_]) -> pa.BinaryArray:
+    return _with_branch(*varints(zigzag(np.where(valid, values, 0))), valid)
+
+
+def _fixed(array: pa.Array) -> NDArray[np.uint8]:
+    """Return the bytes of values of fixed width, one row a value."""
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return values_of(array.cast(pa.uint8()), np.uint8).reshape(-1, 1)
+    width = kind.bit_width // 8
+    little = values_of(array, f"V{width}").view(np.uint8).reshape(-1, width)
+    if not pa.types.is_decimal(kind):
+        return little
+    size = decimal_bytes(kind.precision)
+    return np.concatenate([np.full((len(array), 1), 2 * size, np.uint8), little[:, size - 1 :: -1]], axis=1)
+
+
+def _with_branch(
+    matrix: NDArray[np.uint8], sizes: NDArray[np.integer] | int, valid: NDArray[np.bool_]
+) -> pa.BinaryArray:
+    """Return the branch of each value and, if it is present, the first bytes of its row."""
+    with_branch = np.empty((len(valid), 1 + matrix.shape[1]), np.uint8)
+    with_branch[:, 0] = np.where(valid, _PRESENT, _NULL)
+    with_branch[:, 1:] = matrix
+    return ragged(with_branch, 1 + np.where(valid, sizes, 0))
+
+
+def _only(valid: NDArray[np.bool_], values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return values without those that are not valid."""
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), len(values), [bitmap, *values.buffers()[1:]], offset=values.offset)

@@ -1,0 +1,291 @@
+"""`fileFormat=avro`: object container files, with the schema that Spark's own Avro source expects."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.context import random_bytes
+from ftfile.core.errors import ConfigError
+from ftfile.core.options.table import DEFAULTS
+from ftfile.formats.avro_container import (
+    block,
+    blocks,
+    compressed,
+    decimal_bytes,
+    encode_rows,
+    header,
+    import_fastavro,
+    read_header,
+)
+from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
+from ftfile.formats.reading import batch_as, columns_within, corrupt, refuse
+from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ftfile.formats.api import ByteWriter, Encoder
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_TYPE_NAMES = frozenset(
+    {
+        *("null", "boolean", "int", "long", "float", "double", "bytes", "string"),
+        *("record", "enum", "array", "map", "union", "fixed", "error"),
+    }
+)
+
+_LEAVES: dict[pa.DataType, Any] = {
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "bytes",
+    pa.date32(): {"type": "int", "logicalType": "date"},
+    pa.timestamp("us", tz="UTC"): {"type": "long", "logicalType": "timestamp-micros"},
+    pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+_ARROW = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def check_record_name(name: str, namespace: str) -> None:
+    """Raise `ConfigError` if Avro does not take the name or the namespace of a record; the latter may be empty."""
+    if not _is_name(name):
+        raise ConfigError(f"option recordName={name!r}: names in Avro are letters, digits and _")
+    if name in _TYPE_NAMES:
+        raise ConfigError(f"option recordName={name!r} is a type of Avro's, and records may not be called so")
+    if namespace and not all(map(_is_name, namespace.split("."))):
+        raise ConfigError(f"option recordNamespace={namespace!r}: it takes names with dots between them, as in `a.b`")
+
+
+def schema_problems(schema: pa.Schema) -> Iterator[str]:
+    """Yield a sentence for each column, or part of one, that Avro cannot hold."""
+    for column in schema:
+        for name in {column.name, *_field_names(column.type)}:
+            if not _is_name(name):
+                where = f"column `{column.name}`" + (f", field `{name}`" if name != column.name else "")
+                yield f"{where}: names in Avro are letters, digits and _; rename it, or use parquet"
+    for path, arrow in columns_within(schema):
+        if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type):
+            yield f"column `{path}`: {arrow}; keys in Avro are strings: cast the keys to STRING, or use parquet"
+
+
+def _field_names(arrow: pa.DataType) -> Iterator[str]:
+    if pa.types.is_struct(arrow):
+        yield from (field.name for field in arrow)
+    if pa.types.is_nested(arrow):
+        for index in range(arrow.num_fields):
+            yield from _field_names(arrow.field(index).type)
+
+
+def avro_schema(fields: Iterable[pa.Field], name: str, namespace: str) -> dict[str, Any]:
+    """Return the record of rows, or of structs; every value may be null, and is by default."""
+    below = f"{namespace}.{name}" if namespace else name
+    described = [
+        {"name": field.name, "type": ["null", _type(field.type, field.name, below)], "default": None}
+        for field in fields
+    ]
+    return {"type": "record", "name": name, **({"namespace": namespace} if namespace else {}), "fields": described}
+
+
+def _type(arrow: pa.DataType, name: str, namespace: str) -> Any:  # noqa: ANN401 - JSON
+    if pa.types.is_struct(arrow):
+        # `string` becomes `string_`, and so `string_` must become `string__`.
+        return avro_schema(arrow, f"{name}_" if name.rstrip("_") in _TYPE_NAMES else name, namespace)
+    if pa.types.is_list(arrow):
+        return {"type": "array", "items": ["null", _type(arrow.value_type, name, namespace)]}
+    if pa.types.is_map(arrow):
+        return {"type": "map", "values": ["null", _type(arrow.item_type, name, namespace)]}
+    if pa.types.is_decimal(arrow):
+        return {"type": "bytes", "logicalType": "decimal", "precision": arrow.precision, "scale": arrow.scale}
+    return _LEAVES[arrow]
+
+
+def arrow_type(avro: Any) -> pa.DataType:  # noqa: ANN401 - JSON
+    """Return the Arrow type of a schema as `avro_schema` makes it; others raise ValueError, KeyError or TypeError."""
+    if isinstance(avro, list):
+        _, avro = avro
+    described: dict[str, Any] = {"type": avro} if isinstance(avro, str) else avro
+    kind = described.get("logicalType", described["type"])
+    if kind == "record":
+        return pa.struct([(field["name"], arrow_type(field["type"])) for field in described["fields"]])
+    if kind == "array":
+        return pa.list_(pa.field("element", arrow_type(described["items"])))
+    if kind == "map":
+        return pa.map_(pa.string(), arrow_type(described["values"]))
+    if kind == "decimal":
+        return pa.decimal128(described["precision"], described["scale"])
+    return _ARROW[kind]
+
+
+def raw_schema(avro: Any, path: str = "") -> tuple[Any, pa.DataType]:  # noqa: ANN401 - JSON
+    """Return another schema of the same bytes, which is read faster, and its Arrow type; `path` names records.
+
+    Strings are bytes, times numbers, and maps arrays of entries.
+    """
+    if isinstance(avro, list):
+        raw, arrow = raw_schema(avro[1], path)
+        return ["null", raw], arrow
+    if isinstance(avro, str):
+        return ("bytes", pa.binary()) if avro == "string" else (avro, _ARROW[avro])
+    kind = avro["type"]
+    if kind == "record":
+        fields = avro["fields"]
+    elif kind == "array":
+        raw, arrow = raw_schema(avro["items"], f"{path}_e")
+        return {"type": "array", "items": raw}, pa.list_(pa.field("element", arrow))
+    elif kind == "map":
+        fields = [{"name": "key", "type": "bytes"}, {"name": "value", "type": avro["values"]}]
+    else:
+        return kind, _ARROW[kind]
+    inner = [raw_schema(field["type"], f"{path}_{place}") for place, field in enumerate(fields)]
+    names = [field["name"] for field in fields]
+    described = [{"name": name, "type": raw} for name, (raw, _) in zip(names, inner, strict=True)]
+    record = {"type": "record", "name": f"r{path}", "fields": described}
+    struct = pa.struct([(name, arrow) for name, (_, arrow) in zip(names, inner, strict=True)])
+    if kind == "record":
+        return record, struct
+    return {"type": "array", "items": record}, pa.list_(pa.field("element", struct))
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFormat(ColumnarFormat):
+    """Avro."""
+
+    name: ClassVar[str] = "avro"
+    extension = ".avro"  # whatever the codec: readers go by it
+    codecs: ClassVar[Mapping[str, Codec]] = {
+        "none": Codec("null"),
+        "deflate": Codec("deflate", 1),
+        "snappy": Codec("snappy"),
+        "zstd": Codec("zstandard", 1),
+    }
+    open_files_max: ClassVar[int] = 200
+
+    compression: str = "deflate"  # the one that every reader of Avro knows
+    record_name: str = DEFAULTS["recordName"]
+    record_namespace: str = DEFAULTS["recordNamespace"]
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> AvroFormat:
+        compression, level = cls.codec_from_options(options)
+        name, namespace = (options.get(option, DEFAULTS[option]) for option in ("recordName", "recordNamespace"))
+        check_record_name(name, namespace)
+        return cls(compression, level, name, namespace)
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:
+        names = {"recordName": self.record_name, "recordNamespace": self.record_namespace}
+        return ColumnarFormat.definition(self, schema) | names
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        check_text(batch)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        ColumnarFormat.check_schema(self, schema)
+        refuse(self.name, schema_problems(schema))
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        return _AvroEncoder(schema, target, self)
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        avro, codec, marker = read_header(file)
+        try:
+            in_file = arrow_type(avro)
+            read = _reader(avro)
+        except (ValueError, KeyError, TypeError) as error:
+            raise corrupt(file, "an Avro file of rows", f"another schema: {error!r}") from error
+        for rows, data in blocks(file, codec, marker):
+            try:
+                found = rebuild(read(rows, data), in_file, _from_raw)
+                batch = batch_as(pa.RecordBatch.from_struct_array(found), schema)
+            except Exception as error:  # fastavro raises what bad bytes lead to
+                raise corrupt(file, f"{rows} rows in a block of an Avro file", repr(error)) from error
+            yield batch
+
+
+class _AvroEncoder(CollectingEncoder):
+    """A group is a block: as large as a reader may well hold, and large enough to compress."""
+
+    group_rows_max = 65_536
+    group_bytes_max = 1 << 20
+
+    def __init__(self, schema: pa.Schema, target: ByteWriter, options: AvroFormat) -> None:
+        super().__init__(schema, target, options.check_rows)
+        self._codec = options.codecs[options.compression].label
+        self._level = options.used_level
+        self._marker = random_bytes(16)
+        described = avro_schema(schema, options.record_name, options.record_namespace)
+        target.write(header(described, self._codec, self._marker))
+
+    def _write_group(self, rows: pa.Table) -> None:
+        self._target.write(self._block(rows))
+
+    def _sample_bytes(self, rows: pa.Table) -> int:
+        return len(self._block(rows))
+
+    def _block(self, rows: pa.Table) -> bytes:
+        with encoding_errors("Avro"):
+            offsets, data = string_parts(encode_rows(rows.combine_chunks().to_batches()[0]))
+            plain = data[offsets[0] : offsets[-1]].data
+            return block(rows.num_rows, compressed(plain, self._codec, self._level), self._marker)
+
+
+def _reader(avro: Any) -> Callable[[int, bytes], pa.Array]:  # noqa: ANN401 - JSON
+    """Return a function that reads the rows of a block in the types of `raw_schema`."""
+    fastavro = import_fastavro()
+    raw, arrow = raw_schema(avro)
+    marker = bytes(16)
+    start = header(raw, "null", marker)
+
+    def read(rows: int, data: bytes) -> pa.Array:
+        file = io.BytesIO(start + block(rows, data, marker))
+        return pa.array(list(fastavro.reader(file)), arrow)
+
+    return read
+
+
+def _from_raw(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if array.type == target:
+        return array
+    if pa.types.is_string(target):
+        return array.cast(target)
+    if pa.types.is_decimal(target):
+        return _decimals(array, target)
+    return array.view(target)
+
+
+def _decimals(array: pa.Array, target: pa.Decimal128Type) -> pa.Array:
+    size, valid = decimal_bytes(target.precision), is_valid(array)
+    offsets, data = string_parts(array)
+    if not (np.diff(offsets) == np.where(valid, size, 0)).all():
+        raise ValueError(f"a decimal that is not {size} bytes long")
+    big = data[offsets[0] : offsets[-1]].reshape(-1, size)
+    little = np.zeros((len(array), 16), np.uint8)
+    little[valid] = np.where(big[:, :1] & 0x80, 0xFF, 0)
+    little[valid, :size] = big[:, ::-1]
+    return from_numpy(little.reshape(-1).view("V16"), target, valid)

@@ -1,0 +1,325 @@
+"""`fileFormat=binary`: records of any bytes, told apart by a delimiter or by their lengths."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
+from ftfile.core.extensions import installed, is_name_of_code, load
+from ftfile.core.options.table import DEFAULTS
+from ftfile.formats.line_formats import EncodedRows, Lines, ends_as_it_begins, rows_of, separator_ends, whole_lines
+from ftfile.formats.reading import batch_as, corrupt, refuse_all_but_one_text
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import ragged, string_parts, text_scalar, varints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from ftfile.formats.line_formats import Encode
+
+
+_BLOCK_BYTES = 4 << 20
+_MORE = 0x80
+_VARINT_BYTES_MAX = 5  # of a length below 2**31
+
+
+def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> Framing:
+    """Return the framing of two options; `ConfigError` if both are given, or the delimiter cannot be found again."""
+    if length_prefix is not None:
+        if delimiter is not None:
+            raise ConfigError("delimiter and lengthPrefix are both given: records have the one or the other")
+        return _Prefixed(length_prefix)
+    used = DEFAULTS["delimiter"] if delimiter is None else delimiter
+    if not used:
+        raise ConfigError("option delimiter='': it takes at least one byte; records of any bytes want a lengthPrefix")
+    if ends_as_it_begins(used):
+        raise ConfigError(f"option delimiter={used!r} ends as it begins: choose one that does not, or a lengthPrefix")
+    return _Delimited(used)
+
+
+@dataclass(frozen=True, slots=True)
+class _Delimited:
+    delimiter: bytes
+
+    def definition(self) -> dict[str, Any]:
+        """Return the framing as plain JSON."""
+        return {"delimiter": self.delimiter.hex()}
+
+    def frame(self, values: pa.BinaryArray) -> EncodedRows:
+        """Return records without nulls as bytes of the file; `EncodingError` if one cannot be framed."""
+        if pc.any(pc.match_substring(values, self.delimiter)).as_py():
+            raise EncodingError(
+                f"a record contains the delimiter {self.delimiter!r} and would be read as two. Choose a delimiter that "
+                "does not occur, or lengthPrefix=int32"
+            )
+        empty, delimiter = (text_scalar(text, values.type) for text in (b"", self.delimiter))
+        return rows_of(pc.binary_join_element_wise(values, empty, delimiter))
+
+    def ends(self, data: bytes) -> NDArray[np.integer]:
+        """Return the offset after each whole record."""
+        return separator_ends(data, self.delimiter)
+
+    def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
+        """Yield the records of a file, some megabytes at a time; `CorruptData` if the last is not whole."""
+        for block in whole_lines(file, self.delimiter):
+            yield pa.array(block.split(self.delimiter)[:-1], pa.binary())
+
+
+_SIZES: dict[str, tuple[str, Literal["big", "little"]]] = {"int32": (">u4", "big"), "int32le": ("<u4", "little")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefixed:
+    prefix: str
+
+    def definition(self) -> dict[str, Any]:
+        return {"lengthPrefix": self.prefix}
+
+    def frame(self, values: pa.BinaryArray) -> EncodedRows:
+        offsets, _ = string_parts(values)
+        sizes = np.diff(offsets)
+        if self.prefix == "varint":
+            prefixes = ragged(*varints(sizes.astype(np.uint64)))
+        else:
+            matrix = sizes.astype(_SIZES[self.prefix][0]).view(np.uint8).reshape(-1, 4)
+            prefixes = ragged(matrix, np.full(len(sizes), 4))
+        return rows_of(pc.binary_join_element_wise(prefixes, values, text_scalar(b"", values.type)))
+
+    def ends(self, data: bytes) -> NDArray[np.integer]:
+        return self._bounds(data)[1]
+
+    def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
+        rest = b""
+        wanted = _BLOCK_BYTES
+        while block := file.read(wanted):
+            rest += block
+            starts, ends = self._bounds(rest)
+            if len(ends):
+                pieces = [rest[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+                yield pa.array(pieces, pa.binary())
+                rest = rest[int(ends[-1]) :]
+            # A record longer than a block is parsed again only when it may be whole.
+            wanted = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
+        if rest:
+            raise corrupt(file, "whole records", f"{len(rest)} bytes of one that is not")
+
+    def _bounds(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the start of each whole record, after its length, and its end."""
+        starts, ends, position = [], [], 0
+        while position < len(data):
+            start, position = self._next(data, position)
+            if not start or position > len(data):
+                break
+            starts.append(start)
+            ends.append(position)
+        return np.array(starts, np.int64), np.array(ends, np.int64)
+
+    def _next(self, data: bytes, position: int) -> tuple[int, int]:
+        """Return start and end of the record at a position; zeros if its length is not whole."""
+        if self.prefix != "varint":
+            start = position + 4
+            length = int.from_bytes(data[position:start], _SIZES[self.prefix][1])
+            return (start, start + length) if start <= len(data) else (0, 0)
+        length, shift = 0, 0
+        for start in range(position, min(position + _VARINT_BYTES_MAX, len(data))):
+            length |= (data[start] & 0x7F) << shift
+            shift += 7
+            if data[start] < _MORE:
+                return start + 1, start + 1 + length
+        return 0, 0
+
+
+Framing: TypeAlias = _Delimited | _Prefixed
+
+
+ENTRY_POINT_GROUP = "ftfile.encoders"
+
+_OPTION = "encoder"
+_EXTENSION_FORM = re.compile(r"(\.[A-Za-z0-9_-]+)+", re.ASCII)
+_PAGE = "see docs/formats/binary.md"
+
+
+@dataclass(frozen=True, slots=True)
+class UserEncoder:
+    """The class by name, and the options for its constructor."""
+
+    name: str  # `module:Class`, or that of an entry point
+    options: tuple[tuple[str, str], ...] = field(repr=False)  # `encoder.<name>` without the prefix, sorted
+    extension: str
+
+    @classmethod
+    def checked(cls, name: str, options: Mapping[str, str], extension: str) -> UserEncoder:
+        """Return the encoder, checked by loading it; `extension` is used if the class has none."""
+        settled = tuple(sorted(options.items()))
+        instance = _made(name, settled)
+        if not callable(getattr(instance, "encode", None)):
+            raise ConfigError(f"{_OPTION}={name!r} has no method encode(batch): {_PAGE}")
+        wanted = getattr(instance, "extension", extension)
+        if not isinstance(wanted, str) or not _EXTENSION_FORM.fullmatch(wanted):
+            raise ConfigError(f"{_OPTION}={name!r} has the extension {wanted!r}, and one like '.bin' is needed")
+        return cls(name, settled, wanted)
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> UserEncoder:
+        """Return the encoder of a `definition()`; nothing is loaded."""
+        return cls(definition["name"], tuple(sorted(definition["options"].items())), definition["extension"])
+
+    def definition(self) -> dict[str, Any]:
+        """Return the encoder as plain JSON."""
+        return {"name": self.name, "options": dict(self.options), "extension": self.extension}
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raise `ConfigError` if the class cannot encode rows of a schema; it encodes no rows."""
+        try:
+            self.encode(pa.RecordBatch.from_pylist([], schema=schema))
+        except UserCodeError as error:
+            raise ConfigError(f"asked to encode no rows, {error}") from error
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the bytes, or the text, of each row; `EncodingError` for null, `UserCodeError` for other mistakes."""
+        values = self._call("encode", batch)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if isinstance(values, pa.NullArray):  # as `pa.array([])` is
+            values = values.cast(pa.binary())
+        kind = getattr(values, "type", None)
+        if not isinstance(values, pa.Array) or kind not in {pa.binary(), pa.string()}:
+            raise UserCodeError(
+                f"{_OPTION}={self.name!r} returned {kind or type(values)}, and binary values are needed"
+            )
+        if len(values) != batch.num_rows:
+            raise UserCodeError(f"{_OPTION}={self.name!r} returned {len(values)} values for {batch.num_rows} rows")
+        if values.null_count:
+            raise EncodingError(f"{_OPTION}={self.name!r} gives null: the record cannot be encoded")
+        return values
+
+    def decode(self, values: pa.BinaryArray, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the rows of records, with columns and types that the class chooses; `UserCodeError` if it fails."""
+        if is_name_of_code(self.name):
+            raise ConfigError(
+                f"the records were encoded by {self.name!r}, and the log of a directory must not say which module its "
+                f"readers import: give the class an entry point of the group {ENTRY_POINT_GROUP!r}, and write with its "
+                f"name as {_OPTION}"
+            )
+        if not callable(getattr(_made(self.name, self.options), "decode", None)):
+            raise ConfigError(f"{_OPTION}={self.name!r} has no method decode(values, schema), so ftfile cannot read it")
+        rows = self._call("decode", values, schema)
+        if not isinstance(rows, pa.RecordBatch) or rows.num_rows != len(values):
+            found = f"{rows.num_rows} rows" if isinstance(rows, pa.RecordBatch) else type(rows)
+            raise UserCodeError(f"{_OPTION}={self.name!r} returned {found} for {len(values)} records")
+        return rows
+
+    def _call(self, method: str, *given: object) -> Any:  # noqa: ANN401 - the user's own
+        instance = _made(self.name, self.options)
+        try:
+            return getattr(instance, method)(*given)
+        except Exception as error:
+            raise UserCodeError(f"{_OPTION}={self.name!r} raised {error!r}") from error
+
+
+@lru_cache(maxsize=16)
+def _made(name: str, options: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN401 - the user's own
+    """Return the process's instance; `ConfigError` if it cannot be loaded or made."""
+    found = load(_OPTION, name if is_name_of_code(name) else _installed(name))
+    try:
+        return found(dict(options))
+    except Exception as error:  # anything may happen in it
+        given = ", ".join(f"{_OPTION}.{key}" for key, _ in options) or "no options"
+        raise ConfigError(f"{_OPTION}={name!r} cannot be made from {given}: {error!r}") from error
+
+
+def _installed(name: str) -> str:
+    places = installed(ENTRY_POINT_GROUP)
+    if name not in places:
+        known = f"; there are: {', '.join(sorted(places))}" if places else ""
+        raise ConfigError(
+            f"{_OPTION}={name!r} is neither `module:Class` nor an entry point of the group {ENTRY_POINT_GROUP!r}, "
+            f"installed where the driver and the executors run{known}"
+        )
+    return places[name]
+
+
+_EXTENSION = ".bin"
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryRecords(Lines):
+    """Records that are the values of one column, or that a class of the user's makes of rows."""
+
+    name: ClassVar[str] = "binary"
+
+    framing: Framing
+    user: UserEncoder | None = None
+    column: str | None = None  # for reading, its name in the file; None for that of the schema
+
+    @property
+    def extension(self) -> str:
+        """Return `.bin`, or the extension of the user's class."""
+        return _EXTENSION if self.user is None else self.user.extension
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> BinaryRecords:
+        framing = framing_from_options(options.get("delimiter"), options.get("lengthPrefix"))
+        name, own = options.get("encoder"), options.get("encoder.", {})
+        return cls(framing, None if name is None else UserEncoder.checked(name, own, _EXTENSION))
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:
+        if self.user is not None:
+            return {**self.framing.definition(), "encoder": self.user.definition()}
+        return {**self.framing.definition(), "column": schema.names[0]}
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> BinaryRecords:
+        described, delimiter = definition.get("encoder"), definition.get("delimiter")
+        user = None if described is None else UserEncoder.from_definition(described)
+        delimiter = None if delimiter is None else bytes.fromhex(delimiter)
+        return cls(framing_from_options(delimiter, definition.get("lengthPrefix")), user, definition.get("column"))
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        if self.user is not None:
+            self.user.check_schema(schema)
+            return
+        advice = "select one, name a class of your own as encoder, or use avro, json or parquet"
+        refuse_all_but_one_text(self.name, schema, advice, "BINARY")
+
+    def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - batches say what they are
+        return self._encode
+
+    def without_head(self, schema: pa.Schema) -> BinaryRecords:
+        return self if self.user is not None else replace(self, column=schema.names[0])
+
+    def row_ends(self, data: bytes) -> NDArray[np.integer]:
+        return self.framing.ends(data)
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for values in self.framing.read(file):
+            if self.user is not None:
+                rows = self.user.decode(values, schema)
+            else:
+                rows = pa.RecordBatch.from_arrays([values], names=[self.column or schema.names[0]])
+            try:
+                yield batch_as(rows, schema)
+            except pa.ArrowException as error:
+                raise corrupt(file, f"records for {', '.join(schema.names)}", error) from error
+
+    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
+        framing, user = self.framing, self.user
+        if user is not None:
+            return framing.frame(user.encode(batch).view(pa.binary()))
+        name, values = batch.schema.names[0], batch.column(0)
+        if values.null_count:
+            raise EncodingError(
+                f"column `{name}`: a null has no bytes; leave such rows out, or use coalesce(`{name}`, '')"
+            )
+        try:
+            return framing.frame(values.view(pa.binary()))
+        except EncodingError as error:
+            raise EncodingError(f"column `{name}`: {error}") from error

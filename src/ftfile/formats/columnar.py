@@ -1,0 +1,336 @@
+"""Columnar formats: rows are collected and encoded many at once, and a file ends about where it should.
+
+Their segments are Arrow batches in a spool, which are encoded once, when a part is made of them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, CorruptData, EncodingError, UnencodableRows
+from ftfile.formats.api import Encoder, Format, Joiner, SegmentCodec, Taken
+from ftfile.formats.reading import batch_as
+from ftfile.rows.spark_types import spark_schema_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ftfile.formats.api import ByteWriter, Limits
+
+
+__all__ = (
+    "Codec",
+    "CollectingEncoder",
+    "ColumnarFormat",
+    "RowJoiner",
+    "RowSegments",
+    "as_sink",
+    "check_text",
+    "encoding_errors",
+)
+
+
+_CODEC = "zstd"
+_LENGTH_BYTES = 8
+_SEGMENT_CODEC = "lz4"
+_LZ4_RATIO_MAX = 255
+_SAMPLE_ROWS = 10_000
+_MARK_BYTES = 8  # of a format's name at the start of a file, or less
+_RATIO_GUESS = 0.4  # of the length in the file to that in memory, while no limit asks for more
+
+
+class Codec(NamedTuple):
+    """A codec within files of a format."""
+
+    label: str = ""  # in file names; in Avro, within the file
+    level: int | None = None  # one that costs little, used by default; None where the format's writer takes none
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarFormat(Format):
+    """A format that encodes many rows at once, and compresses them within the file."""
+
+    open_files_max: ClassVar[int] = 32
+    codecs: ClassVar[Mapping[str, Codec]] = {"none": Codec()}  # by the values of the option `compression`
+
+    compression: str = _CODEC  # one of `codecs`
+    level: int | None = None  # of the codec; None for one that costs little
+
+    @property
+    def extension(self) -> str:
+        """Return the ending that Spark gives such files, such as `.zstd.parquet`."""
+        return f"{self.codecs[self.compression].label}.{self.name}"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - `Self` came with Python 3.11
+        return cls(*cls.codec_from_options(options))
+
+    @classmethod
+    def codec_from_options(cls, options: Mapping[str, Any]) -> tuple[str, int | None]:
+        """Return the codec and its level, None if not given; `ConfigError` if there is no such codec or level."""
+        compression, level = options.get("compression") or cls().compression, options.get("compressionLevel")
+        if compression not in cls.codecs:
+            raise ConfigError(f"option compression={compression!r}: for {cls.name} it takes {', '.join(cls.codecs)}")
+        if level is None:
+            return compression, None
+        if cls.codecs[compression].level is None:
+            leveled = [name for name, codec in cls.codecs.items() if codec.level is not None]
+            advice = f"only {', '.join(leveled)} have levels" if leveled else f"no codec of {cls.name} has levels"
+            raise ConfigError(f"compressionLevel={level} with compression={compression}: {advice}")
+        name = "gzip" if compression == "deflate" else compression  # pyarrow's name for the same levels
+        low, high = pa.Codec.minimum_compression_level(name), pa.Codec.maximum_compression_level(name)
+        if not low <= level <= high:
+            raise ConfigError(f"option compressionLevel={level}: for {compression} it takes {low} to {high}")
+        return compression, level
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the file has its schema
+        # A reader needs none of it, but another codec is another encoding.
+        return {"compression": self.compression, "compressionLevel": self.level}
+
+    @property
+    def used_level(self) -> int | None:
+        """Return the level that is set, or the one that costs little."""
+        return self.level or self.codecs[self.compression].level
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        spark_schema_json(schema)  # every type that Spark sends is held
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        """Refuse rows that no file could hold; by default a file holds all.
+
+        Raises:
+            UnencodableRows: names the column.
+        """
+
+    def segments(self, schema: pa.Schema) -> SegmentCodec:
+        return RowSegments(schema, self.check_rows)
+
+    def joiner(self, schema: pa.Schema, target: ByteWriter, limits: Limits) -> Joiner:
+        return RowJoiner(self.encoder(schema, target), RowSegments(schema), limits)
+
+
+class CollectingEncoder(Encoder):
+    """Writes rows in groups; subclasses define what a group is in the file.
+
+    `check` is `ColumnarFormat.check_rows`, if the format has it.
+    """
+
+    group_rows_max: int = 250_000
+    group_bytes_max: int = 64 << 20  # of memory
+
+    def __init__(
+        self, schema: pa.Schema, target: ByteWriter, check: Callable[[pa.RecordBatch], None] | None = None
+    ) -> None:
+        self._schema = schema
+        self._check = check
+        self._target = target
+        self._start_bytes = target.position
+        self._groups = 0
+        self._ratio: float | None = None
+        self._encoded_bytes = 0
+        self._held_bytes = 0
+        self._buffer: list[pa.RecordBatch] = []
+        self._buffer_rows = 0
+        self._buffer_bytes = 0
+
+    @abstractmethod
+    def _write_group(self, rows: pa.Table) -> None:
+        """Write rows to the target; `EncodingError` if they cannot be encoded."""
+
+    @abstractmethod
+    def _sample_bytes(self, rows: pa.Table) -> int:
+        """Return the length of a file of these rows."""
+
+    def _footer_bytes(self, groups: int) -> int:  # noqa: ARG002 - for those that have one
+        """Return about how many bytes a file with this number of groups needs beside its rows."""
+        return 0
+
+    def _end(self) -> None:
+        """Write the end of the file."""
+
+    def write(self, batch: pa.RecordBatch, limit_bytes: int | None = None) -> int:
+        if not batch.num_rows:
+            return 0
+        if self._check is not None:
+            self._check(batch)
+        taken = 0
+        while taken < batch.num_rows:
+            rows = self._rows_to_take(batch.slice(taken), limit_bytes)
+            self._collect(batch.slice(taken, rows))
+            taken += rows
+            if limit_bytes is not None and self._reaches(limit_bytes):
+                break
+        return taken
+
+    @property
+    def size_bytes(self) -> int:
+        # Buffered rows count as if they shrank like those written.
+        return self._estimate(self._ratio or _RATIO_GUESS)
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._buffer_bytes
+
+    def finish(self) -> None:
+        self.flush()
+        self._end()
+
+    def _estimate(self, ratio: float) -> int:
+        written = self._target.position - self._start_bytes
+        unwritten = self._buffer_bytes + self._held_bytes
+        return int(written + unwritten * ratio + self._footer_bytes(self._groups + bool(self._buffer)))
+
+    def _rows_to_take(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
+        """Return how many rows fit into the group and, by estimate, below the limit; at least one."""
+        row_bytes = batch.nbytes / batch.num_rows + 1
+        rows = min(self.group_rows_max - self._buffer_rows, (self.group_bytes_max - self._buffer_bytes) / row_bytes)
+        if limit_bytes is not None:
+            ratio = self._ratio or 1
+            rows = min(rows, (limit_bytes - self._estimate(ratio)) / (row_bytes * ratio))
+        taken: int = min(batch.num_rows, math.ceil(rows))
+        return max(1, taken)
+
+    def _collect(self, batch: pa.RecordBatch) -> None:
+        if batch.get_total_buffer_size() > 2 * batch.nbytes:
+            # A slice would keep the memory of all rows that it was cut from.
+            batch = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in batch.columns], schema=batch.schema)
+        if self._buffer_bytes + batch.nbytes > 2 * self.group_bytes_max:
+            # A row much larger than those beside it: a group must be one batch, and its strings below 2 GiB.
+            self.flush()
+        self._buffer.append(batch)
+        self._buffer_rows += batch.num_rows
+        self._buffer_bytes += batch.nbytes
+        if self._buffer_rows >= self.group_rows_max or self._buffer_bytes >= self.group_bytes_max:
+            self.flush()
+
+    def _reaches(self, limit_bytes: int) -> bool:
+        if self._ratio is None and self._estimate(1) >= limit_bytes:
+            # Only now does it matter how well these rows compress: encode a sample, and drop it.
+            self._ratio = self._ratio_of(pa.Table.from_batches(self._buffer))
+        return self.size_bytes >= limit_bytes
+
+    def _ratio_of(self, rows: pa.Table) -> float:
+        sample = rows.slice(0, _SAMPLE_ROWS)
+        memory_bytes: int = sample.nbytes
+        return self._sample_bytes(sample) / max(1, memory_bytes)
+
+    def flush(self) -> None:
+        if not self._buffer:
+            return
+        rows, before = pa.Table.from_batches(self._buffer), self._target.position
+        self._write_group(rows)
+        self._groups += 1
+        self._encoded_bytes += self._buffer_bytes
+        if self._target.position > before + _MARK_BYTES:
+            self._held_bytes = 0
+            self._ratio = (self._target.position - self._start_bytes) / max(1, self._encoded_bytes)
+        else:
+            # A library may hold back little data of each column, which is then in no size.
+            self._held_bytes += self._buffer_bytes
+            self._ratio = self._ratio or self._ratio_of(rows)
+        self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
+
+
+class RowSegments(SegmentCodec):
+    """Segments that are one Arrow batch in one LZ4 frame: they live for a few batches, so speed counts more than size.
+
+    `check` raises `UnencodableRows` for rows that no part could hold.
+    """
+
+    def __init__(self, schema: pa.Schema, check: Callable[[pa.RecordBatch], None] | None = None) -> None:
+        self._schema = schema
+        self._check = check
+
+    def encode(self, batch: pa.RecordBatch, counts: Sequence[int]) -> Iterator[tuple[int, bytes | memoryview]]:
+        if self._check is not None:
+            self._check(batch)
+        codec, start = pa.Codec(_SEGMENT_CODEC), 0
+        for number, count in enumerate(counts):
+            message = batch.slice(start, count).serialize()
+            yield number, message.size.to_bytes(_LENGTH_BYTES, "little") + codec.compress(message, asbytes=True)
+            start += count
+
+    def decode(self, data: bytes, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        yield batch_as(self.batch(data, path), schema)
+
+    def batch(self, data: bytes, path: str) -> pa.RecordBatch:
+        """Return all rows of a segment."""
+        size_bytes = int.from_bytes(data[:_LENGTH_BYTES], "little")
+        if size_bytes > _LZ4_RATIO_MAX * len(data):
+            raise CorruptData(path, "an Arrow batch in an LZ4 frame", f"{len(data)} bytes that shall be {size_bytes}")
+        try:
+            message = pa.Codec(_SEGMENT_CODEC).decompress(data[_LENGTH_BYTES:], size_bytes)
+            return pa.ipc.read_record_batch(message, self._schema)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptData(path, "an Arrow batch in an LZ4 frame", str(error)) from error
+
+
+class RowJoiner(Joiner):
+    """Encodes the rows of segments as one file; a rest skips rows. Sizes are estimates, `strict` or not."""
+
+    def __init__(self, encoder: Encoder, segments: RowSegments, limits: Limits) -> None:
+        self.rows = 0
+        self._encoder = encoder
+        self._segments = segments
+        self._limits = limits
+
+    def take(self, data: bytes, rows: int, skip_rows: int) -> Taken:
+        batch = self._segments.batch(data, "a segment").slice(skip_rows)
+        room = rows if self._limits.max_rows is None else min(rows, self._limits.max_rows - self.rows)
+        taken = self._encoder.write(batch.slice(0, room), self._limits.max_bytes)
+        self.rows += taken
+        return Taken(taken, 0)
+
+    def is_full(self) -> bool:
+        return self._limits.are_reached(self._encoder.size_bytes, self.rows)
+
+    def finish(self) -> None:
+        self._encoder.finish()
+
+
+def check_text(batch: pa.RecordBatch) -> None:
+    """Raise `UnencodableRows` for strings that are not UTF-8: Spark's may hold any bytes."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise UnencodableRows(f"column `{name}` cannot be encoded: {error}") from error
+
+
+@contextmanager
+def encoding_errors(format_name: str) -> Iterator[None]:
+    """Turn Arrow's errors into `EncodingError`."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise EncodingError(f"rows cannot be encoded as {format_name}: {error}") from error
+
+
+def as_sink(target: ByteWriter) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return a target as a file for pyarrow."""
+    return pa.PythonFile(_Sink(target), mode="w")
+
+
+class _Sink:
+    closed = False
+
+    def __init__(self, target: ByteWriter) -> None:
+        self._target = target
+
+    def write(self, data: bytes) -> int:
+        return self._target.write(data)
+
+    def tell(self) -> int:
+        return self._target.position
+
+    def flush(self) -> None:
+        """The target's maker makes it durable."""
+
+    def close(self) -> None:
+        """The target's maker closes it."""

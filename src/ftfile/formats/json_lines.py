@@ -1,0 +1,313 @@
+"""`fileFormat=json`: one JSON object a line, as Spark's JSON source reads them."""
+
+from __future__ import annotations
+
+import binascii
+import io
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import arro3.io
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.options.table import DEFAULTS
+from ftfile.formats.line_formats import EncodedRows, Lines, naming, rows_of, whole_lines
+from ftfile.formats.reading import TimeFormats, batch_of, columns_within, corrupt, refuse
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import (
+    is_valid,
+    leaf_types,
+    leaves,
+    list_parts,
+    map_entries,
+    map_leaf_types,
+    rebuild,
+    string_parts,
+    strings_from,
+    text_scalar,
+)
+from ftfile.rows.time_text import check_range
+from ftfile.rows.value_text import all_finite, float_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from ftfile.formats.line_formats import Encode
+
+
+_PAD = ord("=")
+_NEEDS_ESCAPE = r'["\\\x00-\x1f]'
+
+
+def object_text(names: Iterable[str], columns: Iterable[pa.Array], *, ignore_nulls: bool) -> pa.StringArray:
+    """Return one JSON object for each row; nulls are left out, or written as `null`."""
+    members = []
+    for name, column in zip(names, columns, strict=True):
+        key = f",{json.dumps(name, ensure_ascii=False)}:"
+        text = json_text(column, ignore_nulls=ignore_nulls)
+        member = pc.binary_join_element_wise(key, text, "")
+        members.append(pc.fill_null(member, "" if ignore_nulls else f"{key}null"))
+    joined = pc.binary_join_element_wise(*members, "")
+    return pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(joined, 1), "}", "")
+
+
+def json_text(array: pa.Array, *, ignore_nulls: bool) -> pa.StringArray:
+    """Return the JSON text of each value, null for null; binary values and times must be strings already."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        text = object_text(names, array.flatten(), ignore_nulls=ignore_nulls)
+        return pc.if_else(array.is_valid(), text, None)
+    if pa.types.is_list(kind):
+        offsets, values = list_parts(array)
+        return _joined(offsets, _or_null(values, ignore_nulls=ignore_nulls), "[]")
+    if pa.types.is_map(kind):
+        offsets, entries = list_parts(array)
+        keys, items = entries.flatten()
+        values = _or_null(items, ignore_nulls=ignore_nulls)
+        return _joined(offsets, pc.binary_join_element_wise(_quoted(keys), values, ":"), "{}")
+    if pa.types.is_string(kind):
+        return _quoted(array)
+    if pa.types.is_floating(kind):
+        text = float_text(array)
+        return text if all_finite(array) else pc.if_else(pc.is_finite(array), text, _in_quotes(text))
+    return array.cast(pa.string())
+
+
+def _or_null(values: pa.Array, *, ignore_nulls: bool) -> pa.StringArray:
+    return pc.fill_null(json_text(values, ignore_nulls=ignore_nulls), "null")
+
+
+def _joined(offsets: pa.Array, values: pa.StringArray, brackets: str) -> pa.StringArray:
+    body = pc.binary_join(pa.ListArray.from_arrays(offsets, values), ",")
+    return pc.binary_join_element_wise(brackets[0], body, brackets[1], "")
+
+
+def _in_quotes(text: pa.StringArray) -> pa.StringArray:
+    return pc.binary_join_element_wise('"', text, '"', "")
+
+
+def _quoted(strings: pa.StringArray) -> pa.StringArray:
+    quoted = _in_quotes(strings)
+    special = pc.fill_null(pc.match_substring_regex(strings, _NEEDS_ESCAPE), fill_value=False)
+    if not pc.any(special).as_py():
+        return quoted
+    escaped = [json.dumps(text, ensure_ascii=False) for text in strings.filter(special).to_pylist()]
+    return pc.replace_with_mask(quoted, special, pa.array(escaped, pa.string()))
+
+
+def base64_text(array: pa.BinaryArray) -> pa.StringArray:
+    """Return binary values as base64 text (RFC 4648, padded)."""
+    # All are encoded in one call, each padded with zero bytes to a multiple of three; `=` is put in afterwards.
+    offsets, data = _present_parts(array)
+    lengths = np.diff(offsets)
+    padding = (-lengths % 3).astype(np.int64)
+    ends = np.cumsum(lengths + padding, dtype=np.int64)
+    padded = np.zeros(len(data) + int(padding.sum()), np.uint8)
+    padded[~_padding(len(padded), ends, padding)] = data
+    text = np.frombuffer(bytearray(binascii.b2a_base64(pa.py_buffer(padded), newline=False)), np.uint8)
+    ends = ends // 3 * 4
+    text[_padding(len(text), ends, padding)] = _PAD
+    return _with_nulls_of(array, pa.string(), ends, text)
+
+
+def from_base64(array: pa.StringArray) -> pa.BinaryArray:
+    """Return the inverse of `base64_text`; `ValueError` if a text is not base64."""
+    offsets, text = _present_parts(array)
+    lengths, ends = np.diff(offsets), offsets[1:].astype(np.int64)
+    if (lengths % 4).any():
+        raise ValueError("a base64 text has a length that is no multiple of 4")
+    tail = ends[lengths > 0]
+    padding = np.zeros(len(lengths), np.int64)
+    padding[lengths > 0] = (text[tail - 1] == _PAD).astype(np.int64) + (text[tail - 2] == _PAD)
+    zeros = np.where(_padding(len(text), ends, padding), ord("A"), text).astype(np.uint8)
+    data = np.frombuffer(binascii.a2b_base64(pa.py_buffer(zeros)), np.uint8)
+    if len(data) * 4 != len(text) * 3:
+        raise ValueError("a text has characters that base64 does not use")
+    ends = ends // 4 * 3
+    kept = data[~_padding(len(data), ends, padding)]
+    return _with_nulls_of(array, pa.binary(), ends - np.cumsum(padding), kept)
+
+
+def _present_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Return offsets that start at 0 and the bytes they refer to; null values are empty."""
+    offsets, data = string_parts(pc.fill_null(array, text_scalar(b"", array.type)) if array.null_count else array)
+    return offsets - offsets[0], data[offsets[0] : offsets[-1]]
+
+
+def _padding(size: int, ends: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return a mask of `size` items that is set on the last 0, 1 or 2 before each end."""
+    mask = np.zeros(size, np.bool_)
+    mask[ends[counts > 0] - 1] = True
+    mask[ends[counts > 1] - 2] = True
+    return mask
+
+
+def _with_nulls_of(array: pa.Array, kind: pa.DataType, ends: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.Array:
+    return strings_from(np.append(0, ends), data, kind, is_valid(array) if array.null_count else None)
+
+
+_ESCAPED_NUL = b"\\u0000"
+_READ_BATCH_ROWS = 65_536
+_NEWLINE = ord("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLines(Lines):
+    """JSON lines."""
+
+    name: ClassVar[str] = "json"
+    extension = ".json"
+
+    times: TimeFormats
+    ignore_null_fields: bool
+    line_sep: str
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> JsonLines:
+        line_sep, ignore_null_fields = (options.get(name, DEFAULTS[name]) for name in ("lineSep", "ignoreNullFields"))
+        # JSON escapes every control character, so a separator with one never occurs within a record.
+        if not any(character < " " for character in line_sep):
+            raise ConfigError(
+                f"option lineSep={line_sep!r}: for json it needs a control character, such as \\n or \\r\\n"
+            )
+        return cls(TimeFormats.from_options(options), ignore_null_fields, line_sep)
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - the lines name their columns
+        return {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep} | self.times.definition()
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        refuse(
+            self.name,
+            (
+                f"column `{path}`: {arrow}; JSON keys are strings: cast the keys to STRING, or use parquet"
+                for path, arrow in columns_within(schema)
+                if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type)
+            ),
+        )
+
+    def rows(self, schema: pa.Schema) -> Encode:
+        # arro3 panics at slices of structs within structs: nested columns are always laid out anew.
+        rebuilt = [pa.types.is_nested(kind) or any(map(self._is_text, leaf_types(kind))) for kind in schema.types]
+        return partial(self._encode, rebuilt=rebuilt)
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        line_sep = self.line_sep.encode()
+        as_read = pa.schema([(column.name, map_leaf_types(column.type, self._read_type)) for column in schema])
+        for block in whole_lines(file, line_sep):
+            lines = block if line_sep == b"\n" else block.replace(line_sep, b"\n")
+            rows = 0
+            try:
+                for batch in _read(lines, as_read):
+                    rows += batch.num_rows
+                    columns = [
+                        rebuild(array, column.type, self._read_leaf)
+                        for column, array in zip(schema, batch.columns, strict=True)
+                    ]
+                    yield batch_of(columns, schema, batch.num_rows)
+            except Exception as error:  # arro3 raises nothing more special
+                raise corrupt(file, "JSON lines", error) from error
+            if rows != (expected := lines.count(b"\n")):
+                raise corrupt(file, f"{expected} JSON objects, one a line", rows)
+
+    def _encode(self, batch: pa.RecordBatch, rebuilt: list[bool]) -> EncodedRows:
+        """Encode by arro3, but values that it gets wrong by Arrow's kernels."""
+        names, columns, is_plain = batch.schema.names, [], True
+        for name, array, is_rebuilt in zip(names, batch.columns, rebuilt, strict=True):
+            with naming(f"column `{name}`"):
+                column = _with_text(array, self._is_text, self._text) if is_rebuilt else array
+                is_plain = _is_plain(column) and is_plain
+            columns.append(column)
+        return self._by_arro3(names, columns) if is_plain else self._by_kernels(names, columns)
+
+    def _by_arro3(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:
+        sink = io.BytesIO()
+        batch = pa.RecordBatch.from_arrays(columns, names=names)
+        try:
+            arro3.io.write_ndjson(batch, sink, explicit_nulls=not self.ignore_null_fields)
+        except Exception as error:  # arro3 raises nothing more special
+            raise EncodingError(f"rows cannot be encoded as JSON: {error}") from error
+        data, line_sep = sink.getvalue(), self.line_sep.encode()
+        longer = len(line_sep) - 1
+
+        def ends() -> NDArray[np.integer]:
+            # JSON escapes newlines within values: each one ends a row.
+            newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+            return newlines + longer * np.arange(1, len(newlines) + 1)
+
+        replaced = data if line_sep == b"\n" else data.replace(b"\n", line_sep)
+        return EncodedRows(replaced, ends)
+
+    def _by_kernels(self, names: list[str], columns: list[pa.Array]) -> EncodedRows:
+        text = []
+        for name, column in zip(names, columns, strict=True):
+            with naming(f"column `{name}`"):
+                text.append(_with_text(column, pa.types.is_temporal, self._text))
+        objects = object_text(names, text, ignore_nulls=self.ignore_null_fields)
+        return rows_of(pc.binary_join_element_wise(objects, "", self.line_sep))
+
+    def _is_text(self, arrow: pa.DataType) -> bool:
+        """Return True if values of this type become strings before arro3 encodes them."""
+        return pa.types.is_binary(arrow) or (pa.types.is_temporal(arrow) and not self.times.is_default(arrow))
+
+    def _text(self, array: pa.Array) -> pa.StringArray:
+        """Return binary values, dates and timestamps as strings; `ValueError` if one has no text."""
+        if pa.types.is_binary(array.type):
+            return base64_text(array)
+        return self.times.pattern(array.type).format(array, self.times.zone)
+
+    def _read_type(self, arrow: pa.DataType) -> pa.DataType:
+        iso = pa.types.is_temporal(arrow) and self.times.is_iso(arrow)
+        return arrow if iso or not self._is_text(arrow) else pa.string()
+
+    def _read_leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+        if array.type == target:
+            return array
+        if pa.types.is_binary(target):
+            return from_base64(array)
+        return self.times.pattern(target).read(array, target, self.times.zone)
+
+
+def _read(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
+    # arro3 ends the process where the text of an error has a NUL in it.
+    if b"\0" in lines:
+        raise ValueError("a zero byte")
+    if _ESCAPED_NUL in lines:
+        for _ in _reader(lines.replace(_ESCAPED_NUL, b"\\u0001"), schema):
+            pass
+    return _reader(lines, schema)
+
+
+def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
+    reader = arro3.io.read_json(io.BytesIO(lines), schema, batch_size=_READ_BATCH_ROWS)
+    return pa.RecordBatchReader.from_stream(reader)
+
+
+def _with_text(
+    array: pa.Array, is_text: Callable[[pa.DataType], bool], text: Callable[[pa.Array], pa.StringArray]
+) -> pa.Array:
+    """Return a column with the leaves of some types as strings."""
+    target = map_leaf_types(array.type, lambda kind: pa.string() if is_text(kind) else kind)
+    return rebuild(array, target, lambda leaf, _: text(leaf) if is_text(leaf.type) else leaf)
+
+
+def _is_plain(column: pa.Array) -> bool:
+    """Return True if arro3 writes a column as Spark does; `ValueError` if a year has more than four digits.
+
+    It writes NaN and infinities as null, and leaves out map entries without a value.
+    """
+    for leaf in leaves(column):
+        if pa.types.is_temporal(leaf.type):
+            check_range(leaf)
+        elif pa.types.is_floating(leaf.type):
+            if not all_finite(leaf):
+                return False
+        elif pa.types.is_map(leaf.type) and map_entries(leaf).flatten()[1].null_count:
+            return False
+    return True

@@ -1,0 +1,383 @@
+"""`fileFormat=orc`: stripes large enough to scan fast, and a footer with what Arrow's writer leaves out.
+
+Statistics of stripes and a footer are Protobuf messages; the postscript, another one, follows, and its length in a
+byte. In compressed files, those before it are made of chunks, each with its length and a flag for one that is not
+compressed.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import orc
+
+from ftfile.core.errors import UnencodableRows
+from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, check_text, encoding_errors
+from ftfile.formats.reading import batch_as, columns_within, reading_errors
+from ftfile.rows.buffers import (
+    is_valid,
+    leaf_types,
+    leaves,
+    map_leaf_types,
+    read_varint,
+    rebuild,
+    string_parts,
+    values_of,
+    varint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ftfile.formats.api import ByteWriter, Encoder, Wanted
+
+
+TEXT_BYTES_MAX = 1024  # of a text in statistics, as in those of Spark's own writer
+
+# Numbers of fields, and their values.
+_FOOTER_TYPES, _FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN = 4, 11, 2
+_TYPE_ATTRIBUTES, _ATTRIBUTE_KEY, _ATTRIBUTE_VALUE = 7, 1, 2
+_POSTSCRIPT_FOOTER_LENGTH, _POSTSCRIPT_COMPRESSION, _POSTSCRIPT_BLOCK_SIZE, _POSTSCRIPT_STATISTICS_LENGTH = 1, 2, 3, 5
+_STRIPE_STATISTICS, _FOOTER_STATISTICS, _COLUMN_OF_STRIPE, _TEXTS_OF_COLUMN = 1, 7, 1, 4
+_LEAST, _GREATEST, _LOWER_BOUND, _UPPER_BOUND = 1, 2, 4, 5
+_TAIL_FOOTER, _FOOTER_STRIPES, _STRIPE_ROWS = 2, 3, 5
+_NUMBER, _BYTES = 0, 2
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000  # these are no characters
+_ZLIB, _SNAPPY, _ZSTD = 1, 2, 5
+_CHUNK_HEAD_BYTES = 3
+
+
+def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool = False) -> bytes:
+    """Return the end of a file, with all statistics of stripes and the whole footer, amended.
+
+    `spark_types` are Spark's names of types, by their numbers, where ORC's do not say them: TIMESTAMP_NTZ is stored as
+    a number, and before 4.2 Spark does not know the type of an instant. Of texts that are longer than `TEXT_BYTES_MAX`
+    (`has_long_texts`: there may be some), the statistics get bounds, as those of Spark's own writer, and not copies
+    that every reader of the file would read.
+    """
+    postscript = tail[-1 - tail[-1] : -1]
+    known = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}
+    codec = known[_POSTSCRIPT_COMPRESSION]
+    end = len(tail) - 1 - len(postscript)
+    start = end - known[_POSTSCRIPT_FOOTER_LENGTH]
+    footer = _amended(_plain(tail[start:end], codec), spark_types)
+    lengths = {}
+    statistics = b""
+    if has_long_texts:
+        footer = _within(footer, _FOOTER_STATISTICS, _bounded)
+        end, start = start, start - known[_POSTSCRIPT_STATISTICS_LENGTH]
+        statistics = _within(_plain(tail[start:end], codec), _STRIPE_STATISTICS, _bounded_columns)
+        statistics = _packed(statistics, known)
+        lengths[_POSTSCRIPT_STATISTICS_LENGTH] = len(statistics)
+    footer = _packed(footer, known)
+    lengths[_POSTSCRIPT_FOOTER_LENGTH] = len(footer)
+    described = b"".join(
+        _number(number, lengths[number]) if number in lengths else raw for number, _, raw in _fields(postscript)
+    )
+    return tail[:start] + statistics + footer + described + bytes([len(described)])
+
+
+def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
+    return _chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE]) if postscript[_POSTSCRIPT_COMPRESSION] else message
+
+
+def _within(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
+    """Return a message with a change made to each of its messages of a number."""
+    return b"".join(
+        _text(number, change(value)) if number == wanted and isinstance(value, bytes) else raw
+        for number, value, raw in _fields(message)
+    )
+
+
+def _bounded_columns(stripe: bytes) -> bytes:
+    return _within(stripe, _COLUMN_OF_STRIPE, _bounded)
+
+
+def _bounded(column: bytes) -> bytes:
+    return _within(column, _TEXTS_OF_COLUMN, _bounded_texts)
+
+
+def _bounded_texts(statistics: bytes) -> bytes:
+    """Return statistics of texts with short bounds in place of the least and the greatest, where these are long."""
+    kept = []
+    for number, value, raw in _fields(statistics):
+        if not isinstance(value, bytes) or len(value) <= TEXT_BYTES_MAX:
+            kept.append(raw)
+            continue
+        text = value[:TEXT_BYTES_MAX].decode(errors="ignore")  # without a part of a character
+        if number == _LEAST:
+            kept.append(_text(_LOWER_BOUND, text.encode()))
+        else:
+            kept.append(_text(_UPPER_BOUND, _next(text).encode()) if _next(text) else raw)
+    return b"".join(kept)
+
+
+def _next(text: str) -> str:
+    """Return a text that is greater than all that begin so; an empty one if there is none."""
+    text = text.rstrip(chr(sys.maxunicode))
+    if not text:
+        return ""
+    code = ord(text[-1]) + 1
+    return text[:-1] + chr(_AFTER_SURROGATES if code == _SURROGATES else code)
+
+
+def stripe_rows(tail: bytes) -> list[int]:
+    """Return the number of rows of each stripe, from a file's tail as ORC's library keeps it: one plain message."""
+    footer = next(value for number, value, _ in _fields(tail) if number == _TAIL_FOOTER and isinstance(value, bytes))
+    stripes = [value for number, value, _ in _fields(footer) if number == _FOOTER_STRIPES and isinstance(value, bytes)]
+    return [
+        sum(value for number, value, _ in _fields(stripe) if number == _STRIPE_ROWS and isinstance(value, int))
+        for stripe in stripes
+    ]
+
+
+def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
+    # Without a calendar, readers take dates before 1582 for Julian ones.
+    kept, types = [], 0
+    for number, value, raw in _fields(footer):
+        if number == _FOOTER_TYPES and isinstance(value, bytes):
+            kept.append(_text(number, value + (_attribute(spark_types[types]) if types in spark_types else b"")))
+            types += 1
+        elif number != _FOOTER_CALENDAR:
+            kept.append(raw)
+    return b"".join([*kept, _number(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)])
+
+
+def _attribute(spark_type: str) -> bytes:
+    value = _text(_ATTRIBUTE_KEY, b"spark.sql.catalyst.type") + _text(_ATTRIBUTE_VALUE, spark_type.encode())
+    return _text(_TYPE_ATTRIBUTES, value)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
+    """Yield number and value of each field, and its bytes."""
+    position = 0
+    while position < len(message):
+        start = position
+        key, position = read_varint(message, position)
+        number, position = read_varint(message, position)
+        value: int | bytes = number
+        if key & 7 == _BYTES:
+            value = message[position : position + number]
+            position += number
+        yield key >> 3, value, message[start:position]
+
+
+def _number(field: int, value: int) -> bytes:
+    return varint(field << 3 | _NUMBER) + varint(value)
+
+
+def _text(field: int, value: bytes) -> bytes:
+    return varint(field << 3 | _BYTES) + varint(len(value)) + value
+
+
+def _plain(data: bytes, codec: int) -> bytes:
+    if not codec:
+        return data
+    found, position = [], 0
+    while position < len(data):
+        head = int.from_bytes(data[position : position + _CHUNK_HEAD_BYTES], "little")
+        position += _CHUNK_HEAD_BYTES
+        chunk = data[position : position + (head >> 1)]
+        position += len(chunk)
+        found.append(chunk if head & 1 else _decompressed(chunk, codec))
+    return b"".join(found)
+
+
+def _decompressed(chunk: bytes, codec: int) -> bytes:
+    if codec == _ZLIB:
+        return zlib.decompress(chunk, -zlib.MAX_WBITS)
+    if codec == _SNAPPY:
+        size, _ = read_varint(chunk)
+        plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
+        return plain
+    assert codec == _ZSTD, f"codec {codec}"
+    return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read())
+
+
+def _chunks(data: bytes, size_max: int) -> bytes:
+    """Return data in chunks that are not compressed."""
+    pieces = [data[start : start + size_max] for start in range(0, len(data), size_max)]
+    return b"".join((len(piece) << 1 | 1).to_bytes(_CHUNK_HEAD_BYTES, "little") + piece for piece in pieces)
+
+
+_READ_BATCH_ROWS = 65_536
+
+# Arrow reads ORC's timestamps as nanoseconds in 64 bits, and no others.
+_LAST_US = 2**63 // 1000
+_SECOND_US = 1_000_000
+_WALL_CLOCK = pa.timestamp("us")
+# By `timestamp`, a session with `spark.sql.timestampType=TIMESTAMP_NTZ` would read other times.
+_SPARK_TYPES = {_WALL_CLOCK: "timestamp_ntz", pa.timestamp("us", "UTC"): "timestamp_ltz"}
+_RANGE = "ORC takes those from 1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775, and before 1970 whole seconds only"
+
+# The writer's memory for a group, and for a value: a reference, a length, and a flag for null.
+_GROUP_BYTES, _VALUE_BYTES = 32 << 20, 17
+
+_DISTINCT_MAX = 0.8  # of the strings of a stripe, as Spark's own writer has it
+_FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 200, 20, 10
+
+
+@dataclass(frozen=True, slots=True)
+class OrcFormat(ColumnarFormat):
+    """ORC."""
+
+    name: ClassVar[str] = "orc"
+    has_groups: ClassVar[bool] = True
+    # Arrow's writer knows lz4, too, and then stores everything as it is.
+    codecs: ClassVar[Mapping[str, Codec]] = {
+        "none": Codec(),
+        "snappy": Codec(".snappy"),
+        "zlib": Codec(".zlib"),
+        "zstd": Codec(".zstd"),
+    }
+
+    def check_rows(self, batch: pa.RecordBatch) -> None:
+        check_text(batch)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for leaf in leaves(column):
+                if not pa.types.is_timestamp(leaf.type) or leaf.type.tz is None:
+                    continue
+                instants_us = values_of(leaf, np.int64)
+                # Before 1970, Arrow writes fractions of a second as negative ones, and Spark fails at them.
+                within = (np.abs(instants_us) <= _LAST_US) & ((instants_us >= 0) | (instants_us % _SECOND_US == 0))
+                if not (within | ~is_valid(leaf)).all():
+                    raise UnencodableRows(f"column `{name}`: a timestamp is out of range: {_RANGE}")
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        return _OrcEncoder(schema, target, self)
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with reading_errors(file, "an ORC file"):
+            opened = orc.ORCFile(file)
+            yield from _rows(opened, range(opened.nstripes), schema)
+
+    def decode_some(self, file: BinaryIO, schema: pa.Schema, wanted: Wanted) -> tuple[int, Iterator[pa.RecordBatch]]:
+        span = wanted.span
+        if span is None:
+            return 0, self.decode(file, schema)
+        with reading_errors(file, "an ORC file"):
+            opened = orc.ORCFile(file)
+            stripes = span.chosen(opened.nstripes)
+            counts = stripe_rows(opened.reader.serialized_file_tail())
+            left_out = sum(counts) - sum(counts[number] for number in stripes)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            with reading_errors(file, "an ORC file"):
+                yield from _rows(opened, stripes, schema)
+
+        return left_out, rows()
+
+
+def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    present = opened.schema.names
+    wanted = [name for name in schema.names if name in present] or present[:1]
+    # pyarrow takes a name with a dot for a field of a struct.
+    names = None if any("." in name for name in present) else wanted
+    for number in stripes:
+        stripe = opened.read_stripe(number, columns=names)
+        for start in range(0, stripe.num_rows, _READ_BATCH_ROWS):
+            yield batch_as(stripe.slice(start, _READ_BATCH_ROWS), schema)
+
+
+class _OrcEncoder(CollectingEncoder):
+    """A group is a stripe."""
+
+    def __init__(self, schema: pa.Schema, target: ByteWriter, options: OrcFormat) -> None:
+        super().__init__(schema, target, options.check_rows)
+        self._codec = options.compression.replace("none", "uncompressed")
+        self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
+        # The writer takes memory for a whole group of values of every column from the start.
+        self.group_rows_max = min(self.group_rows_max, _GROUP_BYTES // (_VALUE_BYTES * max(1, self._leaf_columns)) + 1)
+        # Local times are stored as numbers, as by Spark's own writer.
+        stored = (
+            map_leaf_types(kind, lambda leaf: pa.int64() if leaf == _WALL_CLOCK else leaf) for kind in schema.types
+        )
+        self._stored = pa.schema(zip(schema.names, stored, strict=True))
+        self._has_long_texts = False
+        self._sink = _Tail(target)
+        self._writer = self._open(as_sink(self._sink))
+
+    def _open(self, sink: Any) -> orc.ORCWriter:  # noqa: ANN401 - pyarrow has no types
+        return orc.ORCWriter(
+            sink,
+            compression=self._codec,
+            stripe_size=1,  # so that every batch is a stripe
+            batch_size=self.group_rows_max,
+            dictionary_key_size_threshold=_DISTINCT_MAX,
+        )
+
+    def _write_group(self, rows: pa.Table) -> None:
+        self._has_long_texts = self._has_long_texts or _has_long_texts(rows)
+        with encoding_errors("ORC"):
+            self._writer.write(self._laid_out(rows))
+
+    def _sample_bytes(self, rows: pa.Table) -> int:
+        sink = pa.BufferOutputStream()
+        with encoding_errors("ORC"):
+            writer = self._open(sink)
+            writer.write(self._laid_out(rows))
+            writer.close()
+            size_bytes: int = sink.tell()
+        return size_bytes
+
+    def _footer_bytes(self, groups: int) -> int:
+        return _FOOTER_BYTES + self._leaf_columns * (_FOOTER_COLUMN_BYTES + _FOOTER_CHUNK_BYTES * groups)
+
+    def _end(self) -> None:
+        with encoding_errors("ORC"):
+            if not self._groups:
+                self._writer.write(self._laid_out(pa.Table.from_batches([], self._schema)))
+            self._sink.is_holding = True
+            self._writer.close()
+        types = enumerate(columns_within(self._schema), start=1)
+        spark_types = {number: _SPARK_TYPES[arrow] for number, (_, arrow) in types if arrow in _SPARK_TYPES}
+        self._target.write(amended(bytes(self._sink.held), spark_types, has_long_texts=self._has_long_texts))
+
+    def _laid_out(self, rows: pa.Table) -> pa.Table:
+        # Nested columns are copied: within them, the writer ignores slicing, and counts a value under a null.
+        columns = []
+        for kind, column in zip(self._stored.types, rows.columns, strict=True):
+            leaf = _copied if pa.types.is_nested(kind) else _viewed
+            columns.append(pa.chunked_array([rebuild(chunk, kind, leaf) for chunk in column.chunks], kind))
+        return pa.Table.from_arrays(columns, schema=self._stored)
+
+
+class _Tail:
+    """Passes a file on to its target, and holds its end back."""
+
+    def __init__(self, target: ByteWriter) -> None:
+        self._target = target
+        self.is_holding = False
+        self.held = bytearray()
+
+    @property
+    def position(self) -> int:
+        return self._target.position + len(self.held)
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        if not self.is_holding:
+            return self._target.write(data)
+        self.held += data
+        return len(data)
+
+
+def _has_long_texts(rows: pa.Table) -> bool:
+    texts = (leaf for column in rows.columns for chunk in column.chunks for leaf in leaves(chunk))
+    return any(
+        np.diff(string_parts(leaf)[0]).max(initial=0) > TEXT_BYTES_MAX
+        for leaf in texts
+        if pa.types.is_string(leaf.type)
+    )
+
+
+def _viewed(leaf: pa.Array, target: pa.DataType) -> pa.Array:
+    return leaf if leaf.type == target else leaf.view(target)
+
+
+def _copied(leaf: pa.Array, target: pa.DataType) -> pa.Array:
+    return pa.concat_arrays([_viewed(leaf, target)])

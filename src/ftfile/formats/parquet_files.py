@@ -1,0 +1,345 @@
+"""`fileFormat=parquet`: row groups large enough to scan fast, and Parquet's own encryption with the keys of ftfile.
+
+Keys are wrapped as parquet-hadoop wraps them itself (`KeyToolkit.encryptKeyLocally`): base64 of a random nonce of 12
+bytes, and of the key under AES-GCM with the master key, whose id is associated data.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+
+from ftfile.core.context import random_bytes
+from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, as_sink, encoding_errors
+from ftfile.formats.reading import batch_as, corrupt, reading_errors
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import leaf_types, map_entries, packed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ftfile.filters.keys import Keys
+    from ftfile.formats.api import ByteWriter, Encoder, RowFilter, Wanted
+
+
+IDENTITY = "ftfile.identity"  # key of the file's identity in the encrypted footer
+MAGIC = b"PARE"  # at both ends of files with an encrypted footer
+_TAIL_BYTES = 8  # the length of the footer, and `MAGIC`
+_AES_GCM_V1 = b"\x1c\x1c"  # the start of `FileCryptoMetaData`: field 1, a union, with its field 1, `AesGcmV1`
+_NONCE_BYTES = 12
+_KEY_BITS = 256
+_NO_SERVICE = "DEFAULT"
+
+
+def check_library() -> None:
+    """Raise `ConfigError` if this pyarrow cannot encrypt all of a file."""
+    if not hasattr(pe.EncryptionConfiguration, "uniform_encryption"):
+        raise ConfigError("encryption=parquet needs a newer pyarrow than this one, which is " + pa.__version__)
+
+
+def encryption(keys: Keys, key_id: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """Return pyarrow's properties to encrypt all of a file with a random key of its own."""
+    settings = pe.EncryptionConfiguration(
+        footer_key=key_id, uniform_encryption=True, data_key_length_bits=_KEY_BITS, double_wrapping=False
+    )
+    return pe.CryptoFactory(lambda _: _Client(keys)).file_encryption_properties(pe.KmsConnectionConfig(), settings)
+
+
+def check_algorithm(file: BinaryIO) -> None:
+    """Raise `CorruptData` for a file of another algorithm, as of AES_GCM_CTR_V1, whose pages are not authenticated.
+
+    Nothing authenticates the name of the algorithm. The position of the file changes.
+    """
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - _TAIL_BYTES))
+    tail = file.read(_TAIL_BYTES)
+    start = end - _TAIL_BYTES - int.from_bytes(tail[:4], "little")
+    if len(tail) < _TAIL_BYTES or tail[4:] != MAGIC or start < 0:
+        raise corrupt(file, "a Parquet file with an encrypted footer", "one in the clear, or no whole one")
+    file.seek(start)
+    found = file.read(len(_AES_GCM_V1))
+    if found != _AES_GCM_V1:
+        raise corrupt(file, "a Parquet file encrypted by AES_GCM_V1", f"one that begins its footer with {found.hex()}")
+
+
+class Decryption:
+    """The decryption of one file, by pyarrow's `properties`; pyarrow reads files in the clear all the same."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._client = _Client(keys)
+        self._factory = pe.CryptoFactory(self._connect)
+        self.properties = self._factory.file_decryption_properties(
+            pe.KmsConnectionConfig(), pe.DecryptionConfiguration()
+        )
+
+    @property
+    def has_key(self) -> bool:
+        """Return True once the file had a key: only then its footer was authenticated."""
+        return self._client.has_unwrapped
+
+    def _connect(self, connection: Any) -> _Client:  # noqa: ANN401 - pyarrow has no types
+        service = connection.kms_instance_id
+        if service != _NO_SERVICE:
+            raise ConfigError(f"a Parquet file has its key from the service {service!r}, and ftfile uses none")
+        return self._client
+
+
+class _Client(pe.KmsClient):  # type: ignore[misc] # pyarrow has no types
+    """Wraps with keys of a key ring: other tools can be given such master keys alone."""
+
+    def __init__(self, keys: Keys) -> None:
+        pe.KmsClient.__init__(self)
+        self._keys = keys
+        self.has_unwrapped = False
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce, master = random_bytes(_NONCE_BYTES), self._keys.key_to_use(master_key_identifier).key
+        sealed = AESGCM(master).encrypt(nonce, key_bytes, master_key_identifier.encode())
+        return base64.b64encode(nonce + sealed)
+
+    def unwrap_key(self, wrapped_key: bytes | str, master_key_identifier: str) -> bytes:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        master = self._keys.find(master_key_identifier, b"").key
+        try:
+            sealed = base64.b64decode(wrapped_key, validate=True)
+            nonce, sealed = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+            key = AESGCM(master).decrypt(nonce, sealed, master_key_identifier.encode())
+        except (binascii.Error, ValueError, InvalidTag):
+            raise ConfigError(
+                f"a data key in a Parquet file was not wrapped with the key {master_key_identifier!r}: it was changed, "
+                "or the key is another one of this name"
+            ) from None
+        self.has_unwrapped = True
+        return key
+
+
+_READ_BATCH_ROWS = 65_536
+_SAMPLE_ROWS = 10_000
+_SPAN_BYTES = 32 << 20  # of plain values in row groups that are read together
+_DISTINCT_MAX = 0.2  # of a sample's values: with more, a dictionary costs time and saves nothing
+
+# Files of others, which were migrated, have times of 96 bits: as nanoseconds, those of some centuries would overflow.
+_SETTINGS: dict[str, Any] = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": "us"}
+
+# A footer has a part for each column, and one for each column of each row group.
+_FOOTER_BYTES, _FOOTER_COLUMN_BYTES, _FOOTER_CHUNK_BYTES = 100, 40, 130
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFormat(ColumnarFormat):
+    """Parquet."""
+
+    name: ClassVar[str] = "parquet"
+    has_groups: ClassVar[bool] = True
+    # lz4 is LZ4_RAW, which is what today's readers mean by it.
+    codecs: ClassVar[Mapping[str, Codec]] = {
+        "none": Codec(),
+        "snappy": Codec(".snappy"),
+        "gzip": Codec(".gz", 6),
+        "zstd": Codec(".zstd", 1),
+        "lz4": Codec(".lz4raw"),
+        "brotli": Codec(".br", 4),
+    }
+
+    key_id: str | None = None  # of Parquet's own encryption; None for files in the clear
+    keys: Keys | None = None
+    identity: str = ""  # of the file that is written or read
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:
+        key = {} if self.key_id is None else {"encryptionKeyId": self.key_id}
+        return ColumnarFormat.definition(self, schema) | key
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> ParquetFormat:
+        found: ParquetFormat = cls.from_options(definition)
+        return replace(found, key_id=definition.get("encryptionKeyId"))
+
+    def encrypted(self, key_id: str, keys: Keys) -> ParquetFormat:
+        from ftfile.formats.parquet_files import check_library  # noqa: PLC0415 - not every pyarrow has it
+
+        check_library()
+        return replace(self, key_id=key_id, keys=keys)
+
+    def with_keys(self, keys: Keys | None) -> ParquetFormat:
+        return replace(self, keys=keys)
+
+    def for_file(self, identity: str) -> ParquetFormat:
+        return replace(self, identity=identity)
+
+    def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
+        codec = {"compression": self.compression, "compression_level": self.used_level}
+        if self.key_id is None:
+            return _ParquetEncoder(schema, target, codec)
+        from ftfile.formats.parquet_files import IDENTITY, encryption  # noqa: PLC0415
+
+        assert self.keys is not None, "an encrypted directory is opened with its keys"
+        assert self.identity, "an encrypted file is bound to its place"
+        encrypted = {"encryption_properties": encryption(self.keys, self.key_id)}
+        return _ParquetEncoder(schema, target, codec, encrypted, {IDENTITY: self.identity})
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with reading_errors(file, "a Parquet file"):
+            parquet = self._open(file)
+            yield from _rows(parquet, range(parquet.num_row_groups), schema)
+
+    def decode_some(self, file: BinaryIO, schema: pa.Schema, wanted: Wanted) -> tuple[int, Iterator[pa.RecordBatch]]:
+        row_filter, span = wanted
+        with reading_errors(file, "a Parquet file"):
+            if self.key_id is not None or row_filter is None:
+                parquet = self._open(file)
+                metadata, groups = parquet.metadata, [*range(parquet.num_row_groups)]
+            else:
+                metadata, groups = _possible_groups(file, row_filter)
+                parquet = pq.ParquetFile(file, metadata=metadata, **_SETTINGS)
+            if span is not None:
+                own = span.chosen(metadata.num_row_groups)
+                groups = [group for group in groups if group in own]
+            left_out = metadata.num_rows - sum(metadata.row_group(group).num_rows for group in groups)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            with reading_errors(file, "a Parquet file"):
+                yield from _rows(parquet, groups, schema)
+
+        return left_out, rows()
+
+    def _open(self, file: BinaryIO) -> pq.ParquetFile:
+        if self.key_id is None:
+            return pq.ParquetFile(file, **_SETTINGS)
+        from ftfile.formats.parquet_files import IDENTITY, MAGIC, Decryption, check_algorithm  # noqa: PLC0415
+
+        assert self.keys is not None, "an encrypted directory is opened with its keys"
+        decryption, start = Decryption(self.keys), file.read(len(MAGIC))
+        check_algorithm(file)
+        try:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True, decryption_properties=decryption.properties)
+        except ConfigError as error:
+            raise ConfigError(f"{getattr(file, 'name', '')!r} cannot be read: {error}") from error
+        found = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")
+        if start != MAGIC or not decryption.has_key:
+            raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", "one in the clear")
+        if found != self.identity:
+            raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"that of {found!r}")
+        return parquet
+
+
+def _rows(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    present = set(parquet.schema_arrow.names)
+    names = [name for name in schema.names if name in present]
+    for some in _spans(parquet.metadata, groups):
+        for batch in parquet.iter_batches(_READ_BATCH_ROWS, some, names, use_threads=False):
+            yield batch_as(batch, schema)
+
+
+def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield row groups that are read together: pyarrow takes memory for all that it is asked for at once."""
+    return packed(groups, lambda group: int(metadata.row_group(group).total_byte_size), _SPAN_BYTES)
+
+
+def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:
+    """Return the footer, and the row groups in which a row may be kept, as their statistics tell."""
+    import pyarrow.dataset as ds
+
+    fragment = ds.ParquetFileFormat().make_fragment(file, partition_expression=row_filter.known)
+    types = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
+    in_file = [(field.type, types[field.name]) for field in row_filter.schema if field.name in types]
+    # Statistics leave NaN out, and Arrow compares only what is of one type.
+    if all(wanted == stored and not any(map(pa.types.is_floating, leaf_types(wanted))) for wanted, stored in in_file):
+        fragment = fragment.subset(row_filter.where, row_filter.schema)
+        return fragment.metadata, [group.id for group in fragment.row_groups]
+    return fragment.metadata, [*range(fragment.metadata.num_row_groups)]
+
+
+class _ParquetEncoder(CollectingEncoder):
+    """A group is a row group; `metadata` goes into the footer."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        target: ByteWriter,
+        codec: dict[str, Any],
+        encryption: dict[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(schema, target)
+        self._codec = codec
+        self._encryption = encryption or {}
+        self._metadata = metadata
+        self._leaf_columns = sum(1 for column in schema for _ in leaf_types(column.type))
+        self._writer: pq.ParquetWriter | None = None
+
+    def _end(self) -> None:
+        with encoding_errors("Parquet"):
+            writer = self._open(pa.Table.from_batches([], self._schema))
+            if self._metadata is not None:
+                writer.add_key_value_metadata(self._metadata)
+            writer.close()
+
+    def _footer_bytes(self, groups: int) -> int:
+        return _FOOTER_BYTES + self._leaf_columns * (_FOOTER_COLUMN_BYTES + _FOOTER_CHUNK_BYTES * groups)
+
+    def _sample_bytes(self, rows: pa.Table) -> int:
+        sink = pa.BufferOutputStream()
+        with encoding_errors("Parquet"), pq.ParquetWriter(sink, self._schema, **self._settings(rows)) as writer:
+            writer.write_table(rows)
+            size_bytes: int = sink.tell()
+        return size_bytes
+
+    def _write_group(self, rows: pa.Table) -> None:
+        # Older pyarrow writes nulls in columns that Parquet calls required, and readers fail.
+        for column, values in zip(rows.schema, rows.columns, strict=True):
+            if not column.nullable and values.null_count:
+                raise EncodingError(f"column `{column.name}` is not nullable and has {values.null_count} nulls")
+        with encoding_errors("Parquet"):
+            self._open(rows).write_table(rows, row_group_size=len(rows))
+
+    def _open(self, rows: pa.Table) -> pq.ParquetWriter:
+        """Return the writer; which columns get dictionaries is decided when the first rows come."""
+        if self._writer is None:
+            settings = self._settings(rows) | self._encryption
+            self._writer = pq.ParquetWriter(as_sink(self._target), self._schema, **settings)
+        return self._writer
+
+    def _settings(self, rows: pa.Table) -> dict[str, Any]:
+        sample = rows.slice(0, _SAMPLE_ROWS)
+        return {
+            **self._codec,
+            "use_dictionary": [
+                path
+                for path, leaf in _leaf_columns(sample)
+                if len(leaf) and pc.count_distinct(leaf).as_py() <= len(leaf) * _DISTINCT_MAX
+            ],
+            "write_page_checksum": True,
+            "store_schema": False,  # the Parquet types say all about Spark's
+        }
+
+
+def _leaf_columns(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """Yield each column of the file with its path in Parquet."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        yield from _leaves_within(name, column.combine_chunks())
+
+
+def _leaves_within(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for child, values in zip(kind, array.flatten(), strict=True):
+            yield from _leaves_within(f"{path}.{child.name}", values)
+    elif pa.types.is_list(kind):
+        yield from _leaves_within(f"{path}.list.element", array.flatten())
+    elif pa.types.is_map(kind):
+        for part, values in zip(("key", "value"), map_entries(array).flatten(), strict=True):
+            yield from _leaves_within(f"{path}.key_value.{part}", values)
+    else:
+        yield path, array

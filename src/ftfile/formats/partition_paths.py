@@ -1,0 +1,218 @@
+"""Bucket paths as Spark and Hive write them, `column=value/column=value`; and the buckets that a condition chooses.
+
+The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in Spark, the
+empty string shares a bucket with null, and is read as null. Names that Spark cannot make, or that a reader overlooks or
+takes for null, get one more escape, which readers undo: a string that spells the name of null, a value ending in
+`._COPYING_`, a column beginning with a dot or an underscore, and a string with NUL.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.errors import CorruptData, EncodingError, SchemaError
+from ftfile.rows.conditions import predicate
+from ftfile.rows.value_text import UTC, has_text, value_of, value_texts, value_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow.compute as pc
+
+    Place = tuple[str, str]  # the path of a bucket, and the time zone by whose clocks timestamps in it are written
+
+
+NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
+
+_NAME_BYTES_MAX = 255
+_HIDING = "._"
+_HIDDEN_SUFFIX = "._COPYING_"
+_ESCAPES = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *b"\"#%'*/:=?\\{[]^"]}
+_ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
+
+
+def check_partition_column(field: pa.Field) -> None:
+    """Raise `SchemaError` if a column cannot be part of a path."""
+    if not field.name:
+        raise SchemaError("partitionBy: a column without a name cannot be part of a path; give it a name")
+    if not has_text(value_type(field.type)):
+        raise SchemaError(
+            f"partitionBy: column {field.name!r} of type {field.type} cannot be part of a path; take a "
+            "boolean, number, decimal, string, date or timestamp, such as a column made from this one"
+        )
+
+
+def partition_schema(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
+    """Return the partition columns, in the order of their directories."""
+    return pa.schema([schema.field(column) for column in columns])
+
+
+def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
+    """Return the directory names `column=value` of distinct values or null; `EncodingError` if one has no name."""
+    values = values.cast(value_type(values.type))
+    try:
+        texts = iter(value_texts(values.drop_null(), time_zone))
+    except ValueError as error:
+        raise EncodingError(
+            f"partitionBy: column {column!r} holds a value that cannot be part of a path: {error}"
+        ) from error
+    prefix = _escaped_column(column) + "="
+    names = []
+    for present in values.is_valid().to_pylist():
+        name = prefix + (_escaped_value(next(texts)) if present else NULL_NAME)
+        if (size_bytes := len(name.encode())) > _NAME_BYTES_MAX:
+            raise EncodingError(
+                f"partitionBy: a value of column {column!r} makes a directory name of {size_bytes} bytes, and a "
+                f"file system takes {_NAME_BYTES_MAX}: {name[:80]!r}...; shorten it, or take another column"
+            )
+        names.append(name)
+    return names
+
+
+def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
+    """Return the values of the columns of `schema`, typed as there, from a path; `CorruptData` if it has none."""
+    texts: dict[str, str] = {}
+    for name in path.split("/"):
+        column, _, text = name.partition("=")
+        texts.setdefault(_unescaped(column), text)  # partition columns are outermost: others below may look like them
+    return {field.name: _parse(path, texts.get(field.name, ""), field, time_zone) for field in schema}
+
+
+@functools.lru_cache(maxsize=1024)  # a directory has many files
+def columns_of_directory(directory: str) -> tuple[str, ...]:
+    """Return the columns that the names of directories on a path give values for, as in `a=1/b=2`."""
+    return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
+
+
+def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
+    """Return the columns with decimals whose texts on a path have another scale, as other programs write them.
+
+    Spark takes the digits of a text for those of the type and so moves the point.
+    """
+    found = []
+    for part in directory.split("/"):
+        name, _, text = part.partition("=")
+        place = schema.get_field_index(_unescaped(name))
+        kind: pa.DataType = schema.field(place).type if place >= 0 else pa.null()
+        if pa.types.is_decimal(kind) and text != NULL_NAME and len(text.partition(".")[2]) != kind.scale:
+            found.append(schema.field(place).name)
+    return found
+
+
+def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
+    """Return the columns that files of an encoding, by its definition in the log, do not have."""
+    file_name = encoding.get("fileName")
+    return frozenset([*encoding["partitionBy"], *([file_name["column"]] if file_name else [])])
+
+
+def bucket_values(encoding: Mapping[str, Any], directory: str, stem: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Return the values of those columns of `schema` that are in the path of a bucket, typed as there.
+
+    `stem` is the start of its file names, where a column chooses them; `encoding` is as in the log.
+    """
+    partition = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
+    values = parse_bucket_path(directory, partition, encoding["timeZone"]) if len(partition) else {}
+    file_name = encoding.get("fileName")
+    if file_name and file_name["column"] in schema.names:
+        below = directory.split("/")[file_name["directoriesAbove"] :] if directory else []
+        values[file_name["column"]] = pa.scalar("/".join([*below, stem]), schema.field(file_name["column"]).type)
+    return values
+
+
+def with_path_columns(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of a file with the columns that are in its path, in the order of `schema`."""
+    columns = [
+        pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
+    kind = value_type(field.type)
+    if text == NULL_NAME:
+        return pa.scalar(None, kind)
+    expected = f"a value of column {field.name!r} of type {kind}"
+    if not text:
+        raise CorruptData(path, expected, "none")
+    try:
+        return value_of(_unescaped(text), kind, time_zone)
+    except ValueError as error:
+        raise CorruptData(path, expected, f"{text!r} ({error})") from error
+
+
+def _escaped_column(column: str) -> str:
+    escaped = column.translate(_ESCAPES)
+    return f"%{ord(escaped[0]):02X}{escaped[1:]}" if escaped[0] in _HIDING else escaped
+
+
+def _escaped_value(text: str) -> str:
+    if not text:
+        return NULL_NAME
+    escaped = text.translate(_ESCAPES)
+    if escaped == NULL_NAME or escaped.endswith(_HIDDEN_SUFFIX):
+        return f"{escaped[:-1]}%5F"
+    return escaped
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+_INDEX = "\0index"  # no name of a column
+
+
+def chosen_places(
+    where: Mapping[str, object] | str | pc.Expression | None,
+    schema: pa.Schema,
+    places: Iterable[Place],
+    derived: tuple[pa.Field, Callable[[Sequence[str]], pa.Array]] | None = None,
+    argument: str = "where",
+) -> set[Place]:
+    """Return the places whose values match a condition on the columns of `schema`; see `predicates.predicate`.
+
+    Timestamps without an offset are by the clocks that each place is written by. `derived` is one more column, and the
+    function that makes its values of paths.
+
+    Raises:
+        ConfigError: as `predicate`, also when there are no places.
+        CorruptData: a place has no values of these columns.
+    """
+    known = schema if derived is None else schema.append(derived[0])
+    made = functools.partial(predicate, where, known, columns="partition columns", argument=argument)
+    made()
+    chosen: set[Place] = set()
+    for time_zone, paths in _by_zone(places).items():
+        condition = made(time_zone=time_zone)
+        values = _values(paths, schema, time_zone) | ({} if derived is None else {derived[0].name: derived[1](paths)})
+        table = pa.table({_INDEX: range(len(paths)), **values})
+        found = table if condition is None else table.filter(condition)
+        chosen.update((paths[index], time_zone) for index in found[_INDEX].to_pylist())
+    return chosen
+
+
+def partitions_of(places: Sequence[Place], schema: pa.Schema) -> list[str]:
+    """Return the partition of each place, `a=1/b=2` by the clocks of UTC: equal values have equal ones."""
+    known: dict[Place, str] = {}
+    for time_zone, paths in _by_zone(places).items():
+        values = _values(paths, schema, time_zone)
+        names = [bucket_names(name, array, UTC) for name, array in values.items()]
+        known.update(((path, time_zone), "/".join(each)) for path, *each in zip(paths, *names, strict=True))
+    return [known[place] for place in places]
+
+
+def _by_zone(places: Iterable[Place]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path, time_zone in dict.fromkeys(places):
+        found.setdefault(time_zone, []).append(path)
+    return found
+
+
+def _values(paths: Sequence[str], schema: pa.Schema, time_zone: str) -> dict[str, pa.Array]:
+    """Return the values of each path, by column."""
+    rows = [parse_bucket_path(path, schema, time_zone) for path in paths]
+    return {each.name: pa.array([row[each.name] for row in rows], value_type(each.type)) for each in schema}

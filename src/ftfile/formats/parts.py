@@ -1,0 +1,357 @@
+"""Parts on storage: encoded through frames and filters; found wherever they lie now, verified, decoded as logged."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from ftfile.core.checksum import checksum, matches, require_known
+from ftfile.core.errors import CorruptData, SchemaError
+from ftfile.filters.aes_gcm import AesGcm
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import decoded_file, decrypted_file, stream_errors
+from ftfile.formats.api import LineFormat, Wanted, format_from_definition
+from ftfile.formats.partition_paths import bucket_values, columns_in_path, with_path_columns
+from ftfile.formats.reading import batch_as
+from ftfile.log.format.layout import bucket_directory, bucket_stem, storage_identity
+from ftfile.log.places import checksum_of, open_add
+from ftfile.log.sealed import keys_of
+from ftfile.rows.spark_types import arrow_schema, misfits
+from ftfile.storage.api import as_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ftfile.filters.keys import Keys
+    from ftfile.formats.api import ByteWriter, Format
+    from ftfile.log.format.model import Add
+    from ftfile.storage.api import FileSystem, InputFile
+
+
+def chain_of(encoding: Mapping[str, Any], keys: Keys | None = None) -> Chain:
+    """Return the filters of files of an encoding; without keys, those that encrypt only have a name."""
+    return Chain.from_definition(encoding["filters"], keys)
+
+
+def extension_of(encoding: Mapping[str, Any]) -> str:
+    """Return the ending of names of files of an encoding."""
+    return format_from_definition(encoding["format"]).extension + chain_of(encoding).extension
+
+
+class FilteredFile:
+    """A file, or a piece of one, that takes plain bytes.
+
+    They are collected to frames, so that no file being written needs a compressor of its own, files can be joined, and
+    the length of a file is known after every frame. The envelope around the frames of a file sees them as one stream.
+    Without filters, bytes go straight to the target. For the identity, see `Filter.encoder`.
+    """
+
+    def __init__(self, target: ByteWriter, chain: Chain, identity: str) -> None:
+        self.position = 0  # of plain bytes
+        self._target = target
+        self._chain = chain
+        self._start = target.position
+        self._frame_bytes = max(1, chain.frame_bytes) if chain.framing else 0
+        self._envelope = chain.sealer(identity) if chain.framing != chain.filters else None
+        self._sealed_bytes = 0  # taken by the envelope
+        self._held_bytes = 0  # and not come out of it, where nothing better is known
+        self._open = bytearray()  # of the next frame
+        self._framed_plain_bytes = 0
+        self._framed_bytes = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return the number of plain bytes in no frame yet."""
+        return len(self._open)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the length that the file would have if it ended now; an estimate while a frame is open."""
+        return self.size_bytes_with(round(len(self._open) * self._ratio))
+
+    def size_bytes_with(self, framed_bytes: int) -> int:
+        """Return the length of the file with more bytes of frames and its end."""
+        size = self._envelope.size_of(self._sealed_bytes + framed_bytes) if self._envelope is not None else None
+        return self._target.position - self._start + self._held_bytes + framed_bytes if size is None else size
+
+    def framed_room(self, limit_bytes: int) -> int:
+        """Return the bytes of frames that fit below that size, below 0 for too long a file; no frame is open."""
+        room = limit_bytes - self.size_bytes
+        return room - (self.size_bytes_with(room) - limit_bytes) if room > 0 else room
+
+    def size_bytes_max(self, plain_bytes: int) -> int:
+        """Return the greatest length of the file with more plain bytes: noise becomes longer."""
+        unframed = len(self._open) + plain_bytes
+        return self.size_bytes_with(unframed + unframed // 32 + 640)
+
+    def room(self, limit_bytes: int) -> int:
+        """Return the plain bytes that bring the file to about that size; at least one."""
+        return max(1, int((limit_bytes - self.size_bytes) / self._ratio))
+
+    def reaches(self, limit_bytes: int) -> bool:
+        """Return True if the file is that long; if that is an estimate, end the frame and measure."""
+        if self.size_bytes < limit_bytes:
+            return False
+        self.flush()
+        return self.size_bytes >= limit_bytes
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append plain bytes and return how many they are."""
+        view = memoryview(data).cast("B")
+        self.position += view.nbytes
+        if not self._frame_bytes:
+            self._append(view)
+            return view.nbytes
+        start = 0
+        if self._open:
+            start = self._frame_bytes - len(self._open)
+            self._open += view[:start]
+            if len(self._open) == self._frame_bytes:
+                self.flush()
+        while view.nbytes - start >= self._frame_bytes:
+            self._write_frame(view[start : start + self._frame_bytes])
+            start += self._frame_bytes
+        self._open += view[start:]
+        return view.nbytes
+
+    def write_frames(self, frames: bytes, plain_bytes: int) -> None:
+        """Append whole frames of other files of this chain, with that many plain bytes in them."""
+        self.flush()
+        self._append(frames)
+        self.position += plain_bytes
+        self._count(plain_bytes, len(frames))
+
+    def write_beside(self, append: Callable[[], object], plain_bytes: int) -> None:
+        """Count the bytes, plain or frames of this chain, that `append` writes to the target around the envelope."""
+        self.flush()
+        before = self._target.position
+        append()
+        self.position += plain_bytes
+        self._count(plain_bytes, self._target.position - before)
+
+    def flush(self) -> None:
+        """End the open frame, if there is one."""
+        if self._open:
+            frame, self._open = self._open, bytearray()
+            self._write_frame(frame)
+
+    def finish(self) -> None:
+        """End the open frame and the envelope; the target stays open."""
+        self.flush()
+        if self._envelope is not None:
+            self._target.write(self._envelope.finish())
+            self._held_bytes, self._envelope = 0, None
+
+    @property
+    def _ratio(self) -> float:
+        # At first nothing is known, and no estimate may be too small.
+        return self._framed_bytes / self._framed_plain_bytes if self._framed_bytes else 1.0
+
+    def _write_frame(self, data: bytearray | memoryview) -> None:
+        frame = self._chain.frame(data)
+        self._append(frame)
+        self._count(len(data), len(frame))
+
+    def _count(self, plain_bytes: int, framed_bytes: int) -> None:
+        self._framed_plain_bytes += plain_bytes
+        self._framed_bytes += framed_bytes
+
+    def _append(self, data: bytes | memoryview) -> None:
+        if self._envelope is None:
+            self._target.write(data)
+            return
+        self._sealed_bytes += len(data)
+        out_bytes = sum(map(self._target.write, self._envelope.pieces(data)))
+        self._held_bytes = self._held_bytes + len(data) if not out_bytes else 0
+
+
+# A part up to this length is verified and decoded in memory, by one call of the store.
+WHOLE_BYTES = 8 << 20
+
+_ALL = Wanted()
+
+
+def read_add(
+    fs: FileSystem,
+    add: Add,
+    encoding: dict[str, Any],
+    schema: pa.Schema,
+    *,
+    is_old: bool = False,
+    wanted: Wanted = _ALL,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an add of a snapshot with the columns of `schema`, those of its path included.
+
+    If the snapshot `is_old`, it is not the newest one; see `open_add`. Rows that are not `wanted` may be left out; a
+    span is for files that `is_splittable` allows, and no row outside of it comes.
+    """
+    _require_fitting(add, encoding, schema)
+    in_path = columns_in_path(encoding)
+    in_file = pa.schema([field for field in schema if field.name not in in_path])
+    keys = keys_of(fs)
+    file_format = format_from_definition(encoding["format"], keys)
+    # Text is parsed as the type that was written, and then cast, so that every format gives the same value.
+    decoded = _narrowed(encoding, in_file) if isinstance(file_format, LineFormat) else in_file
+    values = bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), schema)
+    with open_add(add, fs.open, is_old=is_old) as file:
+        if add.kind == "segment":
+            batches = _segment_rows(file, add, encoding, decoded, keys)
+        else:
+            if file.size_bytes != add.length:
+                raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
+            batches = _part_rows(as_file(file), add, file_format, decoded, keys, wanted)
+        try:
+            for batch in batches:
+                rows = batch if decoded == in_file else batch_as(batch, in_file)
+                yield with_path_columns(rows, values, schema) if values else rows
+        except (CorruptData, pa.ArrowException):
+            narrowed = _narrowed(encoding, schema)
+            if narrowed == schema:
+                raise
+            # If the file is whole, values are beyond the types that were asked for.
+            for _ in read_add(fs, add, encoding, narrowed, is_old=is_old):
+                pass
+            asked = [f"{each.name} {each.type}, stored as {narrowed.field(each.name).type}" for each in schema]
+            told = ", ".join(text for text, one, other in zip(asked, schema, narrowed, strict=True) if one != other)
+            raise SchemaError(
+                f"{add.final_path or add.path!r} has values beyond the range of the types that were asked for: {told}. "
+                "Leave out .schema(…), or give the stored types"
+            ) from None
+
+
+def _narrowed(encoding: dict[str, Any], schema: pa.Schema) -> pa.Schema:
+    """Return the columns with the types that the file has them in."""
+    stored = {field.name.lower(): field.type for field in arrow_schema(encoding["schema"])}
+    return pa.schema([field.with_type(stored.get(field.name.lower(), field.type)) for field in schema])
+
+
+def read_part(
+    fs: FileSystem, add: Add, file_format: Format, schema: pa.Schema, keys: Keys | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part, with the columns in the file alone, once all of its bytes are verified.
+
+    A large one takes memory for some row groups: it is read twice, first for its checksum. Of lines, that is compared
+    as they are read, and the last batch comes before it is known.
+    """
+    if add.length > WHOLE_BYTES:
+        with open_add(add, fs.open) as opened:
+            if not isinstance(file_format, LineFormat):
+                require_known(add.checksum)
+                found = checksum_of(opened)
+                if found != (add.length, add.checksum):
+                    raise _other(add, _recorded(add), f"{found[0]} bytes with {found[1]}")
+            yield from _part_rows(as_file(opened), add, file_format, schema, keys)
+        return
+    content = open_add(add, fs.read)
+    if len(content) != add.length or not matches(content, add.checksum):
+        raise _other(add, _recorded(add), f"{len(content)} bytes with {checksum(content)}")
+    file = io.BytesIO(content)
+    file.name = add.final_path or add.path  # what errors call it
+    yield from _part_rows(file, add, file_format, schema, keys)
+
+
+def is_splittable(add: Add, encoding: dict[str, Any]) -> bool:
+    """Return True if a share of an add is read without the rest of it; see `Span`."""
+    is_seekable = not add.filters or tuple(add.filters) == (AesGcm.name,)
+    return add.kind == "part" and is_seekable and format_from_definition(encoding["format"]).has_groups
+
+
+def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) -> bytes:
+    """Return the verified bytes of a segment before its filters; `framed`, with the frames of lines as they are."""
+    data = file.read_at(segment.offset, segment.length)
+    if len(data) != segment.length or not matches(data, segment.checksum):
+        expected = f"{segment.length} bytes at {segment.offset} with {segment.checksum}"
+        raise CorruptData(segment.path, expected, f"{len(data)} bytes with {checksum(data)}", _ADVICE)
+    identity = storage_identity("segment", segment.path, segment.offset)
+    with stream_errors(segment.path):
+        return chain.unseal(data, identity) if framed else chain.decode(data, identity)
+
+
+def _require_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
+    """Raise a SchemaError for columns whose values this file would not give back in the types of `schema`."""
+    stored = arrow_schema(encoding["schema"])
+    found = [] if stored.equals(schema) else [*misfits(stored, schema, narrower=True)]
+    if found:
+        raise SchemaError(
+            f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, does "
+            f"not fit the columns to be read: {'; '.join(found)}. Leave out .schema(…), or give the stored types and "
+            "cast what is read; a version before the columns changed is read by versionAsOf, in Python by version"
+        )
+
+
+def _part_rows(
+    file: BinaryIO,
+    add: Add,
+    file_format: Format,
+    schema: pa.Schema,
+    keys: Keys | None,
+    wanted: Wanted = _ALL,
+) -> Iterator[pa.RecordBatch]:
+    own_format = file_format.for_file(storage_identity("part", add.path))
+    plain = _plain_part(file, add, file_format, keys)
+    if wanted == _ALL:
+        return _counted(own_format.decode(plain, schema), add)
+    left_out, batches = own_format.decode_some(plain, schema, wanted)
+    return _counted(batches, add, left_out)
+
+
+def _counted(batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0) -> Iterator[pa.RecordBatch]:
+    rows = left_out
+    for batch in batches:
+        rows += batch.num_rows
+        yield batch
+    if rows != add.rows:
+        raise _other(add, f"{add.rows} rows", f"{rows} rows")
+
+
+def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None) -> BinaryIO:
+    """Return a part as its format wrote it; errors call it by its `name`.
+
+    Lines are decoded, and their checksum verified, as they are read. Other formats seek: what is only encrypted is
+    decrypted where it is read; with other filters, all of a part is held in memory.
+    """
+    chain, identity = Chain.for_reading(add.filters, keys), storage_identity("part", add.path)
+    if isinstance(file_format, LineFormat):
+        return decoded_file(file, chain, identity, add.logical_length, add.checksum)
+    if not chain.filters:
+        return file
+    if keys is not None and chain.names == (AesGcm.name,):
+        return decrypted_file(file, keys, identity, add.logical_length)
+    with decoded_file(file, chain, identity, add.logical_length, add.checksum) as decoded:
+        plain = io.BytesIO(decoded.read())
+    plain.name = add.final_path or add.path  # what errors call it
+    return plain
+
+
+def _segment_rows(
+    file: InputFile, add: Add, encoding: dict[str, Any], schema: pa.Schema, keys: Keys | None
+) -> Iterator[pa.RecordBatch]:
+    data = plain_segment(file, add, Chain.for_reading(add.filters, keys), framed=False)
+    codec = format_from_definition(encoding["format"]).segments(arrow_schema(encoding["schema"]))
+    return _counted(_without(codec.decode(data, add.path, schema), add.skip_rows), add)
+
+
+def _without(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        skipped = min(skip, batch.num_rows)
+        skip -= skipped
+        yield batch.slice(skipped)
+
+
+def recorded_names(recorded: Sequence[str], requested: Sequence[str]) -> tuple[str, ...]:
+    """Return the log's spelling of each requested column; the user's own where the log has no such column."""
+    spelling = {name.lower(): name for name in recorded}
+    return tuple(name if name in recorded else spelling.get(name.lower(), name) for name in requested)
+
+
+_ADVICE = "Another program changed it: restore it from a copy"
+
+
+def _recorded(add: Add) -> str:
+    return f"{add.length} bytes with {add.checksum}"
+
+
+def _other(add: Add, expected: str, found: str) -> CorruptData:
+    return CorruptData(add.final_path or add.path, expected, found, _ADVICE)

@@ -1,0 +1,165 @@
+"""Reading files back: rows in the schema wanted, the text of dates and timestamps, errors that name the file."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, CorruptData, SchemaError
+from ftfile.core.options.table import DEFAULTS
+from ftfile.rows.buffers import rebuild
+from ftfile.rows.time_text import TimePattern, is_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    Cast: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
+
+__all__ = (
+    "TimeFormats",
+    "batch_as",
+    "batch_of",
+    "columns_within",
+    "corrupt",
+    "reading_errors",
+    "refuse",
+    "refuse_all_but_one_text",
+)
+
+
+def corrupt(file: BinaryIO, expected: str, found: object) -> CorruptData:
+    """Return the error for a file that is not what a format writes."""
+    return CorruptData(str(getattr(file, "name", "")), expected, str(found))
+
+
+@contextmanager
+def reading_errors(file: BinaryIO, expected: str) -> Iterator[None]:
+    """Raise Arrow's errors within the block as `CorruptData`; those about bytes are OSErrors."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise corrupt(file, expected, error) from error
+
+
+def batch_of(columns: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """Return a batch that knows its number of rows even if it has no columns."""
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
+
+
+def batch_as(batch: pa.RecordBatch, schema: pa.Schema, cast: Cast | None = None) -> pa.RecordBatch:
+    """Return the rows of a batch as `schema`: columns matched by name and cast, missing ones null.
+
+    Values are cast by `cast`, by default without a loss.
+
+    Raises:
+        pyarrow.ArrowException: a value does not fit its type.
+    """
+    present = set(batch.schema.names)
+    columns = [
+        rebuild(batch.column(column.name), column.type, cast or _cast)
+        if column.name in present
+        else pa.nulls(batch.num_rows, column.type)
+        for column in schema
+    ]
+    return batch_of(columns, schema, batch.num_rows)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
+        # Arrow's own cast errs in the last digit; of text it takes the nearest number.
+        array = array.cast(pa.string())
+    return array.cast(kind)
+
+
+def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Yield path and type of every column and of every part of nested ones, as in `a` and `a.element.b`."""
+    for field in fields:
+        path, kind = prefix + field.name, field.type
+        yield path, kind
+        if pa.types.is_struct(kind):
+            yield from columns_within(kind, f"{path}.")
+        elif pa.types.is_list(kind):
+            yield from columns_within([pa.field("element", kind.value_type)], f"{path}.")
+        elif pa.types.is_map(kind):
+            yield from columns_within([pa.field("key", kind.key_type), pa.field("value", kind.item_type)], f"{path}.")
+
+
+def refuse_all_but_one_text(format_name: str, schema: pa.Schema, advice: str, cast: str) -> None:
+    """Raise `SchemaError` unless a schema is one column of strings or binary values."""
+    if len(schema) != 1:
+        refuse(format_name, [f"columns {', '.join(schema.names)}: {format_name} has exactly one column; {advice}"])
+    name, kind = schema.names[0], schema.types[0]
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        refuse(format_name, [f"column `{name}`: {kind}; use cast(`{name}` AS {cast})"])
+
+
+def refuse(format_name: str, problems: Iterable[str]) -> None:
+    """Raise `SchemaError` with the reasons why a format cannot hold a schema, if there are any."""
+    if lines := list(problems):
+        raise SchemaError(f"fileFormat={format_name} cannot hold this schema:\n  " + "\n  ".join(lines))
+
+
+_OPTIONS = {
+    "timestamp": "timestampFormat",
+    "timestamp_ntz": "timestampNTZFormat",
+    "date": "dateFormat",
+    "zone": "timeZone",
+}
+_INSTANT, _WALL_CLOCK, _DATE = pa.timestamp("us", tz="UTC"), pa.timestamp("us"), pa.date32()
+_UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC")
+
+_parsed = lru_cache(maxsize=64)(TimePattern.parse)  # each plan and each task of a query asks for the same ones
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFormats:
+    """Patterns, ISO 8601 with microseconds by default, and the zone whose clocks show TIMESTAMP columns."""
+
+    timestamp: str
+    timestamp_ntz: str
+    date: str
+    zone: str
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> TimeFormats:
+        """Return the formats of options; `ConfigError` if a pattern or a time zone is unknown."""
+        formats = cls(**{name: options.get(option, DEFAULTS[option]) for name, option in _OPTIONS.items()})
+        if formats.zone in _UTC_NAMES:
+            formats = replace(formats, zone="UTC")
+        for kind in (_INSTANT, _WALL_CLOCK, _DATE):
+            formats.pattern(kind)
+        if not is_zone(formats.zone):
+            advice = "write it as in `Europe/Berlin`, `+01:00` or `UTC`"
+            raise ConfigError(f"option timeZone={formats.zone!r} is not understood; {advice}")
+        return formats
+
+    def definition(self) -> dict[str, Any]:
+        """Return the options that differ from the defaults."""
+        options = {option: getattr(self, name) for name, option in _OPTIONS.items()}
+        return {option: value for option, value in options.items() if value != DEFAULTS[option]}
+
+    def pattern(self, kind: pa.DataType) -> TimePattern:
+        """Return the pattern of a date or timestamp type."""
+        name = self._name(kind)
+        return _parsed(_OPTIONS[name], getattr(self, name), kind)
+
+    def is_iso(self, kind: pa.DataType) -> bool:
+        """Return True for the default pattern, which every parser reads."""
+        name = self._name(kind)
+        return bool(getattr(self, name) == DEFAULTS[_OPTIONS[name]])
+
+    def is_default(self, kind: pa.DataType) -> bool:
+        """Return True for the default pattern, and for instants in UTC."""
+        return self.is_iso(kind) and (self.zone == "UTC" or self._name(kind) != "timestamp")
+
+    def _name(self, kind: pa.DataType) -> str:
+        if pa.types.is_date(kind):
+            return "date"
+        return "timestamp" if kind.tz else "timestamp_ntz"

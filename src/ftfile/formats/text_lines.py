@@ -1,0 +1,81 @@
+"""`fileFormat=text`: one column, one line a row, as Spark's text source reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, EncodingError
+from ftfile.core.options.table import DEFAULTS
+from ftfile.formats.line_formats import EncodedRows, Lines, ends_as_it_begins, rows_of, whole_lines
+from ftfile.formats.reading import batch_of, corrupt, refuse_all_but_one_text
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import text_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ftfile.formats.line_formats import Encode
+
+
+@dataclass(frozen=True, slots=True)
+class TextLines(Lines):
+    """Lines of text, or of bytes."""
+
+    name: ClassVar[str] = "text"
+    extension = ".txt"
+
+    line_sep: str
+    column: str | None = None  # for reading, its name in the file; None for that of the schema
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> TextLines:
+        line_sep = options.get("lineSep", DEFAULTS["lineSep"])
+        if not line_sep:
+            raise ConfigError("option lineSep='': it takes at least one character")
+        if ends_as_it_begins(line_sep):
+            raise ConfigError(f"option lineSep={line_sep!r} ends as it begins: for text, choose one that does not")
+        return cls(line_sep)
+
+    def definition(self, schema: pa.Schema) -> dict[str, Any]:
+        return {"lineSep": self.line_sep, "column": schema.names[0]}
+
+    @classmethod
+    def from_definition(cls, definition: Mapping[str, Any]) -> TextLines:
+        return cls(definition["lineSep"], definition["column"])
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        refuse_all_but_one_text(self.name, schema, "select one, or use csv, json or parquet", "STRING")
+
+    def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - there is one column
+        return self._encode
+
+    def without_head(self, schema: pa.Schema) -> TextLines:
+        return replace(self, column=schema.names[0])
+
+    def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        # A null comes back as an empty value.
+        line_sep = self.line_sep.encode()
+        name = self.column or schema.names[0]
+        for block in whole_lines(file, line_sep):
+            lines = pa.array(block.split(line_sep)[:-1], pa.binary())
+            try:
+                columns = [
+                    lines.cast(column.type) if column.name == name else pa.nulls(len(lines), column.type)
+                    for column in schema
+                ]
+            except pa.ArrowInvalid as error:
+                raise corrupt(file, "text in UTF-8", error) from error
+            yield batch_of(columns, schema, len(lines))
+
+    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
+        values = batch.column(0)
+        if pc.any(pc.match_substring(values, self.line_sep)).as_py():
+            raise EncodingError(
+                f"column `{batch.schema.names[0]}`: a value contains the line separator {self.line_sep!r} and would "
+                "be read as two rows. Choose a lineSep that does not occur, or write json, csv or parquet"
+            )
+        empty, line_sep = text_scalar("", values.type), text_scalar(self.line_sep, values.type)
+        return rows_of(pc.binary_join_element_wise(pc.fill_null(values, empty), empty, line_sep))

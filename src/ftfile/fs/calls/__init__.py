@@ -1,1 +1,0 @@
-"""Calls of a store: deadlines, retries, translation of errors, parallel."""

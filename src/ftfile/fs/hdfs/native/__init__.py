@@ -1,1 +1,0 @@
-"""`hdfs://`: HDFS by its RPC protocol."""

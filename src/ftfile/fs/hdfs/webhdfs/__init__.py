@@ -1,1 +1,0 @@
-"""`webhdfs://`: HDFS over HTTP."""

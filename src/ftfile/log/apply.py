@@ -1,0 +1,231 @@
+"""How records change a state."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import CorruptData
+from ftfile.log.format import layout
+from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.state import LogState, QueryState, SegmentChange, SharedMap, TransactionState, Unpublished, has_author
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.log.format.model import Record, Remove
+    from ftfile.log.state import Draft, Tables
+
+
+# Records whose nonces are remembered, and whose changes of segments.
+RECENT_RECORDS = 256
+RECENT_CHANGES = 16
+# Removed parts remembered, so that older rewrites can be rejected; 400 KB of a base at most.
+REMOVED_KEPT = 10_000
+# Schemas and encodings remembered that nothing open refers to. One that is forgotten and needed again is written again.
+DEFINITIONS_KEPT = 64
+ENTRIES_MAX = 100_000  # of a table
+
+
+def after(state: LogState, *records: Record) -> LogState:
+    """Return the state after some more records."""
+    fold = Fold(state)
+    for record in records:
+        fold.apply(record)
+    return fold.finish()
+
+
+class Fold:
+    """Applies records one after the other; the state that it began with stays as it is."""
+
+    def __init__(self, state: LogState) -> None:
+        self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
+        self._horizon_ms, self._log_start = state.horizon_ms, state.log_start
+        self._schema, self._encoding, self._assembly_jobs = state.schema, state.encoding, state.assembly_jobs
+        self._definitions, self._removed_since = state.definitions, state.removed_since
+        self._tables = TablesDraft(state.tables)
+        self._queries, self._transactions = state.queries.draft(), state.transactions.draft()
+        self._removed, self._reserved = state.removed.draft(), state.reserved.draft()
+        self._segments = state.segments.draft()
+        self._segment_changes = deque(state.segment_changes, RECENT_CHANGES)
+        self._recent = deque(state.recent, RECENT_RECORDS)
+        self._unpublished = dict(state.unpublished)
+
+    def finish(self) -> LogState:
+        """Return the state after all records; the fold is used no more."""
+        return LogState(
+            version=self.version,
+            nonce=self.nonce,
+            queries=self._queries.finish(),
+            transactions=self._transactions.finish(),
+            horizon_ms=self._horizon_ms,
+            log_start=self._log_start,
+            schema=self._schema,
+            encoding=self._encoding,
+            definitions=self._definitions,
+            segments=self._segments.finish(),
+            segment_changes=tuple(self._segment_changes),
+            assembly_jobs=self._assembly_jobs,
+            removed=self._removed.finish(),
+            removed_since=self._removed_since,
+            reserved=self._reserved.finish(),
+            tables=self._tables.finish(),
+            recent=tuple(self._recent),
+            unpublished=self._unpublished,
+            whole=self.whole,
+        )
+
+    def apply(self, record: Record) -> None:
+        """Apply the next record; CorruptData, and no change, if the log could not be read with it."""
+        self._check(record)
+        self.version, self.nonce = record.version, record.nonce
+        self._recent.append((record.version, record.nonce))
+        self._apply_author(record)
+        if record.horizon_ms is not None:
+            self._horizon_ms = record.horizon_ms
+        if record.log_start is not None and record.log_start > self._log_start:
+            self._log_start = record.log_start
+            kept = {name: at for name, at in self._reserved.items() if at >= self._log_start}
+            self._reserved = SharedMap(kept).draft()
+            # A vacuum lets only published records go: an older base or hint may not know it.
+            self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}
+        self._schema = record.schema or self._schema
+        self._encoding = record.encoding or self._encoding
+        ended = tuple(remove.id for remove in record.removes if remove.kind == "segment")
+        opened = tuple(add for add in record.adds if add.kind == "segment")
+        for add_id in ended:
+            self._segments.drop(add_id)
+        for add in opened:
+            self._segments.set(add.id, add)
+        self._segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
+        self._apply_definitions(record)
+        self._assembly_jobs = record.assembly_jobs
+        self._tables.apply(record.tables, record.time_ms)
+        parts = (*(add for add in record.adds if add.kind == "part"), *record.dead_letters)
+        removes = tuple(remove for remove in record.removes if remove.kind == "part")
+        self._remember_removed(record.version, removes)
+        if parts or removes:
+            query_id = record.author.query_id if isinstance(record.author, StreamAuthor) else None
+            self._unpublished[record.version] = Unpublished(record.version, query_id, parts, removes)
+
+    def _check(self, record: Record) -> None:
+        path = layout.record_path(record.version)
+        if record.version != self.version + 1:
+            raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
+        if record.previous_nonce not in {None, self.nonce}:
+            expected = f"the record that follows version {self.version}, {self.nonce!r}"
+            found = f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
+            raise CorruptData(path, expected, found)
+        ended = [remove.id for remove in record.removes if self._has_ended(remove)]
+        if ended:
+            raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")
+        if has_author(record.author, self._queries, self._transactions):
+            raise CorruptData(path, "a batch that is not in the log", f"a second record of {record.author}")
+
+    def _has_ended(self, remove: Remove) -> bool:
+        if remove.kind == "segment":
+            return self.whole and remove.id not in self._segments
+        return remove.id in self._removed
+
+    def _remember_removed(self, version: int, removes: tuple[Remove, ...]) -> None:
+        """Remember removed parts; of more than the bound, forget those of the oldest versions, down to half."""
+        for remove in removes:
+            self._removed.set(remove.id, version)
+            # A name that a later part might want is kept from being used again.
+            if remove.final_path is not None and layout.unique_part(remove.id) not in remove.final_path:
+                self._reserved.set(remove.final_path, version)
+        if len(self._removed) > REMOVED_KEPT:
+            last = len(self._removed) - REMOVED_KEPT // 2 - 1
+            ((_, forgotten),) = itertools.islice(self._removed.oldest(), last, last + 1)
+            kept = {add_id: at for add_id, at in self._removed.items() if at > forgotten}
+            self._removed = SharedMap(kept).draft()
+            self._removed_since = forgotten + 1
+
+    def _apply_definitions(self, record: Record) -> None:
+        """Keep the definitions used last, and all that queries and open segments refer to."""
+        definitions = self._definitions | record.definitions
+        used = (record.schema, record.encoding, record.settings, *(add.encoding for add in record.adds))
+        for key in dict.fromkeys(used):
+            if key is not None and key in definitions:
+                definitions[key] = definitions.pop(key)
+        self._definitions = definitions
+        if record.definitions and len(definitions) > 2 * DEFINITIONS_KEPT:
+            needed = self._needed_definitions()
+            newest = set(list(definitions)[-DEFINITIONS_KEPT:])
+            self._definitions = {key: text for key, text in definitions.items() if key in needed or key in newest}
+
+    def _needed_definitions(self) -> set[str | None]:
+        """Return the keys in use; a definition may name others as values."""
+        waiting: list[str | None] = [self._schema, self._encoding]
+        waiting += [query.settings for _, query in self._queries.items()]
+        waiting += {add.encoding for _, add in self._segments.items()}
+        needed: set[str | None] = set()
+        while waiting:
+            key = waiting.pop()
+            needed.add(key)
+            definition: Any = self._definitions.get(key or "")
+            named = definition.values() if isinstance(definition, dict) else ()
+            waiting += [name for name in named if isinstance(name, str) and name not in needed]
+        return needed
+
+    def _apply_author(self, record: Record) -> None:
+        author = record.author
+        if isinstance(author, StreamAuthor):
+            last = self._queries.get(author.query_id)
+            start = record.lineage_start if record.lineage_start is not None else last and last.lineage_start
+            found = QueryState(
+                author.batch_id,
+                record.version,
+                author.run_id,
+                author.offsets_hash,
+                record.fingerprint,
+                start or 0,
+                record.settings,
+            )
+            self._queries.set(author.query_id, found)
+        elif isinstance(author, JobAuthor) and author.transaction is not None:
+            written = TransactionState(author.transaction.version, record.version, record.fingerprint)
+            self._transactions.set(author.transaction.app_id, written)
+
+
+class TablesDraft:
+    """Changes of the tables; those that it begins with stay as they are."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._changed: dict[str, Draft[str, list[Any]]] = {}
+
+    def apply(self, changes: Mapping[str, Any], now_ms: int) -> None:
+        """Apply the changes of a record at its time; the entries that were not set for longest are forgotten first.
+
+        By table there are, each optional: `set` (values by key), `drop` (keys), `ttlMs` (how old an entry may be). The
+        time is the author's clock: to forget an entry too early or too late must do no harm.
+        """
+        for name, change in changes.items():
+            if name not in self._changed:
+                self._changed[name] = self._tables.get(name, SharedMap[str, list[Any]]()).draft()
+            _change(self._changed[name], change, now_ms)
+
+    def finish(self) -> Tables:
+        """Return the changed tables; do not use the draft afterwards."""
+        if not self._changed:
+            return self._tables
+        changed = {name: draft.finish() for name, draft in self._changed.items()}
+        return {name: table for name, table in {**self._tables, **changed}.items() if table}
+
+
+def _change(table: Draft[str, list[Any]], change: Mapping[str, Any], now_ms: int) -> None:
+    for key in change.get("drop", ()):
+        table.drop(key)
+    for key, value in change.get("set", {}).items():
+        table.set(key, [now_ms, value])
+    oldest_ms = now_ms - change["ttlMs"] if "ttlMs" in change else None
+    forgotten: list[str] = []
+    # One pass: each new beginning would go over all the places that are empty by now.
+    for key, (set_ms, _) in table.oldest():
+        if len(table) - len(forgotten) <= ENTRIES_MAX and (oldest_ms is None or set_ms >= oldest_ms):
+            break
+        forgotten.append(key)
+    for key in forgotten:
+        table.drop(key)

@@ -1,0 +1,227 @@
+"""Bases: a committer's whole state in one immutable file, so that a restart reads few records.
+
+Any base is right for its version; several may be written for one; only the newest is ever used.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.log.format import layout
+from ftfile.log.format.compacted import adds_from_json, adds_to_json
+from ftfile.log.format.model import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
+from ftfile.log.format.record import (
+    ADD,
+    ASSEMBLY_JOB,
+    FINGERPRINT,
+    REMOVE,
+    UNREADABLE,
+    check_format,
+    compact_json,
+    from_checked_text,
+    to_checked_text,
+)
+from ftfile.log.places import delete_file, list_own, write_file
+from ftfile.log.state import LogState, QueryState, SharedMap, TransactionState, Unpublished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from ftfile.core.context import IdSource
+    from ftfile.log.format.model import Record
+    from ftfile.log.state import Tables
+    from ftfile.storage.api import FileSystem
+
+
+BASE_FORMAT = 1
+
+
+def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
+    return Field(
+        name,
+        attribute,
+        OBJECT,
+        lambda values: {key: fields.to_json(value) for key, value in values.items()},
+        lambda texts: SharedMap({key: fields.from_json(text) for key, text in texts.items()}),
+    )
+
+
+def _versions(name: str, attribute: str) -> Field:
+    return Field(name, attribute, OBJECT, SharedMap.to_dict, lambda text: SharedMap(_checked(text)))
+
+
+def _recent_from_json(text: list[list[Any]]) -> tuple[tuple[int, str], ...]:
+    if not all(type(version) is int and type(nonce) is str for version, nonce in text):
+        raise ValueError("recentRecords with another type")
+    return tuple((version, nonce) for version, nonce in text)
+
+
+def _tables_from_json(text: dict[str, dict[str, list[Any]]]) -> Tables:
+    for table in text.values():
+        _checked({key: set_ms for key, (set_ms, _) in table.items()})
+    return {name: SharedMap(table) for name, table in text.items()}
+
+
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values; a ValueError says that one is no number, which would make no sense later."""
+    if any(type(value) is not int for value in values.values()):
+        raise ValueError("a value that is no int")
+    return values
+
+
+QUERY = Fields(
+    QueryState,
+    Field("lastBatch", "last_batch", NUMBER),
+    Field("version", "version", NUMBER),
+    Field("runId", "run_id", TEXT),
+    Field("offsetsHash", "offsets_hash", TEXT + OR_NULL),
+    one("fingerprint", "fingerprint", FINGERPRINT, OBJECT + OR_NULL),
+    Field("lineageStartBatch", "lineage_start", NUMBER),
+    Field("assemblySettings", "settings", TEXT),
+)
+TRANSACTION = Fields(
+    TransactionState,
+    Field("lastTransaction", "last", NUMBER),
+    Field("version", "version", NUMBER),
+    one("fingerprint", "fingerprint", FINGERPRINT, OBJECT + OR_NULL),
+)
+UNPUBLISHED = Fields(
+    Unpublished,
+    Field("version", "version", NUMBER),
+    Field("queryId", "query_id", TEXT + OR_NULL),
+    many("adds", "adds", ADD),
+    many("removes", "removes", REMOVE),
+)
+BASE = Fields(
+    LogState,
+    Field("version", "version", NUMBER),
+    Field("nonce", "nonce", TEXT),
+    _by_key("queries", "queries", QUERY),
+    _by_key("transactions", "transactions", TRANSACTION),
+    Field("vacuumHorizonMs", "horizon_ms", NUMBER),
+    Field("logStartVersion", "log_start", NUMBER),
+    Field("schema", "schema", TEXT + OR_NULL),
+    Field("encoding", "encoding", TEXT + OR_NULL),
+    Field("definitions", "definitions", OBJECT),
+    Field(
+        "segments",
+        "segments",
+        OBJECT,
+        lambda segments: adds_to_json(segments.values()),
+        lambda text: SharedMap({add.id: add for add in adds_from_json(text["id"], text)}),
+    ),
+    many("assemblyJobs", "assembly_jobs", ASSEMBLY_JOB),
+    _versions("removedParts", "removed"),
+    Field("removedPartsSinceVersion", "removed_since", NUMBER),
+    _versions("reservedPaths", "reserved"),
+    Field(
+        "tables",
+        "tables",
+        OBJECT,
+        lambda tables: {name: table.to_dict() for name, table in tables.items()},
+        _tables_from_json,
+    ),
+    Field("recentRecords", "recent", LIST, list, _recent_from_json),
+    Field(
+        "unpublished",
+        "unpublished",
+        LIST,
+        lambda entries: [UNPUBLISHED.to_json(entry) for entry in entries.values()],
+        lambda texts: {entry.version: entry for entry in map(UNPUBLISHED.from_json, texts)},
+    ),
+    always=True,
+)
+_ADVICE = "Restore it from a copy; while every record from version 0 on is there, it may simply be deleted"
+BASES_KEPT = 2
+# A base is due when reading what came after it costs more than this, and than half of reading the base.
+BASE_MIN_BYTES = 1 << 20
+# What opening a record costs, as bytes read: a restart must not open thousands of small ones.
+RECORD_COST_BYTES = 4 << 10
+
+_log = get_logger(__name__)
+
+
+class OwnBases:
+    """The bases of a log that can be read and whose record is there.
+
+    Vacuum keeps the records of the last bases, so that a base without its record was written by another history of the
+    directory, or the log was restored from an older copy.
+    """
+
+    def __init__(self, fs: FileSystem, read_record: Callable[[int], Record | None]) -> None:
+        self._fs = fs
+        self._read_record = read_record
+        self.useless: set[layout.BaseName] = set()
+
+    def names(self) -> list[layout.BaseName]:
+        """Return the bases that may be useful, in the order of versions."""
+        return sorted(name for name in list_bases(self._fs) if name not in self.useless)
+
+    def newest(self) -> layout.BaseName | None:
+        """Return the newest base by listing their names, or None."""
+        return max(self.names(), default=None)
+
+    def read_newest(self) -> tuple[LogState, int] | None:
+        """Return the newest base that can be read, with its length in bytes; None when there is none."""
+        while (name := self.newest()) is not None:
+            if (found := self.read(name)) is not None:
+                return found
+        return None
+
+    def read(self, name: layout.BaseName) -> tuple[LogState, int] | None:
+        """Return a base with its length in bytes; None when it is gone, damaged, or not of this log."""
+        path = layout.base_path(name)
+        try:
+            content = self._fs.read(path)
+        except NotFound:
+            return None  # replaced by a newer one since the listing
+        try:
+            state = decode_base(content, path)
+            record = self._read_record(name.version)
+            if state.version == name.version and record is not None and record.nonce == state.nonce:
+                return state, len(content)
+            problem = f"{path} is passed over: the log has no such version, or another one"
+        except CorruptData as error:
+            problem = f"a base is passed over: {error}"
+        _log.warning("%s", problem)
+        self.useless.add(name)
+        return None
+
+
+def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.BaseName] = ()) -> int:
+    """Write a base of the state and return its length in bytes; drop the bases that it makes useless.
+
+    Those of later versions may be another committer's. The `useless` replace nothing.
+    """
+    name = layout.BaseName(state.version, ids.unique()[:16])
+    content = encode_base(state)
+    write_file(fs, fs.create_exclusive, layout.base_path(name), content)
+    older = {name for name in list_bases(fs) if name.version <= state.version}
+    for old in older - set(sorted(older - set(useless))[-BASES_KEPT:]):
+        delete_file(fs, layout.base_path(old))
+    return len(content)
+
+
+def encode_base(state: LogState) -> bytes:
+    """Return the bytes of a base."""
+    return to_checked_text([compact_json({"ftfileBase": BASE_FORMAT} | BASE.to_json(state))])
+
+
+def decode_base(content: bytes, path: str) -> LogState:
+    """Return the state that `encode_base` wrote."""
+    lines = from_checked_text(content, path, _ADVICE)
+    try:
+        text = json.loads(lines[0])
+        check_format(text, "ftfileBase", BASE_FORMAT, path)
+        return BASE.from_json(text)
+    except UNREADABLE as error:
+        raise CorruptData(path, "a base of the log", f"unreadable fields ({error!r})", _ADVICE) from error
+
+
+def list_bases(fs: FileSystem) -> list[layout.BaseName]:
+    """Return the names of all bases, in any order."""
+    names = (layout.parse_base_name(info.path) for info in list_own(fs, layout.BASES))
+    return [name for name in names if name is not None]

@@ -1,0 +1,326 @@
+"""Staged files, final paths and rewrites, checked before a record is created: whatever is recorded can be published.
+
+A path is free if the store keeps it, no file is where it needs a directory, and no other part has it. Names that lack
+what is unique about their part may repeat: they are compared with all live parts and looked up in the store.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import (
+    ConfigError,
+    CorruptData,
+    DanglingLink,
+    NameCollision,
+    NotADirectory,
+    NotFound,
+    StaleFiles,
+)
+from ftfile.core.logs import get_logger
+from ftfile.log.format import layout
+from ftfile.log.format.model import Remove
+from ftfile.log.places import list_or_empty, stat_or_none
+from ftfile.log.read.snapshot import snapshot_at
+from ftfile.log.read.times import time_text
+from ftfile.storage.api import FileInfo
+from ftfile.storage.calls import parallel
+from ftfile.storage.paths import shape_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from ftfile.core.errors import FtfileError
+    from ftfile.log.commit_log import CommitLog, KnownPaths
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+
+
+# Records that are read one by one for the names of live parts; of more, a snapshot costs less.
+FOLLOWED_MAX = 256
+_ADVICE = (
+    "The attempt that wrote it failed, the file was changed, or its host wrote to a disk of its own: start the query "
+    "again, with a path that all hosts share"
+)
+_TOO_LONG = (
+    "Either the batch took longer than the vacuum's retention, which is `grace` where a store is vacuumed by itself: "
+    "start the query again, and vacuum with a longer retention"
+)
+
+
+def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
+    """Check that every file is there, whole, and younger than the vacuum horizon; then make their names durable."""
+    adds = tuple(adds)
+    found = find_files(fs, adds)
+    for add in adds:
+        check_file(add, found.get(add.path), horizon_ms)
+    if fs.capabilities.directory_sync:
+        directories = {layout.parent(add.path) for add in adds}
+        chain = {above for directory in directories for above in layout.ancestors(directory)}
+        for directory in sorted(chain - set(layout.ancestors(layout.META)), reverse=True):
+            fs.sync_directory(directory)
+
+
+def find_files(fs: FileSystem, adds: Iterable[Add]) -> dict[str, FileInfo]:
+    """Return the files of the adds that exist, by path; also others of the stage."""
+    paths = [add.path for add in adds]
+    directories = {layout.parent(path) for path in paths if layout.is_staged(path)}
+    # Directories of data are never listed: they grow.
+    direct = parallel(fs, lambda path: stat_or_none(fs, path), [path for path in paths if not layout.is_staged(path)])
+    listed = [info for directory in directories for info in list_or_empty(fs, directory)]
+    return {info.path: info for info in (*listed, *direct) if info is not None}
+
+
+def check_file(add: Add, info: FileInfo | None, horizon_ms: int) -> None:
+    """Check the file of one add: CorruptData for another length, StaleFiles if vacuum may delete it at any moment."""
+    end = add.offset + add.length
+    expected = f"{add.length} bytes" if add.kind == "part" else f"{end} bytes or more"
+    if info is None:
+        if horizon_ms > 0:
+            raise StaleFiles(
+                f"{add.path!r}: no such file, and a vacuum may have deleted everything unrecorded that was written up "
+                f"to {time_text(horizon_ms)}. {_TOO_LONG}. Or: {_ADVICE}"
+            )
+        raise CorruptData(add.path, expected, "no such file", _ADVICE)
+    if info.size_bytes != end if add.kind == "part" else info.size_bytes < end:
+        raise CorruptData(add.path, expected, f"{info.size_bytes} bytes", _ADVICE)
+    if info.modified_ms <= horizon_ms and horizon_ms > 0:
+        raise StaleFiles(
+            f"{add.path!r} was last written at {time_text(info.modified_ms)}, and a vacuum may delete everything "
+            f"unrecorded that was written up to {time_text(horizon_ms)}. {_TOO_LONG}. Or the store's clock is behind: "
+            "set it. Or the store's clock was ahead when the vacuum ran, and the horizon lies in the future: "
+            "ftfile.vacuum(path, dry_run=False) takes it back"
+        )
+
+
+class FinalPaths:
+    """The final paths of one record; the store is asked once about those of all adds that may be claimed."""
+
+    def __init__(self, log: CommitLog, head: LogState, adds: Sequence[Add]) -> None:
+        store = log.fs.capabilities
+        paths = {add.final_path for add in adds if add.final_path is not None}
+        faults = {path: shape_fault(path) or store.fault_of(path) for path in paths}
+        self._faults = {path: fault for path, fault in faults.items() if fault is not None}
+        # Deepest first, without the root.
+        self._above = {path: layout.ancestors(layout.parent(path))[:-1] for path in faults}
+        self._reserved = head.reserved
+        # Recorded, and not published yet.
+        waiting = (add.final_path for entry in head.unpublished.values() for add in entry.adds)
+        self._waiting = {path for path in waiting if path is not None}
+        self._claimed: set[str] = set()
+        self._directories: set[str] = set()
+        valid = faults.keys() - self._faults.keys()
+        self._files = _files_among(log, head, {directory for path in valid for directory in self._above[path]})
+        repeating = _repeating(adds)
+        self._live: AbstractSet[str] = live_names(log, head) if repeating else frozenset()
+        # Of a part that lies under its final name already, the file there is its own.
+        own = {add.path for add in adds}
+        asked = sorted(path for path in (repeating & valid) - own if self._files.isdisjoint(self._above[path]))
+        self._taken = _found(log, asked).keys()
+
+    def claim(self, adds: Sequence[Add]) -> None:
+        """Take the paths of adds that belong together, or none; ConfigError or NameCollision if one cannot be had."""
+        paths: list[str] = []
+        directories: list[str] = []
+        try:
+            for path in (add.final_path for add in adds if add.final_path is not None):
+                self._check(path)
+                new = [directory for directory in self._above[path] if directory not in self._directories]
+                self._claimed.add(path)
+                self._directories.update(new)
+                paths.append(path)
+                directories += new
+        except (ConfigError, NameCollision):
+            self._claimed.difference_update(paths)
+            self._directories.difference_update(directories)
+            raise
+
+    def _check(self, path: str) -> None:
+        if path in self._faults:
+            raise ConfigError(f"a file would be called {path!r}, which {self._faults[path]}")
+        for directory in reversed(self._above[path]):
+            if any(directory in paths for paths in (self._files, self._claimed, self._waiting, self._live)):
+                _refuse(directory, "a file of that name is there, where a directory is needed")
+            if directory in self._reserved:
+                _refuse(directory, f"a part that version {self._reserved[directory]} removed had it")
+        if path in self._claimed:
+            _refuse(path, "another part of this batch has it")
+        if path in self._directories:
+            _refuse(path, "it is also a directory of this batch")
+        if path in self._reserved:
+            _refuse(path, f"a part that version {self._reserved[path]} removed had it")
+        if path in self._taken or path in self._waiting:
+            _refuse(path, "a file of that name is there")
+        if path in self._live:
+            _refuse(path, "a part of the directory has it, though its file was moved or deleted")
+
+
+def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
+    """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow."""
+    known = log.known_paths
+    if not _read_on(log, head, known):
+        known.live = _repeating(snapshot_at(log, head).adds.values())
+    known.version, known.nonce = head.version, head.nonce
+    return known.live
+
+
+def _read_on(log: CommitLog, head: LogState, known: KnownPaths) -> bool:
+    """Take in the records up to the head; False if they do not follow the known version, or are too many."""
+    version, nonce, known.version = known.version, known.nonce, -1
+    if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
+        return False
+    for following in range(version + 1, head.version + 1):
+        record = log.recent.records.get(following) or log.read_record(following)
+        if record is None or record.previous_nonce != nonce:
+            return False
+        known.live.difference_update(remove.final_path for remove in record.removes if remove.final_path)
+        known.live |= _repeating(record.adds)
+        nonce = record.nonce
+    return nonce == head.nonce
+
+
+def _repeating(adds: Iterable[Add]) -> set[str]:
+    """Return the final paths that lack what makes them unique."""
+    return {add.final_path for add in adds if add.final_path and layout.unique_part(add.id) not in add.final_path}
+
+
+def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
+    """Return the files and directories that are there, by path."""
+    found = parallel(log.fs, lambda path: _taker(log.fs, path), paths)
+    return {path: info for path, info in zip(paths, found, strict=True) if info is not None}
+
+
+def _taker(fs: FileSystem, path: str) -> FileInfo | None:
+    """Return the file or directory at a path, or None; a link that leads nowhere counts as a file."""
+    try:
+        return fs.stat(path)
+    except DanglingLink:
+        return FileInfo(path, 0, 0, is_link=True)
+    except (NotFound, NotADirectory):
+        return None
+
+
+def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) -> set[str]:
+    """Return the directories at whose paths there are files; the rest are there, or can be made.
+
+    A process looks each up once, unless something could not be published.
+    """
+    if log.fs.capabilities.implied_directories:
+        return set()
+    known = log.known_paths
+    if head.unpublished:
+        known.directories.clear()
+    files: set[str] = set()
+    absent: set[str] = set()
+    unknown = sorted(directories - known.directories.keys(), key=lambda path: path.count("/"))
+    # Below a file, or a directory that is missing, nothing is looked up.
+    for _, group in itertools.groupby(unknown, key=lambda path: path.count("/")):
+        level = list(group)
+        found = _found(log, [directory for directory in level if layout.parent(directory) not in absent])
+        for directory in level:
+            if directory in found and found[directory].is_directory:
+                known.remember(directory)
+            else:
+                absent.add(directory)
+        files |= found.keys() & absent
+    return files
+
+
+def _refuse(path: str, why: str) -> None:
+    raise NameCollision(
+        f"{path!r} is taken: {why}. Nothing was committed under it and nothing was touched: move the file away, or "
+        "choose names that differ from batch to batch with partFileName, or ifExists=newName"
+    )
+
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The same rows in other files: accepted as a whole or dropped, never in part."""
+
+    inputs: tuple[Add, ...]  # the adds it replaces
+    adds: tuple[Add, ...]  # what replaces them
+    read_version: int  # at which the inputs were live
+    reason: str = ""  # code of why it was made, which records count by parts; empty for none
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A rewrite whose parts cannot get their names: the rows stay where they are."""
+
+    rewrite: Rewrite
+    error: FtfileError
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The rewrites that a record can have, and those refused for their names; others came too late."""
+
+    rewrites: tuple[Rewrite, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+    @property
+    def adds(self) -> tuple[Add, ...]:
+        """Return the adds of the accepted rewrites."""
+        return tuple(add for rewrite in self.rewrites for add in rewrite.adds)
+
+    @property
+    def removes(self) -> tuple[Remove, ...]:
+        """Return the removes of the inputs of the accepted rewrites."""
+        return tuple(Remove.of(add) for rewrite in self.rewrites for add in rewrite.inputs)
+
+    def metrics(self, others: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """Return the number of parts by the reason why they ended; others are added."""
+        counts = Counter(others or {})
+        counts.update(each.reason for each in self.rewrites if each.reason for add in each.adds if add.kind == "part")
+        return {"partsByReason": dict(counts)} if counts else {}
+
+
+def accept_rewrites(
+    log: CommitLog,
+    head: LogState,
+    rewrites: Sequence[Rewrite],
+    own: Sequence[Add] = (),
+    refused: Sequence[Refused] = (),
+) -> Accepted:
+    """Return the rewrites whose inputs are live, files safe and names free; others are left out, and not deleted.
+
+    Rewrites come in order of precedence and with final names, after the record's `own` other adds; `refused` ones could
+    not get names. The error of an own add is raised: see `FinalPaths.claim`.
+    """
+    accepted: list[Rewrite] = []
+    left_out = list(refused)
+    claimed: set[str] = set()
+    adds = [add for rewrite in rewrites for add in rewrite.adds]
+    if rewrites:
+        paths = FinalPaths(log, head, (*own, *adds))
+        paths.claim(own)
+        found = find_files(log.fs, adds)
+    for rewrite in rewrites:
+        inputs = {add.id for add in rewrite.inputs}
+        if inputs & claimed or not all(head.is_live(add, rewrite.read_version) for add in rewrite.inputs):
+            _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
+            continue
+        # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
+        kept = {add.path for add in rewrite.inputs}
+        try:
+            for add in (add for add in rewrite.adds if add.path not in kept):
+                check_file(add, found.get(add.path), head.horizon_ms)
+            paths.claim(rewrite.adds)
+        except (StaleFiles, CorruptData) as error:
+            _log.warning("dropping a rewrite, it will be made again: %s", error)
+        except (ConfigError, NameCollision) as error:
+            left_out.append(Refused(rewrite, error))
+        else:
+            claimed |= inputs
+            accepted.append(rewrite)
+    for each in left_out:
+        _log.warning("rows stay where they are: %s", each.error)
+    return Accepted(tuple(accepted), tuple(left_out))

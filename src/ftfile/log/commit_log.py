@@ -1,0 +1,306 @@
+"""The log of one directory: read on to the head, create the next version."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, CorruptData, StorageError
+from ftfile.log.apply import Fold, after
+from ftfile.log.checkpoints import RECORD_COST_BYTES
+from ftfile.log.format import layout
+from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.format.record import IS_SEALED
+from ftfile.log.records import Records, outcome_unknown
+from ftfile.log.state import LogState
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ftfile.log.format.model import Record
+    from ftfile.log.state import LogView
+    from ftfile.storage.api import FileSystem
+
+
+_LAYOUT = re.compile(rb"ftfile (?:directory|plans), layout (\d{1,9})\n")
+LAYOUT_VERSION = b"ftfile directory, layout 1\n"
+# Of the log of a source of files.
+PLANS_LAYOUT = b"ftfile plans, layout 1\n"
+# Times that reading starts over from a newer base, which others write meanwhile.
+READ_ON_TRIES = 100
+# Directories that a process remembers, so that each is looked up once; some 100 bytes each.
+DIRECTORIES_KEPT = 100_000
+_HAS_PLANS = (
+    "this directory is the state of a stream that reads files: it has plans and no rows, and the stream trims it by "
+    "itself. Give the directory that its query writes to; ftfile.source_status shows what the stream has read"
+)
+
+
+@dataclass(slots=True)
+class RecentRecords:
+    """Consecutive records up to the newest, of which ranges are made; none in a process that creates none."""
+
+    records: dict[int, Record] = field(default_factory=dict)  # by version
+    is_kept: bool = False
+    size_bytes: int = 0  # of the records on storage
+    failures: int = 0  # how often in turn no range could be made of them
+    paused_to: int = -1  # the version before which that is not tried again
+
+    def clear(self) -> None:
+        """Forget all records: ranges stand for them, or they may not be part of the log."""
+        self.records = {}
+        self.size_bytes = 0
+
+
+@dataclass(slots=True)
+class KnownPaths:
+    """Final paths that are known from one commit to the next."""
+
+    directories: dict[str, None] = field(default_factory=dict)  # seen in the store, oldest first
+    live: set[str] = field(default_factory=set)  # of the parts that were live at `version`, the names that may repeat
+    version: int = -1  # -1 if nothing is known
+    nonce: str = ""  # of the record at `version`
+
+    def remember(self, directory: str) -> None:
+        """Remember a directory; beyond the bound, forget the oldest half."""
+        self.directories[directory] = None
+        if len(self.directories) > DIRECTORIES_KEPT:
+            self.directories = dict.fromkeys(list(self.directories)[DIRECTORIES_KEPT // 2 :])
+
+
+@dataclass(slots=True)
+class CommitNotes:
+    """Counts of a process since its last record, for the metrics of its next one."""
+
+    replays: int = 0  # batches that were found in the log
+    recoveries: int = 0  # records of others, or of its own, that it published after their commit had not
+    orphans: int = 0  # staged files that no record names
+    last_commit: dict[str, Any] | None = None  # version of its last record, and the times known after its creation
+
+
+class CommitLog(Records):
+    """A directory's log, with a cache of its state that is checked before every use.
+
+    Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit. A view to
+    `start` with is used while its record exists and no base is newer. Logs of other things have another `layout_line`.
+    """
+
+    def __init__(self, fs: FileSystem, start: LogView | None = None, *, layout_line: bytes = LAYOUT_VERSION) -> None:
+        super().__init__(fs)
+        self._layout_line = layout_line
+        self.recent = RecentRecords()
+        self.known_ranges: set[layout.RangeName] = set()
+        self.base_bytes = self.delta_bytes = 0
+        self.reads = 0  # records and bases read so far to know the head
+        self.notes = CommitNotes()
+        self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
+        # Whether the end of what was read is known to be the end of the log; and known well enough to write after it.
+        self._is_end_checked = self._is_end_checked_to_commit = False
+        # The record of the state as it was last decoded, so that who waits does not decode it at each look.
+        self._newest_content: bytes | None = None
+        self._durable_to = -1
+        self._prepared = False
+        self.has_hint = False  # this process has written it, or will with the next parts
+        self.known_paths = KnownPaths()
+        self.lock = threading.RLock()
+
+    def prepare_directory(self) -> None:
+        """Create the directory and what it needs; repeatable, free after the first time."""
+        if self._prepared:
+            return
+        self.fs.prove(layout.META)
+        for directory in ("", *layout.DIRECTORIES):
+            self.fs.make_directories(directory)
+        try:
+            self.fs.create_exclusive(layout.FORMAT_FILE, self._layout_line)
+        except AlreadyExists:
+            self.check_layout()
+        # The maker of a directory may have died before its name was durable: everybody syncs all of them.
+        for directory in (layout.META, ""):
+            self.fs.sync_directory(directory)
+        self._prepared = True
+
+    def check_layout(self) -> None:
+        """Refuse another kind of log, one that a later ftfile laid out, or that is encrypted; NotFound for no log."""
+        found = self.fs.read(layout.FORMAT_FILE)
+        if found == PLANS_LAYOUT != self._layout_line:
+            raise ConfigError(_HAS_PLANS)
+        if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
+            raise ConfigError(IS_SEALED)
+        if (newer := _LAYOUT.fullmatch(found)) and int(newer[1]) > 1:
+            raise ConfigError(
+                f"this directory has layout {int(newer[1])}, which this version of ftfile does not know: install the "
+                "version that wrote it, or a later one"
+            )
+        if found != self._layout_line:
+            advice = "Use the version of ftfile that wrote it"
+            raise CorruptData(layout.FORMAT_FILE, repr(self._layout_line), repr(found[:80]), advice)
+
+    def read_on(self, *, durable: bool = False) -> LogState:
+        """Return the state at the head of the log; it does not change when the log goes on.
+
+        Callers that act on the log make it `durable` first, since its writer may have died before that, and make sure
+        that none of it is lost. CorruptData says that a record is damaged or missing.
+        """
+        with self.lock:
+            for _ in range(READ_ON_TRIES):
+                began = self._start().version
+                state = self._follow(acts=durable)
+                newest = self.bases.newest()
+                # Records up to a base may be gone or, created anew by a committer left behind, mean nothing.
+                if newest is None or newest.version <= began:
+                    if durable:
+                        self._make_durable(state.version)
+                    return state
+                self._forget()
+            raise StorageError("read_on", layout.LOG, "the log's bases changed faster than they could be read")
+
+    def _follow(self, *, acts: bool) -> LogState:
+        """Read records to the end; make sure, the first time, that it is the end."""
+        while True:
+            assert self._state is not None, "reading on began nowhere"
+            fold = None
+            while (found := self._read((fold or self._state).version + 1)) is not None:
+                fold = fold or Fold(self._state)
+                fold.apply(found[0])
+                self.reads += 1
+                self._note(*found)
+            self._state = fold.finish() if fold is not None else self._state
+            if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
+                return self._state
+            # A task that begins with a view decides nothing, and there are many of them.
+            if self._is_end(self._state.version, lists=acts or self._state.whole, acts=acts):
+                self._is_end_checked, self._is_end_checked_to_commit = True, acts
+                return self._state
+
+    def _note(self, record: Record, size_bytes: int) -> None:
+        self.delta_bytes += size_bytes + RECORD_COST_BYTES
+        if self.recent.is_kept:
+            self.recent.records[record.version] = record
+            self.recent.size_bytes += size_bytes
+
+    def create(self, record: Record) -> LogState | None:
+        """Create the record and return the state that includes it; None when its version is another's.
+
+        A lost reply is settled by looking for the record's nonce. CommitOutcomeUnknown says that this did not help;
+        after CorruptData or a StorageError, the record was certainly not created.
+        """
+        with self.lock:
+            self.recent.is_kept = True
+            follows = self._state is not None and self._state.version == record.version - 1
+            made = after(self._state, record) if self._state is not None and follows else None
+            size_bytes = self._create(record)
+            if size_bytes is None:
+                return None
+            try:
+                included = self._is_part_of_the_log(record)
+                if not included or made is None:
+                    self._forget()
+                    return self.read_on(durable=True) if included else None
+            except StorageError as error:
+                raise outcome_unknown(record, error) from error
+            self._durable_to = record.version
+            self._note(record, size_bytes)
+            self._state = made
+            return made
+
+    def _start(self) -> LogState:
+        """Return the cached state if its record is still there, else the newest base, else the empty log."""
+        if self._state is not None and self._state.version >= 0:
+            content = self._content(self._state.version)
+            if content is not None and content == self._newest_content and self._state.whole:
+                return self._state
+            found = self._decoded(self._state.version, content) if content is not None else None
+            record = found[0] if found is not None else None
+            if record is not None and record.nonce == self._state.nonce:
+                self._newest_content = content
+                if not self._state.whole:
+                    self._state = replace(self._state, assembly_jobs=record.assembly_jobs)  # a view does not have it
+                return self._state
+            self.bases.useless.clear()
+            self.known_ranges.clear()
+        self._prepared = self.has_hint = False
+        self._forget()
+        base = self.bases.read_newest()
+        self.reads += base is not None
+        self._state, self.base_bytes = base if base is not None else (LogState(), 0)
+        self._durable_to = self._state.version
+        return self._state
+
+    def _forget(self) -> None:
+        self._state = self._newest_content = None
+        self._is_end_checked = self._is_end_checked_to_commit = False
+        self.delta_bytes = 0
+        self.recent.clear()
+
+    def _make_durable(self, version: int) -> None:
+        if version > self._durable_to:
+            self.fs.sync_directory(layout.LOG)
+            self._durable_to = version
+
+    def _is_part_of_the_log(self, record: Record) -> bool:
+        """Return False if a base shows that our record is dead: the slot at or before it had been emptied."""
+        newest = self.bases.newest()
+        if newest is None or newest.version < record.version:
+            return True
+        found = self.bases.read_newest()
+        if found is None or found[0].version < record.version:
+            return True
+        included = found[0].includes(record.version, record.nonce)
+        author = record.author
+        found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
+        if included is None and not found_again:
+            raise CommitOutcomeUnknown(
+                f"the log went far past version {record.version} while it was being created: look for "
+                f"{author} in ftfile.open(path).history() before writing it again"
+            )
+        return bool(included)
+
+
+class Measured:
+    """Times of one commit, and the notes of earlier ones that its record takes along."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._began_s = self._now_s()
+        self._reads = log.reads
+        self._creating_s = self._create_s = 0.0
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the metrics of a record that is created now."""
+        notes = self._log.notes
+        found = {
+            "prepareSeconds": in_seconds(self._now_s() - self._began_s),
+            "logReads": self._log.reads - self._reads,
+            "recoveries": notes.recoveries,
+            "replays": notes.replays,
+            "orphans": notes.orphans,
+            "lastCommit": notes.last_commit,
+        }
+        self._creating_s = self._now_s()
+        return {name: value for name, value in found.items() if value}
+
+    def created(self) -> None:
+        """Forget the notes, which the record has: it was created this moment."""
+        self._log.notes = CommitNotes()
+        self._began_s = self._now_s()
+        self._create_s = self._began_s - self._creating_s
+
+    def published(self, version: int) -> None:
+        """Note how long it took to create and publish the record of a version, for the next record."""
+        seconds = {
+            "createSeconds": in_seconds(self._create_s),
+            "publishSeconds": in_seconds(self._now_s() - self._began_s),
+        }
+        if any(seconds.values()):
+            self._log.notes.last_commit = {"version": version, **seconds}
+
+    def _now_s(self) -> float:
+        return self._log.clock.monotonic_s()
+
+
+def in_seconds(seconds: float) -> float:
+    """Return a time as records have it, to the microsecond."""
+    return round(seconds, 6)

@@ -1,0 +1,242 @@
+"""The kind of a directory: files for any reader, or a store of keys and values. A log is of one kind for good.
+
+A directory of another program's table is of neither kind, and nothing is written to it. Tasks recognise the driver's
+directory by its marker: a local path may be another disk on every host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound
+from ftfile.log.format import layout
+from ftfile.log.format.model import MIGRATION
+from ftfile.log.places import list_or_empty, list_own, stat_or_none
+from ftfile.storage.registry import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileInfo, FileSystem
+
+
+_SPARK_LOG = "_spark_metadata"
+_DELTA = "_delta_log"
+_ICEBERG = "metadata"
+_TABLES = {
+    _SPARK_LOG: "Spark's own file sink wrote here, and plain readers of Spark obey its log: they would see no row of "
+    "ftfile's. To go on here, with its files, use ftfile.migrate; if they do not matter, delete its directory",
+    _DELTA: "it is a Delta table, whose readers would see no row of ftfile's, and whose VACUUM deletes files "
+    "that its log does not name. ftfile.migrate makes it a directory of ftfile",
+    ".hoodie": "it is a Hudi table, whose readers would see no row of ftfile's, and whose cleaner deletes files that "
+    "its timeline does not name",
+    _ICEBERG: "it is an Iceberg table, whose readers would see no row of ftfile's, and whose removal of orphan files "
+    "deletes files that its metadata does not name",
+}
+_STORE_ADVICE = "write and read it with the format `ftkv`, or open it with ftfile.kv.open"
+# The endings of the files that make a directory of this name the metadata of a table.
+_ENDINGS = {_DELTA: ".json", _ICEBERG: ".metadata.json"}
+_OWN_COMMIT = b'"ftfile":'  # is in each commit of our own exports to Delta
+_OWN_ICEBERG = "_iceberg"  # has our own exports to Iceberg, and nobody else's
+_AGAIN = (
+    "path={path!r} was migrated, and has {name!r} (again), which hides ftfile's rows from plain readers. If the "
+    "migration was interrupted, call ftfile.migrate(path, dry_run=False) again; if another program was started again, "
+    "stop it, and move {name!r} away"
+)
+_looked_into: weakref.WeakSet[CommitLog] = weakref.WeakSet()
+
+
+def directory_url(path: str, option: str = "path") -> str:
+    """Return the URL of a directory to write to, which an option gives.
+
+    Raises:
+        ConfigError: it is malformed, or lies within the log of another directory.
+    """
+    url = normalise(path)
+    _refuse_within_log(option, path, url)
+    return url
+
+
+def refuse_checkpoint(checkpoint: str | None) -> None:
+    """Raise a ConfigError if a checkpoint lies within the log of a directory."""
+    _refuse_within_log("checkpointLocation", checkpoint, checkpoint or "")
+
+
+def _refuse_within_log(option: str, given: str | None, url: str) -> None:
+    above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
+    if meta:
+        raise ConfigError(
+            f"{option}={given!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
+            "it does not know there: choose a path outside of it"
+        )
+
+
+def entries_of_new(fs: FileSystem, path: str) -> list[FileInfo]:
+    """Return the entries of a directory without a log; none if there is no directory.
+
+    Raises:
+        ConfigError: it is a table of another program, see `_TABLES`.
+        NotADirectory: it is a file.
+    """
+    entries = list_own(fs, "")
+    names = {info.path for info in entries}
+    found = next((name for name in _TABLES if name in names), None)
+    if found == _ICEBERG and not any(".metadata.json" in info.path for info in list_or_empty(fs, _ICEBERG)):
+        found = None
+    if found is not None:
+        raise _refusal(found, path)
+    return entries
+
+
+@contextlib.contextmanager
+def refusing_file(log: CommitLog, path: str) -> Iterator[None]:
+    """Raise a ConfigError where the block finds that the path of a directory is a file."""
+    try:
+        yield
+    except NotADirectory as error:
+        root = stat_or_none(log.fs, "")
+        if root is None or root.is_directory:
+            raise
+        raise ConfigError(f"path={path!r} is a file; give the directory") from error
+
+
+def refuse_new_tables(log: CommitLog, head: LogState, path: str) -> None:
+    """Look, once for each log of this process, for tables of other programs that began after the first commit.
+
+    It lists their directories alone, since the root may have many files.
+
+    Raises:
+        ConfigError: there is one, see `_TABLES`, or the one of the program that wrote the first files is in its place.
+    """
+    if log in _looked_into:
+        return
+    migration = migration_of(head)
+    for name in _TABLES:
+        if is_foreign(log.fs, name):
+            if migration is not None and name == migration["log"]:
+                raise ConfigError(_AGAIN.format(path=path, name=name))
+            raise _refusal(name, path)
+    _looked_into.add(log)
+
+
+def is_foreign(fs: FileSystem, name: str) -> bool:
+    """Return True if the directory `name`, of `_TABLES`, has a table of another program; our own exports are none."""
+    if name not in _ENDINGS:
+        return fs.exists(name)  # an empty one, too: Spark's readers obey it
+    return bool(_metadata_of(fs, name)) and not (name == _DELTA and _is_own_delta(fs))
+
+
+def own_export(fs: FileSystem) -> str | None:
+    """Return the directory of an export of ftfile to Delta or Iceberg; None if there is none."""
+    if _is_own_delta(fs):
+        return _DELTA
+    return _OWN_ICEBERG if fs.exists(_OWN_ICEBERG) else None
+
+
+def _is_own_delta(fs: FileSystem) -> bool:
+    for path in _metadata_of(fs, _DELTA):
+        with contextlib.suppress(NotFound):  # exports delete old commits
+            return _OWN_COMMIT in fs.read(path)
+    return False
+
+
+def _metadata_of(fs: FileSystem, name: str) -> list[str]:
+    return sorted(info.path for info in list_or_empty(fs, name) if info.path.endswith(_ENDINGS[name]))
+
+
+def _refusal(name: str, path: str) -> ConfigError:
+    return ConfigError(f"path={path!r} has {name!r}: {_TABLES[name]}. Otherwise write to a new directory")
+
+
+def store_of(head: LogState) -> dict[str, Any] | None:
+    """Return the store's definition, see `kv.definition`; None for a directory of files, or without rows."""
+    encoding = head.definitions[head.encoding] if head.encoding is not None else {}
+    found: dict[str, Any] | None = encoding.get("store")
+    return found
+
+
+def migration_of(head: LogState) -> dict[str, Any] | None:
+    """Return the record of the program that wrote the first files: `from`, `log`, `lastEntry`; None for ftfile."""
+    table = head.tables.get(MIGRATION)
+    entry = table.get("last") if table is not None else None
+    return None if entry is None else entry[1]
+
+
+def refuse_store(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None:
+    """Raise a ConfigError, with what to do instead, if the directory is a store."""
+    if store_of(head) is not None:
+        raise ConfigError(
+            f"path={path!r} is a store of keys and values, not a directory of files: {advice}. For files, use another "
+            "path"
+        )
+
+
+def refuse_files(head: LogState, path: str) -> None:
+    """Raise a ConfigError if the directory has files that are no store's."""
+    if head.encoding is not None and store_of(head) is None:
+        raise ConfigError(
+            f"path={path!r} is a directory of files, not a store of keys and values: write and read it with the format "
+            "`ftfile`, and merge its files with ftfile.compact. For a store, use another path"
+        )
+
+
+# Shipped to executors, whose build is compared by the fields of dataclasses.
+@dataclass(frozen=True, slots=True)
+class DirectoryMarker:
+    """The marker of a directory."""
+
+    id: str  # random, written once; a copy of the directory has it, too
+    host: str  # of the driver, for messages
+
+
+def write_marker(fs: FileSystem) -> DirectoryMarker | None:
+    """Return the directory's marker, written if it is missing; None where every host sees the same directory.
+
+    It is made before any task reads it, so that no mount remembers that it was missing.
+    """
+    marker = read_marker(fs)
+    if marker is not None or not _may_differ(fs):
+        return marker
+    for directory in ("", layout.META):
+        fs.make_directories(directory)
+    with contextlib.suppress(AlreadyExists):  # another driver wrote it first, and its marker holds
+        fs.create_exclusive(layout.MARKER, fs.context.ids.unique().encode())
+    return read_marker(fs)
+
+
+def read_marker(fs: FileSystem) -> DirectoryMarker | None:
+    """Return the directory's marker, or None if none is needed or written."""
+    if not _may_differ(fs):
+        return None
+    try:
+        return DirectoryMarker(fs.read(layout.MARKER).decode(), socket.gethostname())
+    except NotFound:
+        return None
+
+
+def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> None:
+    """Raise a ConfigError unless this process sees the directory with the marker; costs one small read."""
+    if marker is None:
+        return
+    try:
+        found = fs.read(layout.MARKER).decode()
+    except NotFound:
+        found = None
+    if found != marker.id:
+        raise ConfigError(
+            f"path={path!r}: an executor on the host {socket.gethostname()!r} sees "
+            f"{'no such directory' if found is None else 'another directory'} there than the driver on "
+            f"{marker.host!r}. A local path must lead to the same storage on every host: mount it everywhere at the "
+            "same place (such as NFS), use the URL of a store that all hosts reach, or keep the executors on the "
+            "driver's host"
+        )
+
+
+def _may_differ(fs: FileSystem) -> bool:
+    return fs.capabilities.shared_between_processes and not fs.capabilities.shared_between_hosts

@@ -1,0 +1,258 @@
+"""Garbage: files that no record needs, and that are older than a horizon."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.filters.chain import Chain
+from ftfile.log.checkpoints import BASES_KEPT, list_bases
+from ftfile.log.format import layout
+from ftfile.log.format.model import Remove
+from ftfile.log.places import is_recorded, list_or_empty, stat_or_none
+from ftfile.log.read.compacted_records import OwnRanges, contained, list_ranges
+from ftfile.log.read.snapshot import snapshot_at
+from ftfile.log.read.times import newest_at
+from ftfile.log.sealed import keys_of
+from ftfile.log.wal import WalFiles, list_wal, list_wal_writers, recorded_window
+from ftfile.storage.calls import parallel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileInfo, FileSystem
+
+
+_log = get_logger(__name__)
+
+# What `create_exclusive` of a killed process leaves.
+_TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
+
+_WHY = {
+    "staged": "it is in no record, or what was in it was removed before the horizon",
+    "direct": "it is in no record",
+    "retired": "it was removed before the horizon",
+    "returned": "it was removed, and came back",
+    "record": "bases and ranges stand for it",
+    "base": "a newer one replaces it",
+    "range": "a newer one replaces it",
+    "windows": "its windows are in records",
+    "temporary": "a process was killed before it gave it its name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageFile:
+    """A file that nothing needs."""
+
+    path: str  # relative to the directory
+    size_bytes: int
+    # `staged`, `direct` (written under its final name), `retired`, `returned` (a removed part at its final name: hidden
+    # again, not deleted), `record`, `base`, `range`, `windows` or `temporary`.
+    kind: str
+    why: str  # what makes it garbage
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The files not needed at a version."""
+
+    log_start: int  # the oldest record to be kept
+    lacks_ranges: bool = False  # more records could go if ranges stood for them
+    files: list[GarbageFile] = field(default_factory=list)  # to be deleted
+    returned: list[tuple[Remove, GarbageFile]] = field(default_factory=list)  # to be hidden again
+    foreign: list[str] = field(default_factory=list)  # others at the names of removed parts, which stay
+    directories: list[str] = field(default_factory=list)  # empty ones of the stage, innermost first
+
+    def add(self, info: FileInfo, kind: str, why: str = "") -> None:
+        """Take in a file to be deleted."""
+        self.files.append(GarbageFile(info.path, info.size_bytes, kind, why or _WHY[kind]))
+
+    @property
+    def needs_record(self) -> bool:
+        """Return True if there is something that may go only after a record has said so."""
+        return bool(self.files or self.returned)
+
+
+def find_garbage(
+    log: CommitLog, head: LogState, horizon_ms: int, now_ms: int, log_start: int | None = None
+) -> Findings:
+    """Return the files older than the horizon that are not live at the head and were not so after the horizon.
+
+    Both times are by the store's clock. `log_start` is the oldest record kept, where a record says so already.
+
+    Raises:
+        CorruptData: the log is damaged: nothing may be deleted.
+    """
+    listed = list_or_empty(log.fs, layout.LOG)
+    since = newest_at(listed, head, horizon_ms, now_ms) or 0
+    within = snapshot_at(log, head, since=max(since, head.log_start))
+    found = _find_removed(log, head)
+    returned = [
+        (remove, GarbageFile(info.path, info.size_bytes, "returned", _WHY["returned"]))
+        for remove, info in found
+        if is_recorded(log.fs, info, remove)
+    ]
+    # What came back is known, and its name reserved, for as long as the record that removed it is kept.
+    possible = head.log_start if returned else _log_start(log, head, since)
+    if log_start is None:
+        log_start = max(head.log_start, min(possible, within.ranges_to + 1))
+    own = {file.path for _, file in returned}
+    foreign = [info.path for _, info in found if info.path not in own]
+    findings = Findings(log_start, log_start < possible, returned=returned, foreign=foreign)
+    _look_at_parts(log.fs, head, within, horizon_ms, findings)
+    # One of the future was created while the store's clock was ahead.
+    old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
+    _look_at_log(log, old, findings)
+    _look_at_state(log, head, horizon_ms, findings)
+    return findings
+
+
+def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo]]:
+    """Return the files at the names of removed parts: these, or somebody else's.
+
+    Of all whose removal is in a record that is kept: however late, one vacuum looks before that goes.
+    """
+    live, known = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
+    if len(live) == len(known):
+        return []
+    parts = [add for add in known.values() if add.final_path is not None]
+    removed = {add.final_path: add for add in parts if add.id not in live and add.final_path is not None}
+    for add in (add for add in parts if add.id in live):
+        removed.pop(add.final_path or "", None)
+    found: list[FileInfo] = []
+    for directory in {layout.parent(path) for path in removed}:
+        found += [info for info in list_or_empty(log.fs, directory) if info.path in removed]
+    return [(Remove.of(removed[info.path]), info) for info in found]
+
+
+def _log_start(log: CommitLog, head: LogState, since: int) -> int:
+    """Return the oldest record to keep if ranges stand for all before it: the newest older than the horizon.
+
+    Who reads at that time needs it. Both bases stand for what goes: should the newer one be lost, the older one and
+    records replace it.
+    """
+    names = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
+    bases = [name for name in names if log.bases.read(name) is not None]
+    if len(bases) < BASES_KEPT:
+        return head.log_start
+    # Names that a part to be retired has are reserved for as long as its record is kept.
+    return max(head.log_start, min(since, bases[0].version, *head.unpublished))
+
+
+def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
+    found: list[FileInfo] = []
+    directories: list[FileInfo] = []
+    waiting = [layout.STAGED]
+    while waiting:
+        for info in list_or_empty(fs, waiting.pop()):
+            (directories if info.is_directory else found).append(info)
+            waiting += [info.path] if info.is_directory else []
+    staged = {info.path: info for info in found if info.modified_ms <= horizon_ms}
+    hidden = [info for info in list_or_empty(fs, layout.RETIRED) if info.path.endswith(".retired")]
+    retired = {info.path: info for info in hidden if info.modified_ms <= horizon_ms}
+    for add in within.adds.values():
+        staged.pop(add.path, None)
+        retired.pop(layout.retired_path(add.id), None)
+        # A part that comes back waits where it was hidden.
+        retired.pop(add.path, None)
+    # Dead letters are in no snapshot: until they are published, only this list knows of them.
+    for add in (add for entry in head.unpublished.values() for add in entry.adds):
+        staged.pop(add.path, None)
+    for note in _look_at_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings):
+        del staged[note]
+    for kind, infos in (("staged", staged.values()), ("retired", retired.values())):
+        for info in infos:
+            findings.add(info, kind)
+    holding = {above for info in found if info.path not in staged for above in layout.ancestors(info.path)}
+    # A query that goes on would only have to make its own directory again.
+    holding |= {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
+    # Where directories have no time, an empty one may have been made this very moment.
+    old = {info.path for info in directories if 0 < info.modified_ms <= horizon_ms}
+    old |= {above for path in staged for above in layout.ancestors(path)} & {info.path for info in directories}
+    findings.directories.extend(sorted(old - holding, reverse=True))
+
+
+def _look_at_notes(
+    fs: FileSystem, notes: Sequence[str], within: Snapshot, horizon_ms: int, findings: Findings
+) -> list[str]:
+    """Find files written under their final names and never committed; return the notes of younger ones."""
+    live = {add.path for add in within.adds.values()}
+
+    def uncommitted(note: str) -> FileInfo | None:
+        try:
+            path = fs.read(note).decode()
+        except NotFound:
+            return None  # another vacuum was faster
+        return None if path in live else stat_or_none(fs, path)
+
+    younger = []
+    for note, info in zip(notes, parallel(fs, uncommitted, notes), strict=True):
+        if info is not None and info.modified_ms > horizon_ms:
+            # Nothing else tells of it.
+            younger.append(note)
+        elif info is not None:
+            findings.add(info, "direct")
+    return younger
+
+
+def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:
+    """Find records that are not kept, oldest first, and companions of records that were never created."""
+    for info in sorted(old, key=lambda info: info.path):
+        name = layout.parse_log_name(info.path)
+        if name is None:
+            continue
+        if name.version < findings.log_start:
+            findings.add(info, "record")
+        elif name.nonce is not None:
+            # One whose version nobody has yet may be about to be created.
+            record = log.read_record(name.version)
+            if record is not None and record.nonce != name.nonce:
+                findings.add(info, "record", "its record was never created: another took its version")
+
+
+def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
+    """Find bases and ranges that others replace, and what killed processes left beside them."""
+    fs, ranges = log.fs, list_ranges(log.fs)
+    own_bases = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
+    older = [name for name in list_bases(fs) if own_bases and name.version < own_bases[-1].version]
+    replaced: Mapping[str, str] = {
+        **{layout.base_path(name): "base" for name in older if name not in own_bases},
+        **{layout.range_path(name): "range" for name in contained(ranges, OwnRanges(log, head, ranges).cover())},
+    }
+    writers = list_wal_writers(fs)
+    replaced = {**replaced, **dict.fromkeys(_unneeded_windows(fs, head, writers), "windows")}
+    for directory in (layout.META, layout.LOG, layout.BASES, layout.RANGES, *writers):
+        for info in list_or_empty(fs, directory):
+            if info.is_directory or info.modified_ms > horizon_ms:
+                continue
+            if _TEMPORARY_NAME.fullmatch(info.path.rsplit("/", 1)[-1]):
+                findings.add(info, "temporary")
+            elif info.path in replaced:
+                findings.add(info, replaced[info.path])
+
+
+def _unneeded_windows(fs: FileSystem, head: LogState, directories: Sequence[str]) -> list[str]:
+    """Return the files of windows that no restart needs: of each writer, never the newest one, which may be in use."""
+    if head.encoding is None or not directories:
+        return []
+    filters = Chain.from_definition(head.definitions[head.encoding]["filters"], keys_of(fs))
+    found: list[str] = []
+    for directory in directories:
+        writer = directory.rpartition("/")[2]
+        names = list_wal(fs, writer)
+        try:
+            newest = WalFiles(fs, writer, filters).newest(names)
+        except CorruptData as error:
+            _log.warning("windows of writer %s stay, for a file of them is damaged: %s", writer, error)
+            continue
+        # Of the files before one that follows only recorded windows, no window comes back.
+        if newest is not None and newest[1][0].window <= recorded_window(head, writer):
+            found += [layout.wal_path(writer, name) for name in names if name < newest[0]]
+    return found

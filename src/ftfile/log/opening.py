@@ -1,0 +1,163 @@
+"""A directory that exists, opened: its log, with its keys if it is encrypted; and a maintenance operation on it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotADirectory, NotFound
+from ftfile.core.logs import log_context
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.log.format.record import IS_SEALED
+from ftfile.log.sealed import SealedFileSystem, open_with_keys
+from ftfile.storage.paths import parse
+from ftfile.storage.registry import normalise, open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ftfile.core.context import Context
+    from ftfile.log.state import LogState
+
+
+_NO_DIRECTORY = "not an ftfile directory: it has no log. Nothing was ever committed there, or the path is wrong"
+NO_STORE = "no store: nothing was ever committed there, or the path is wrong"
+NO_ROWS = "no store yet: nothing was committed there. If it has had rows, its log is lost: see `ftfile status`"
+_WRITE_FORMAT = "ftfile.repair(path, dry_run=False) writes it again"
+_RESTORE_FORMAT = "Restore it from a copy: the id of an encrypted directory is in no other file"
+
+
+def open_log(
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    otherwise: str = _NO_DIRECTORY,
+    *,
+    repairs: bool = False,
+) -> CommitLog:
+    """Return a log of a directory that nobody else uses; see `open_with_keys`. An error says what it is `otherwise`.
+
+    Raises:
+        ConfigError: it has no log, or its keys are not known.
+        CorruptData: its format file is lost; not raised for a caller that `repairs` it.
+    """
+    url = normalise(os.fspath(path))
+    try:
+        log = CommitLog(open_with_keys(url, context, key_provider, (storage or {}).items()))
+        _check_layout(log, repairs=repairs)
+    except NotFound as error:
+        raise ConfigError(f"{url!r} is {otherwise}{_advice(url, storage, context)}") from error
+    except NotADirectory as error:
+        advice = _advice(url, storage, context)
+        told = f"no directory: {error.detail}. Give the directory that has {layout.META}"
+        raise ConfigError(f"{url!r} is {f'a file, or lies below one{advice}' if advice else told}") from error
+    return log
+
+
+def _advice(url: str, storage: Mapping[str, str] | None, context: Context) -> str:
+    """Return a sentence with the directory in which a path lies; nothing if it lies in none."""
+    above = _directory_above(url, storage, context)
+    if above is None:
+        return ""
+    chosen = ", and choose rows by a condition on partition columns" if "=" in url[len(above) :] else ""
+    return f". It lies within {above!r}: give that{chosen}"
+
+
+def _directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
+    """Return the URL of the directory of ftfile in which a path lies; None if it lies in none."""
+    found = parse(url)
+    for parent in PurePosixPath(found.path).parents:
+        above = replace(found, path=str(parent)).url
+        try:
+            if open_filesystem(above, context, storage).exists(layout.FORMAT_FILE):
+                return above
+        except NotADirectory:
+            continue
+        except FtfileError:  # nobody has asked for what lies there
+            break
+    return None
+
+
+def _check_layout(log: CommitLog, *, repairs: bool) -> None:
+    """Check the format file; NotFound where there is no log either."""
+    try:
+        log.check_layout()
+    except NotFound:
+        listed = (layout.parse_log_name(name) for name in log.fs.names_after(layout.LOG, ""))
+        newest = max((name.version for name in listed if name is not None), default=None)
+        if newest is None:
+            raise
+        sealed = _is_sealed(log, newest)
+        if repairs and not sealed:
+            return
+        advice = _RESTORE_FORMAT if sealed else _WRITE_FORMAT
+        raise CorruptData(layout.FORMAT_FILE, "the layout of the log", "no such file", advice) from None
+
+
+def _is_sealed(log: CommitLog, version: int) -> bool:
+    """Return True if a record ends in a MAC, or keys were given."""
+    if isinstance(log.fs, SealedFileSystem):
+        return True
+    try:
+        log.read_record(version)
+    except ConfigError as error:
+        return str(error) == IS_SEALED
+    except CorruptData:
+        pass
+    return False
+
+
+def open_as_written(
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    settings: tuple[tuple[str, str], ...] | None = None,
+    otherwise: str = _NO_DIRECTORY,
+) -> CommitLog:
+    """Return a log of a directory, opened to write files as its writers do; see `open_log`.
+
+    `settings` are more of the file system's, such as permissions; by default those of the newest writer that had any.
+
+    Raises:
+        ConfigError: see `open_log`.
+    """
+    log = open_log(path, key_provider, storage, context, otherwise)
+    if settings is None:
+        settings = written_settings(log.read_on())
+    if not settings:
+        return log
+    settings = (*(storage or {}).items(), *settings)
+    return CommitLog(open_with_keys(normalise(os.fspath(path)), context, key_provider, settings))
+
+
+def written_settings(head: LogState) -> tuple[tuple[str, str], ...]:
+    """Return the settings of the file system by which the newest writer that had any writes, such as permissions."""
+    texts = (text for text in reversed(head.definitions.values()) if isinstance(text, dict))
+    return tuple(next((text["storage"] for text in texts if "storage" in text), {}).items())
+
+
+@contextlib.contextmanager
+def maintaining(
+    operation: str,
+    path: str | os.PathLike[str],
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    context: Context,
+    opener: Callable[..., CommitLog] = open_as_written,
+) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
+    """Give the log of a directory, and the author of what one operation records; messages carry its job id.
+
+    Raises:
+        ConfigError: see `opener`.
+    """
+    log = opener(path, key_provider, storage, context)
+    author = MaintenanceAuthor(operation, context.ids.unique())
+    with log_context(job=author.job_id):
+        yield log, author

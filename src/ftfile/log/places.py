@@ -1,0 +1,358 @@
+"""Where the file of a part is at this moment, and its moves; files that may be missing, as may their directories.
+
+Anybody may repeat a move at any time. Nothing but the recorded file is moved or deleted, and never over another file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+
+from ftfile.core.checksum import Crc32, require_known
+from ftfile.core.errors import (
+    AlreadyExists,
+    CorruptData,
+    MissingParent,
+    NameCollision,
+    NotADirectory,
+    NotFound,
+    StorageError,
+    Unavailable,
+)
+from ftfile.core.logs import get_logger
+from ftfile.log.format import layout
+from ftfile.storage.api import InputFile
+from ftfile.storage.calls import parallel
+from ftfile.storage.paths import shape_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.core.progress import Tracker
+    from ftfile.log.format.model import Add, Remove
+    from ftfile.log.state import Unpublished
+    from ftfile.storage.api import FileInfo, FileSystem
+
+
+def stat_or_none(fs: FileSystem, path: str) -> FileInfo | None:
+    """Return the file or directory at a path; None for nothing, also where a file is in the place of its directory."""
+    try:
+        return fs.stat(path)
+    except (NotFound, NotADirectory):
+        return None
+
+
+def list_or_empty(fs: FileSystem, directory: str) -> list[FileInfo]:
+    """Return the files and directories directly in a directory; none where there is no directory."""
+    try:
+        return list_own(fs, directory)
+    except NotADirectory:
+        return []
+
+
+def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
+    """List a directory below `_ftfile`, which may be missing; NotADirectory names a file in its place."""
+    try:
+        return fs.list(directory)
+    except NotFound:
+        return []
+
+
+def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
+    """Return all files below a directory, by path."""
+    found: dict[str, FileInfo] = {}
+    waiting = [directory]
+    while waiting:
+        for info in list_or_empty(fs, waiting.pop()):
+            if info.is_directory:
+                waiting.append(info.path)
+            else:
+                found[info.path] = info
+    return found
+
+
+def delete_file(fs: FileSystem, path: str) -> None:
+    """Delete a file that others may have deleted already."""
+    with contextlib.suppress(NotFound):
+        fs.delete(path)
+
+
+def write_file(fs: FileSystem, write: Callable[[str, bytes], None], path: str, content: bytes) -> None:
+    """Write a whole file by `fs.create_exclusive` or `fs.put`, and make its directory if that is missing."""
+    try:
+        write(path, content)
+    except NotFound:
+        directory = layout.parent(path)
+        fs.make_directories(directory)
+        fs.sync_directory(layout.parent(directory))
+        write(path, content)
+
+
+# Of a file that is compared, in memory at once.
+PIECE_BYTES = 4 << 20
+
+_log = get_logger(__name__)
+_Opened = TypeVar("_Opened", bytes, "FileInfo", InputFile)
+
+
+class Place(enum.Enum):
+    """Where the file of a part is."""
+
+    PUBLISHED = "published"
+    STAGED = "staged"
+    RETIRED = "retired"
+    NOWHERE = "nowhere"
+    TAKEN = "taken"  # staged, and another file is at its final name, or where a directory of that name should be
+    IMPOSSIBLE = "impossible"  # staged, and the store does not keep its final name
+    DAMAGED = "damaged"  # of another length than was recorded
+
+
+class Whereabouts(NamedTuple):
+    """Where the file of a part is."""
+
+    place: Place
+    found: FileInfo | None = None  # the file that is there, or the one that is in its way
+    fault: str | None = None  # why its final name is impossible, as in "it …"
+
+
+def find_part(fs: FileSystem, add: Add) -> Whereabouts:
+    """Return where a part is. It may move from staged to final and from there to retired while one looks."""
+    assert add.final_path is not None, f"part {add.id} has no final name"
+    fault = shape_fault(add.final_path) or fs.capabilities.fault_of(add.final_path)
+    if fault is not None:
+        staged = stat_or_none(fs, add.path)
+        return _retired(fs, add) if staged is None else Whereabouts(Place.IMPOSSIBLE, staged, fault)
+    final = stat_or_none(fs, add.final_path)
+    staged = stat_or_none(fs, add.path) if add.path != add.final_path else None
+    if final is None and staged is None:
+        final = stat_or_none(fs, add.final_path)
+    if final is not None:
+        is_other = staged is not None and not _is_same_file(final, staged) and not is_recorded(fs, final, add)
+        if final.is_directory or is_other:
+            return Whereabouts(Place.TAKEN, final)
+        return Whereabouts(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
+    return _retired(fs, add) if staged is None else _staged(fs, add, staged)
+
+
+def _retired(fs: FileSystem, add: Add) -> Whereabouts:
+    hidden = stat_or_none(fs, layout.retired_path(add.id))
+    return Whereabouts(Place.NOWHERE if hidden is None else Place.RETIRED, hidden)
+
+
+def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:
+    if staged.size_bytes != add.length:
+        return Whereabouts(Place.DAMAGED, staged)
+    for directory in layout.ancestors(layout.parent(add.final_path or ""))[:-1]:
+        above = stat_or_none(fs, directory)
+        if above is not None and not above.is_directory:
+            return Whereabouts(Place.TAKEN, above)
+    return Whereabouts(Place.STAGED, staged)
+
+
+def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
+    """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
+    found = stat_or_none(fs, path)
+    return found is not None and is_recorded(fs, found, recorded)
+
+
+def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False) -> _Opened:
+    """Open an add where it lies now: it may move from staged to final and from there to retired while we look.
+
+    Another program's file may have the final name of a removed part: a part of another length is looked for elsewhere,
+    too. `opener` raises NotFound to have the next place tried. If the add `is_old`, a later version may have removed
+    it, and it is looked for among retired parts first, since a file of its name and length may be another.
+    """
+    other: str | None = None
+    final: list[str] = [add.final_path] if add.final_path is not None else []
+    retired: str = layout.retired_path(add.id)
+    for place in (*([retired] if is_old and final else []), *final, add.path, *final, retired):
+        try:
+            opened = opener(place)
+        except NotFound:
+            continue
+        if add.kind == "segment" or _length(opened) == add.length:
+            return opened
+        if isinstance(opened, InputFile):
+            opened.close()
+        other = place
+    if other is not None:
+        return opener(other)
+    raise CorruptData(
+        add.final_path or add.path,
+        f"a file of {add.length} bytes",
+        "nothing, neither staged nor published nor retired",
+        "Of an old version, it was vacuumed, and a newer one can be read, or a restore moves it, and the same one can "
+        "be read again; or another program moved or deleted it: restore it from a copy",
+    )
+
+
+def _length(opened: bytes | FileInfo | InputFile) -> int:
+    return len(opened) if isinstance(opened, bytes) else opened.size_bytes
+
+
+_Step = Literal["done", "nowhere", "foreign"]
+
+
+def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = None, *, first: bool = False) -> None:
+    """Move removed parts out of sight. Another file at the name of one stays; a warning names it.
+
+    With `first`, nobody has done it before: a file of the recorded length is the part. Otherwise the content is
+    compared, since the part may be gone for long, and the file another program's.
+    """
+    steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes, tracker)
+    for step, told in (
+        ("foreign", "are other files now, which stay: somebody wrote them at the names of"),
+        ("nowhere", "were gone already: somebody deleted or moved them:"),
+    ):
+        found = [remove.final_path for remove, taken in zip(removes, steps, strict=True) if taken == step]
+        if found:
+            names = ", ".join(map(repr, found[:5]))
+            _log.warning("%d of %d removed parts %s %s", len(found), len(removes), told, names)
+
+
+def place(
+    fs: FileSystem, adds: Sequence[Add], tracker: Tracker | None = None
+) -> list[tuple[Add, NameCollision | None]]:
+    """Move staged parts to their final names; return those that are not there.
+
+    Each comes with the error where another file has its name; without one it is at neither place.
+    """
+
+    def attempt(add: Add) -> tuple[Add, NameCollision | None] | None:
+        try:
+            return (add, None) if _place_one(fs, add) == "nowhere" else None
+        except NameCollision as error:
+            return add, error
+
+    return [unplaced for unplaced in parallel(fs, attempt, adds, tracker) if unplaced is not None]
+
+
+def sync_names(fs: FileSystem, entry: Unpublished) -> None:
+    """Make the new names durable, with those of their directories, which another committer may have made."""
+    if not fs.capabilities.directory_sync:
+        return
+    directories = {d for add in entry.adds for d in layout.ancestors(layout.parent(add.final_path or ""))}
+    directories |= {layout.parent(remove.final_path or "") for remove in entry.removes}
+    moves = bool(entry.removes) or any(add.path.startswith(f"{layout.RETIRED}/") for add in entry.adds)
+    directories |= {layout.META, layout.RETIRED} if moves else set()
+    # Parents first: a part whose move is durable is lost if the name of the directory it moved to is not.
+    for directory in sorted(directories):
+        _sync(fs, directory)
+
+
+def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
+    """Remove the emptied directories of the batch; leftovers of other attempts, or a failure, harm nothing."""
+    if fs.capabilities.implied_directories:
+        return
+    for directory in {layout.parent(add.path) for add in entry.adds if layout.is_staged(add.path)}:
+        try:
+            if fs.remove_directory(directory) and entry.query_id is None:
+                fs.remove_directory(layout.parent(directory))  # a job has one batch, a query will have more
+        except StorageError as error:
+            _log.debug("left %s behind: %s", directory, error)
+
+
+def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read: bool = True) -> bool:
+    """Return True if a file is the recorded part, by its length and, if `read`, by its checksum."""
+    if found.is_directory or found.size_bytes != recorded.length:
+        return False
+    if not read:
+        return True
+    require_known(recorded.checksum)
+    try:
+        with fs.open(found.path) as file:
+            return checksum_of(file) == (recorded.length, recorded.checksum)
+    except NotFound:
+        return False
+
+
+def checksum_of(file: InputFile) -> tuple[int, str]:
+    """Return the length and the checksum of a file, of which a piece is in memory at a time."""
+    crc, offset = Crc32(), 0
+    while piece := file.read_at(offset, PIECE_BYTES):
+        crc.update(piece)
+        offset += len(piece)
+    return offset, crc.text()
+
+
+def _is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
+    """Return True if both names are known to be of one file."""
+    return other is not None and one.identity is not None and one.identity == other.identity
+
+
+def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
+    assert remove.final_path is not None, f"{remove.id} is no part"
+    hidden = layout.retired_path(remove.id)
+    found = stat_or_none(fs, remove.final_path)
+    if found is None:
+        return "nowhere" if first and stat_or_none(fs, hidden) is None else "done"
+    if not is_recorded(fs, found, remove, read=not first):
+        return "foreign"
+    try:
+        _move(fs, remove.final_path, hidden)
+    except NotFound:
+        _log.debug("another publisher has retired %s", remove.final_path)
+    except AlreadyExists:
+        # A copy came late and brought it back: the retired one is complete, so this one goes.
+        if first and not _is_same_file(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
+            return "foreign"
+        delete_file(fs, remove.final_path)
+    return "done"
+
+
+def _place_one(fs: FileSystem, add: Add) -> _Step:
+    assert add.final_path is not None, f"part {add.id} has no final name"
+    if add.path == add.final_path:
+        return "done"
+    try:
+        _move(fs, add.path, add.final_path)
+    except AlreadyExists:
+        _settle_both(fs, add, add.final_path)
+    except NotFound:
+        target = stat_or_none(fs, add.final_path)
+        if target is None:
+            return "nowhere"
+        if target.size_bytes != add.length:
+            raise NameCollision(
+                f"{add.final_path!r} should be the part {add.id} of {add.length} bytes and has {target.size_bytes}: "
+                "another program wrote or changed it. Move it away and start again"
+            ) from None
+    return "done"
+
+
+def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
+    """Accept two names that are of one file, or whose final one has the recorded content."""
+    source, target = stat_or_none(fs, add.path), stat_or_none(fs, final_path)
+    if target is None:
+        raise Unavailable("rename", add.path, f"{final_path!r} was there and is gone: another program moves files")
+    if source is None:
+        return
+    if not _is_same_file(source, target) and not is_recorded(fs, target, add):
+        raise NameCollision(
+            f"the part staged at {add.path!r} ({source.size_bytes} bytes) cannot be published: another file of "
+            f"{target.size_bytes} bytes is at its name {final_path!r}. Neither was touched; move the foreign file away"
+        )
+    delete_file(fs, add.path)
+
+
+def _move(fs: FileSystem, source: str, target: str) -> None:
+    try:
+        fs.rename(source, target)
+    except MissingParent:
+        fs.make_directories(layout.parent(target))
+        try:
+            fs.rename(source, target)
+        except MissingParent as error:
+            detail = f"the directory of {target!r} is gone as soon as it is made"
+            raise Unavailable("rename", source, detail) from error
+
+
+def _sync(fs: FileSystem, directory: str) -> None:
+    """Make the names in a directory durable; of one that is gone, that it is gone."""
+    try:
+        fs.sync_directory(directory)
+    except (NotFound, NotADirectory):
+        if not directory:
+            raise
+        _sync(fs, layout.parent(directory))

@@ -1,0 +1,251 @@
+"""The user's decisions on what is never silent, such as unknown queries and gaps; and batches that come again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from ftfile.core.errors import BatchGap, ReplayMismatch, UnknownQuery
+from ftfile.core.logs import get_logger
+from ftfile.core.options import parse_options
+from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.sealed import SealedFileSystem
+
+if TYPE_CHECKING:
+    from ftfile.core.options import ParsedOptions
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Author, Fingerprint, Record, Transaction
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+
+    # The hash of its offsets, and the fingerprint of its rows.
+    Recorded = tuple[str | None, Fingerprint | None]
+
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The protocol's options; the defaults never go on silently where rows could be lost or doubled."""
+
+    on_new_query: Literal["fail", "continue"]  # a query that a log with other queries has never seen
+    on_gap: Literal["fail", "accept"]  # a first batch other than 0, or a batch that does not follow the last
+    on_replay_mismatch: Literal["fail", "keep"]  # a batch that is in the log with other content, which `keep` keeps
+    on_missing_part: Literal["warn", "fail"]  # a published part that is no longer there
+    publish_timeout_s: float
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> Policy:
+        """Return the decisions of a writer's options."""
+        return cls(
+            on_new_query=parsed["onNewQuery"],
+            on_gap=parsed["onGap"],
+            on_replay_mismatch=parsed["onReplayMismatch"],
+            on_missing_part=parsed["onMissingPart"],
+            publish_timeout_s=parsed["publishTimeout"],
+        )
+
+
+DEFAULT_POLICY = Policy.from_options(parse_options({}, "write"))
+
+
+def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
+    """Raise UnknownQuery for a query that a log of other queries lacks, unless `onNewQuery=continue`."""
+    if query_id in head.queries or not head.queries or policy.on_new_query == "continue":
+        return
+    others = ", ".join(f"{other} (last batch {state.last_batch})" for other, state in list(head.queries.items())[:5])
+    raise UnknownQuery(
+        f"query {query_id} has never written here, but others have: {others}. If its checkpoint was deleted or "
+        "replaced, Spark starts at its first batch again and would write rows that are here already: restore the "
+        "checkpoint, or use a new directory. If it is meant to write here beside them, set onNewQuery=continue"
+    )
+
+
+def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
+    """Return the batch at which this record starts a lineage, or None when it goes on with one."""
+    if not isinstance(author, StreamAuthor):
+        return None
+    check_known_query(head, author.query_id, policy)
+    known = head.queries.get(author.query_id)
+    expected = known.last_batch + 1 if known else 0
+    if author.batch_id == expected:
+        return None if known else author.batch_id
+    if policy.on_gap == "fail":
+        raise BatchGap(
+            f"batch {author.batch_id} of query {author.query_id} cannot follow: the log expects batch {expected}. "
+            "The directory was emptied, replaced or restored from an older copy under a running checkpoint, or batches "
+            "were lost. Restore it; or let the query go back in its checkpoint, as docs/disaster-recovery.md shows; or "
+            "start with a new checkpoint. onGap=accept goes on without the batches between, and records a new start"
+        )
+    _log.warning("batch %d does not follow %d: recording a new start (onGap=accept)", author.batch_id, expected - 1)
+    return author.batch_id
+
+
+_UNPROVEN = "its rows are not, or cannot be shown to be, those it was committed with"
+
+
+def check_replay(
+    log: CommitLog, head: LogState, author: Author, fingerprint: Fingerprint | None, policy: Policy
+) -> None:
+    """Accept a batch found in the log when it is the recorded one; identical offsets prove it, else equal rows."""
+    recorded = _recorded(log, head, author)
+    problem = _difference(log, author, fingerprint, recorded)
+    if problem is None:
+        return
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        told = _other_write(head, author.transaction, problem)
+    else:
+        assert isinstance(author, StreamAuthor), f"{author} is never found in a log"
+        told = _overtaken(head, author) if recorded is None else _history(head, author, problem)
+    if policy.on_replay_mismatch != "keep":
+        raise ReplayMismatch(f"{told}; onReplayMismatch=keep keeps what is recorded and drops these rows")
+    _log.warning("what is recorded stays, and these rows are dropped (onReplayMismatch=keep): %s", told)
+
+
+def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None:
+    """Return the record of a batch or transaction, or None if there is none or it is deleted."""
+    wanted = _numbered(author)
+    if wanted is None or not head.has(author):
+        return None
+    owner, number = wanted
+    low, (last, high, _) = head.log_start, _last(head, author)
+    # With one record for each number it is there; else halves are looked at.
+    version = high - (last - number)
+    while low <= high:
+        version = version if low <= version <= high else (low + high) // 2
+        at, found = version, -1
+        while at >= low:
+            record = log.read_record(at)
+            if record is None:
+                return None
+            their_owner, found = _numbered(record.author) or (None, -1)
+            if their_owner == owner:
+                break
+            at -= 1
+        if at < low or found < number:
+            low = version + 1
+        elif found > number:
+            high = at - 1
+        else:
+            # Records that are not kept any more may be dead ones.
+            return record if log.read_on().log_start <= at else None
+        version = -1
+    return None
+
+
+def fingerprint_mac(
+    fs: FileSystem, fingerprint: Fingerprint | None, author: Author, recorded: Fingerprint | None = None
+) -> Fingerprint | None:
+    """Return a fingerprint as records have it: in an encrypted directory under a MAC, so that it confirms no guess.
+
+    It has the key of the `recorded` one that it is to be compared with; ConfigError if that key is not available.
+    """
+    if fingerprint is None or not isinstance(fs, SealedFileSystem):
+        return fingerprint
+    numbered = _numbered(author)
+    if numbered is not None:
+        batch = f"{numbered[0][1]}/{numbered[1]}"  # the same whenever the batch comes again
+    else:
+        assert not isinstance(author, StreamAuthor)
+        batch = author.job_id
+    like = None if recorded is None else recorded.digest
+    return replace(fingerprint, digest=fs.keyed_digest(fingerprint.digest, batch, like))
+
+
+def _numbered(author: Author) -> tuple[tuple[str, str], int] | None:
+    """Return the query or application of an author, and its number, which only goes up; None if it has none."""
+    if isinstance(author, StreamAuthor):
+        return ("query", author.query_id), author.batch_id
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        return ("application", author.transaction.app_id), author.transaction.version
+    return None
+
+
+def _last(head: LogState, author: Author) -> tuple[int, int, Recorded]:
+    """Return the newest number of an author's query or application, its version, and its entry in the log."""
+    if isinstance(author, StreamAuthor):
+        query = head.queries[author.query_id]
+        return query.last_batch, query.version, (query.offsets_hash, query.fingerprint)
+    assert isinstance(author, JobAuthor)
+    assert author.transaction is not None, f"{author} is never found in a log"
+    transaction = head.transactions[author.transaction.app_id]
+    return transaction.last, transaction.version, (None, transaction.fingerprint)
+
+
+def _recorded(log: CommitLog, head: LogState, author: Author) -> Recorded | None:
+    """Return the log's entry of a batch or transaction; None if its record is no longer kept."""
+    numbered, (last, _, newest) = _numbered(author), _last(head, author)
+    if numbered is not None and numbered[1] == last:
+        return newest
+    record = find_record(log, head, author)
+    if record is None:
+        return None
+    return record.author.offsets_hash if isinstance(record.author, StreamAuthor) else None, record.fingerprint
+
+
+def _difference(
+    log: CommitLog, author: Author, fingerprint: Fingerprint | None, recorded: Recorded | None
+) -> str | None:
+    """Return why this may be another batch than the recorded one; None when it is the same."""
+    if recorded is None:
+        return f"{_UNPROVEN}: the log does not keep its record any more"
+    (then, before), now = recorded, author.offsets_hash if isinstance(author, StreamAuthor) else None
+    after = fingerprint_mac(log.fs, fingerprint, author, before)
+    if now is None or then is None:
+        return _unequal_rows(before, after)
+    if now != then:
+        return "its offsets in Spark's checkpoint are not those it was committed with"
+    if before is not None and after is not None and before.kind == after.kind and before.digest != after.digest:
+        _log.warning(
+            "the batch was read again from the same offsets and had other rows: the source is not deterministic. The "
+            "rows of the first time stay"
+        )
+    return None
+
+
+def _unequal_rows(before: Fingerprint | None, after: Fingerprint | None) -> str | None:
+    """Return the reason why two fingerprints do not prove equal rows; None if they do."""
+    if before is None or after is None:
+        return _UNPROVEN
+    if before.kind != after.kind:
+        return (
+            f"its rows cannot be compared with those it was committed with: fingerprint={after.kind} was "
+            f"{before.kind} then; set it back for this batch"
+        )
+    if before != after:
+        return _UNPROVEN
+    return None if after.covers_content else f"{_UNPROVEN}: fingerprint={after.kind} is equal for some others, too"
+
+
+def _history(head: LogState, author: StreamAuthor, problem: str) -> str:
+    last = head.queries[author.query_id].last_batch
+    return (
+        f"batch {author.batch_id} of query {author.query_id} is in the log (last batch {last}), but {problem}: another "
+        "history of this query. Was its checkpoint copied, or restored from an older copy? Use a new checkpoint and a "
+        "new directory, or the checkpoint that wrote here"
+    )
+
+
+def _overtaken(head: LogState, author: StreamAuthor) -> str:
+    last = head.queries[author.query_id]
+    fate = (
+        "was committed, and its record is not kept any more"
+        if author.batch_id >= last.lineage_start
+        else f"was left out when a gap was accepted at batch {last.lineage_start}, or committed before that"
+    )
+    return (
+        f"batch {author.batch_id} of query {author.query_id} {fate}: since then run {last.run_id} of the query went on "
+        f"to batch {last.last_batch}, version {last.version}. This run, {author.run_id}, is an older one that was "
+        "overtaken, and is to be stopped; or its checkpoint was restored from an older copy, and the query needs the "
+        "newest one. Nothing of this batch is written now"
+    )
+
+
+def _other_write(head: LogState, transaction: Transaction, problem: str) -> str:
+    return (
+        f"txnVersion={transaction.version} of txnAppId={transaction.app_id!r} is in the log (last version "
+        f"{head.transactions[transaction.app_id].last}), but {problem}. Was the checkpoint of the stream deleted, "
+        "so that its batches are counted from 0 again? Then use another txnAppId. Are values made anew by each try, "
+        "such as the time? Then its rows cannot be recognised"
+    )

@@ -1,0 +1,131 @@
+"""The commit protocol, top to bottom.
+
+Creating version v+1 exclusively is the commit. All before it is garbage if we die; all after it can be
+repeated by anybody. docs/internals/protocol.md says why each step stands where it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import InvalidMessages
+from ftfile.log.checks import FinalPaths, check_staged
+from ftfile.log.commit_log import Measured
+from ftfile.log.format.model import Body, Record
+from ftfile.log.policy import DEFAULT_POLICY, check_replay, fingerprint_mac, lineage_start
+from ftfile.log.publish import post_commit, raise_own, require_removed_published, roll_forward
+from ftfile.log.read.snapshot import Snapshot, snapshot_at
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, Author, Fingerprint
+    from ftfile.log.policy import Policy
+    from ftfile.log.publish import Problem
+    from ftfile.log.state import LogState
+
+
+# Returns the body of the record after this head; None if nothing is to be recorded. It is called for every head that is
+# tried; calling `snapshot` reads all live adds of the head. What it raises ends the commit.
+Prepare = Callable[["LogState", Callable[[], Snapshot]], Body | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The result of a commit."""
+
+    version: int  # of the log then
+    replayed: bool  # the batch had been there before
+    record: Record | None = field(default=None, compare=False, repr=False)  # None if none was created
+
+
+def commit(  # noqa: PLR0913 - the last by name
+    log: CommitLog,
+    author: Author,
+    prepare: Prepare,
+    policy: Policy = DEFAULT_POLICY,
+    *,
+    fingerprint: Fingerprint | None = None,
+    claims_replay: bool = False,
+    progress: OnProgress | None = None,
+) -> Committed:
+    """Make what an author prepares part of the directory exactly once, and publish it; repeatable for the same batch.
+
+    With `claims_replay`, a task found the batch in the log and wrote nothing: there must be a record. `progress` is
+    called with a `Progress` after each file that is published; what it raises leaves the rest to the next commit.
+
+    Raises:
+        CommitError: see each class; whichever it is, nothing that could be committed was deleted.
+        ConfigError, NameCollision: see `FinalPaths.claim`.
+        StorageError: the store failed before the record was created; later failures are CommitErrors that say so.
+    """
+    nonce, measured = log.ids.unique(), Measured(log)
+    while True:
+        head = log.read_on(durable=True)
+        problems = roll_forward(log, head, policy, author)
+        raise_own(problems, author)
+        if head.has(author):
+            check_replay(log, head, author, fingerprint, policy)
+            log.notes.replays += 1
+            return Committed(head.version, replayed=True)
+        if claims_replay:
+            raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
+        starts = lineage_start(head, author, policy)
+        log.prepare_directory()  # for a batch that is refused, a lost log gets no new directory that would hide it
+        if (body := prepare(head, partial(snapshot_at, log, head))) is None:
+            return Committed(head.version, replayed=False)
+        _require_publishable(log, head, body)
+        mac = fingerprint_mac(log.fs, fingerprint, author)
+        record = replace(record_of(log, head, body, author, nonce), lineage_start=starts, fingerprint=mac)
+        require_removed_published(problems, record)
+        record = replace(record, metrics=body.metrics | measured.metrics())
+        if (after := log.create(record)) is not None:
+            break
+    # Committed. If we die from here on, the next committer rolls forward.
+    measured.created()
+    problems = roll_forward(log, after, policy, author, tried=problems, created=record.version, progress=progress)
+    measured.published(record.version)
+    raise_own(problems, author, record.version)
+    post_commit(log, after)
+    return Committed(record.version, replayed=False, record=record)
+
+
+def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
+    """Publish all records, as every commit does first; return the head, and what could not be published."""
+    head = log.read_on(durable=True)
+    problems = roll_forward(log, head, DEFAULT_POLICY, author)
+    raise_own(problems, author)
+    return head, problems
+
+
+def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
+    """Return the record that follows a head."""
+    said = {each.name: getattr(body, each.name) for each in fields(Body)}
+    said["assembly_jobs"] = head.jobs_left(body.removes) if body.assembly_jobs is None else body.assembly_jobs
+    said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
+    return Record(head.version + 1, nonce, author, log.clock.now_ms(), previous_nonce=head.nonce, **said)
+
+
+def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
+    """Check the files and final paths of all that is added; nothing is committed that cannot be published.
+
+    A restore adds files that are old, and has checked itself that no vacuum may delete them.
+    """
+    adds = (*body.adds, *body.dead_letters)
+    parts = [add for add in adds if add.kind == "part"]
+    assert len({add.id for add in adds}) == len(adds), "two adds with one id"
+    assert len({add.path for add in parts}) == len(parts), "two parts in one file"
+    if body.restored is None:
+        _require_staged(log, head, body, adds)
+    FinalPaths(log, head, adds).claim(adds)
+
+
+def _require_staged(log: CommitLog, head: LogState, body: Body, adds: Sequence[Add]) -> None:
+    # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
+    kept = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
+    check_staged(log.fs, [add for add in adds if add.path not in kept], head.horizon_ms)

@@ -1,0 +1,252 @@
+"""Publishing: make a record's parts visible and hide those it removed; then bases, ranges and a hint.
+
+Only publishing moves parts, and never over another file. After a crash the next committer does it all again.
+
+The batch is committed by then: a failure is harmless and only logged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import RetryPolicy, call_with_retries
+from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
+from ftfile.log import checkpoints as bases
+from ftfile.log.format import layout
+from ftfile.log.format.model import StreamAuthor
+from ftfile.log.places import clear_stage, place, retire, sync_names
+from ftfile.log.read.add_table import make_range
+from ftfile.log.read.compacted_records import OwnRanges, list_ranges, reach, write_merged
+from ftfile.log.read.snapshot import snapshot_at
+from ftfile.log.records import PublishedHint, read_published, write_published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.core.errors import NameCollision
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, Author, Record
+    from ftfile.log.policy import Policy
+    from ftfile.log.state import LogState, Unpublished
+
+
+FIRST_WAIT_S = 0.05
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Adds of a record that could not be published."""
+
+    entry: Unpublished
+    adds: Sequence[Add]
+    error: FtfileError
+
+
+def roll_forward(  # noqa: PLR0913 - the last by name
+    log: CommitLog,
+    head: LogState,
+    policy: Policy,
+    author: Author,
+    tried: Sequence[Problem] = (),
+    created: int | None = None,
+    *,
+    progress: OnProgress | None = None,
+) -> list[Problem]:
+    """Publish the records up to the head that are not known to be published, oldest first; return what failed.
+
+    Records of the author's own query, and the one just `created`, are tried until `publishTimeout`, others once; those
+    `tried` a moment ago are skipped. What failed stays in the state, and so in the next base.
+    """
+    if created is None:  # else all others were published a moment ago, or tried
+        skip_published(log, head)
+    if not head.unpublished:
+        return []
+    if created is None:
+        log.prepare_directory()  # nothing is moved in a layout that this version does not know
+    problems = []
+    done = {problem.entry.version for problem in tried}
+    while waiting := head.unpublished.keys() - done:
+        version = min(waiting)
+        done.add(version)
+        entry = head.unpublished[version]
+        own = version == created or _is_own(entry, author)
+        problem = publish(log, entry, policy.publish_timeout_s if own else 0, progress, first=version == created)
+        if problem is not None and isinstance(problem.error, MissingPart) and policy.on_missing_part == "warn":
+            _log.warning("%s", problem.error)
+        elif problem is not None:
+            problems.append(problem)
+            continue
+        head.unpublished.pop(version, None)
+        log.notes.recoveries += version != created
+    if not head.unpublished:
+        write_published(log.fs, PublishedHint(head.version, head.nonce))
+        log.has_hint = True  # or the next parts bring it: a store that fails is not asked twice
+    return problems
+
+
+def skip_published(log: CommitLog, head: LogState) -> None:
+    """Believe the hint if the state knows the record it names: another may be dead, and an older one saves little."""
+    hint = read_published(log.fs) if head.unpublished else None
+    if hint is not None and head.includes(hint.version, hint.nonce):
+        for version in [version for version in head.unpublished if version <= hint.version]:
+            del head.unpublished[version]
+
+
+def raise_own(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
+    """Raise the first problem of the author's own query, or of the version just created; warn of all others."""
+    for problem in problems:
+        at = problem.entry.version
+        if at == version or _is_own(problem.entry, author):
+            raise problem.error
+        _log.warning("version %d, of another writer, is not wholly published: %s", at, problem.error)
+
+
+def require_removed_published(problems: Sequence[Problem], record: Record) -> None:
+    """Refuse a record that removes what is not published yet: publishing it later would bring it back."""
+    removed = {remove.id for remove in record.removes}
+    for problem in problems:
+        if any(add.id in removed for add in problem.adds):
+            raise problem.error
+
+
+def publish(
+    log: CommitLog, entry: Unpublished, timeout_s: float, progress: OnProgress | None = None, *, first: bool = False
+) -> Problem | None:
+    """Retire the parts a record removed, place those it added, make the names durable; repeat what may pass.
+
+    Failures that may pass are repeated for `timeout_s`. With `first`, the caller has just created the record, and
+    nobody has published it before.
+    """
+    # Batches, which nobody watches, log no lines of it.
+    total = len(entry.removes) + len(entry.adds)
+    tracker = None if progress is None else Tracker("publish", log.clock, progress, total)
+
+    def attempt() -> list[Add]:
+        retire(log.fs, entry.removes, tracker, first=first)
+        unplaced = place(log.fs, entry.adds, tracker)
+        sync_names(log.fs, entry)
+        return _missing_parts(log, unplaced, entry.version)
+
+    policy = RetryPolicy(attempts=None, delay_s=FIRST_WAIT_S, total_s=timeout_s)
+    try:
+        task = f"to publish version {entry.version}"
+        missing = call_with_retries(attempt, policy, log.clock, is_repeatable=True, task=task)
+    except FtfileError as error:
+        return Problem(entry, entry.adds, _as_committed(entry, error))
+    clear_stage(log.fs, entry)
+    return Problem(entry, missing, _missing_error(entry, missing)) if missing else None
+
+
+def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[Add]:
+    """Return the adds that no later record removed, by reading the log again; too old ones count as removed."""
+    if not adds:
+        return []
+    head = log.read_on(durable=True)
+    return [add for add in adds if head.is_live(add, read_version)]
+
+
+def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision | None]], version: int) -> list[Add]:
+    """Return the live parts that are nowhere; dead letters may be deleted, and removed parts have no name any more."""
+    letters = {add.id for add, _ in unplaced if (add.final_path or "").startswith(f"{layout.DEAD_LETTERS}/")}
+    if any(error is not None for _, error in unplaced):
+        live = snapshot_at(log, log.read_on(durable=True)).adds
+        for add, error in unplaced:
+            if error is not None and (add.id in live or add.id in letters):
+                raise error
+    return still_live(log, [add for add, error in unplaced if error is None and add.id not in letters], version)
+
+
+def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
+    """Return the error as one that says that the batch is committed, so that it is not written again."""
+    kind = type(error) if isinstance(error, CommitError) else NotPublished
+    found = kind(
+        f"version {entry.version} is committed, and writing it again would double it; but not all of it is published: "
+        f"{error}. Once the cause is gone, the next commit into the directory finishes it"
+    )
+    found.__cause__ = error
+    return found
+
+
+def _missing_error(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
+    names = ", ".join(repr(add.final_path) for add in adds[:5])
+    return MissingPart(
+        f"{len(adds)} committed part(s) of version {entry.version} are neither staged nor at their final name, the "
+        f"first: {names}. They were published, and something moved or deleted them since: bring them back, or go on "
+        "without them with onMissingPart=warn"
+    )
+
+
+def _is_own(entry: Unpublished, author: Author) -> bool:
+    return isinstance(author, StreamAuthor) and entry.query_id == author.query_id
+
+
+# A range is due at every 64th version, and as soon as this committer remembers 256 KiB of records.
+RANGE_EVERY = 64
+RANGE_BYTES = 256 << 10
+# Uncovered records read again per commit, at most.
+GAP_RECORDS = 256
+# After failures in turn, ranges are tried again after twice as many versions each time, at most after 64 times 64.
+PAUSES_MAX = 6
+
+
+def post_commit(log: CommitLog, head: LogState) -> None:
+    """Write a hint, a range and a base when they are due."""
+    if not log.has_hint and not head.unpublished:
+        # Of records without parts, as those of stores, nothing else tells later that they are lost.
+        log.has_hint = write_published(log.fs, PublishedHint(head.version, head.nonce))
+    recent = log.recent
+    if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
+        if head.version >= recent.paused_to:
+            try:
+                extend_ranges(log, head)
+                recent.failures = 0
+            except FtfileError as error:
+                recent.paused_to = head.version + (RANGE_EVERY << min(recent.failures, PAUSES_MAX))
+                recent.failures += 1
+                _log.warning("could not write a range up to version %d, readers read records: %s", head.version, error)
+        # What no range stands for is read again.
+        recent.clear()
+    keep_base(log, head)
+
+
+def extend_ranges(log: CommitLog, head: LogState) -> int:
+    """Write a range of the records that no range covers yet; return the last version that ranges cover now."""
+    found = list_ranges(log.fs)
+    log.known_ranges &= found.keys()
+    own = OwnRanges(log, head, found).cover()
+    first = reach(own) + 1
+    records: list[Record] = []
+    read_again = 0
+    for version in range(max(first, head.log_start), head.version + 1):
+        record = log.recent.records.get(version)
+        if record is None and read_again < GAP_RECORDS:
+            record = log.read_record(version)
+            read_again += 1
+        if record is None:
+            break
+        records.append(record)
+    if not records or records[0].version != first:
+        return first - 1
+    log.known_ranges.add(write_merged(log.fs, log.ids, make_range(records, head.log_start), own, found))
+    return records[-1].version
+
+
+def keep_base(log: CommitLog, state: LogState) -> None:
+    """Write a base when one is due."""
+    if log.delta_bytes > max(bases.BASE_MIN_BYTES, log.base_bytes // 2):
+        renew_base(log, state)
+
+
+def renew_base(log: CommitLog, state: LogState) -> None:
+    """Write a base."""
+    log.delta_bytes = 0
+    try:
+        log.base_bytes = bases.write_base(log.fs, log.ids, state, log.bases.useless)
+    except StorageError as error:
+        _log.warning("could not write a base of version %d, a restart will read more records: %s", state.version, error)

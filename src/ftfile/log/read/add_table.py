@@ -1,0 +1,246 @@
+"""The live adds of a version as columns of documents; and ranges made of records, and of other ranges."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterator, Mapping, ValuesView
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import CorruptData
+from ftfile.log.format.compacted import FIELDS, Columns, Document, Range, decode_adds, decode_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from ftfile.log.format.model import Add, Record
+
+
+@dataclass(slots=True)
+class Block:
+    """The adds of a document, or the chosen ones."""
+
+    ids: Sequence[str]  # of all adds of the document
+    rest: bytes  # the second stream of the document
+    chosen: Sequence[bool] | None = None  # a flag for each id; None for all
+
+    def without(self, removed: AbstractSet[str]) -> int:
+        """Take adds out and return their number."""
+        if removed.isdisjoint(self.ids):
+            return 0
+        before = self.count()
+        kept = [add_id not in removed for add_id in self.ids]
+        self.chosen = kept if self.chosen is None else list(map(operator.and_, kept, self.chosen))
+        return before - self.count()
+
+    def count(self) -> int:
+        """Return the number of adds."""
+        return len(self.ids) if self.chosen is None else sum(self.chosen)
+
+    def chosen_ids(self) -> Iterator[str]:
+        """Yield the ids of the adds."""
+        return iter(self.ids) if self.chosen is None else itertools.compress(self.ids, self.chosen)
+
+    def adds(self) -> Iterator[Add]:
+        """Yield the adds, made anew."""
+        adds = decode_adds(self.ids, self.rest)
+        return adds if self.chosen is None else itertools.compress(adds, self.chosen)
+
+    def columns(self, names: Sequence[str]) -> list[list[Any]]:
+        """Return fields of the adds by their names in records."""
+        columns = decode_columns(len(self.ids), self.rest, names)
+        return columns if self.chosen is None else [[*itertools.compress(each, self.chosen)] for each in columns]
+
+
+class AddTable(Mapping[str, "Add"]):
+    """Adds by id, those of blocks first. Iterating makes them anew each time; looking one up keeps its block."""
+
+    def __init__(self, blocks: Sequence[Block] = (), others: dict[str, Add] | None = None) -> None:
+        self._blocks = blocks
+        self._others = others or {}
+        self._count = sum(block.count() for block in blocks) + len(self._others)
+        self._homes: dict[str, int] | None = None
+        self._made: dict[int, dict[str, Add]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        for block in self._blocks:
+            yield from block.chosen_ids()
+        yield from self._others
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._others or key in self._home()
+
+    def __getitem__(self, key: str) -> Add:
+        if key in self._others:
+            return self._others[key]
+        number = self._home()[key]
+        if number not in self._made:
+            self._made[number] = {add.id: add for add in self._blocks[number].adds()}
+        return self._made[number][key]
+
+    def values(self) -> ValuesView[Add]:
+        """Return the adds, in the order of the ids."""
+        return _Values(self)
+
+    def adds(self) -> Iterator[Add]:
+        """Yield the adds, made anew."""
+        for block in self._blocks:
+            yield from block.adds()
+        yield from self._others.values()
+
+    def columns(self, names: Sequence[str]) -> Iterator[list[list[Any]]]:
+        """Yield fields of the adds by their names in records, block by block."""
+        for block in self._blocks:
+            yield block.columns(names)
+        yield columns_of(self._others.values(), names)
+
+    def newest_first(self) -> Iterator[Add]:
+        """Yield the adds in the reverse order, and decode few more than are taken."""
+        yield from reversed(self._others.values())
+        for block in reversed(self._blocks):
+            yield from reversed([*block.adds()])
+
+    def _home(self) -> dict[str, int]:
+        """Return the number of the block of each add."""
+        if self._homes is None:
+            numbered = enumerate(self._blocks)
+            self._homes = {add_id: number for number, block in numbered for add_id in block.chosen_ids()}
+        return self._homes
+
+
+class _Values(ValuesView["Add"]):
+    _mapping: AddTable
+
+    def __iter__(self) -> Iterator[Add]:
+        return self._mapping.adds()
+
+
+def columns_of(adds: Iterable[Add], names: Sequence[str]) -> list[list[Any]]:
+    """Return fields of adds by their names in records."""
+    attributes = [row.attribute for name in names for row in FIELDS if row.name == name]
+    return [list(map(operator.attrgetter(attribute), adds)) for attribute in attributes]
+
+
+# Adds of a document: more take too much memory at once, fewer compress worse.
+DOCUMENT_ADDS = 50_000
+
+
+class _Packer:
+    def __init__(self) -> None:
+        self._documents: list[Document] = []
+        self._waiting = Columns()
+
+    def add(self, columns: Columns, chosen: Sequence[bool] | None = None) -> _Packer:
+        self._waiting.extend(columns, chosen)
+        while len(self._waiting.ids) >= DOCUMENT_ADDS:
+            self._documents.append(Document.of(self._waiting.part(0, DOCUMENT_ADDS)))
+            self._waiting = self._waiting.part(DOCUMENT_ADDS)
+        return self
+
+    def add_whole(self, document: Document) -> None:
+        if document.count < DOCUMENT_ADDS // 2:
+            self.add(document.columns())
+            return
+        self._flush()
+        self._documents.append(document)
+
+    def documents(self) -> tuple[Document, ...]:
+        self._flush()
+        return tuple(self._documents)
+
+    def _flush(self) -> None:
+        if self._waiting.ids:
+            self._documents.append(Document.of(self._waiting))
+            self._waiting = Columns()
+
+
+def make_range(records: Sequence[Record], log_start: int) -> Range:
+    """Return the range that stands for consecutive records."""
+    live: dict[str, tuple[Add, int]] = {}
+    kept, ended = Columns(), Columns()
+    removes: dict[str, int] = {}
+    for record in records:
+        for remove in record.removes:
+            if remove.id not in live:
+                removes[remove.id] = record.version
+                continue
+            add, added = live.pop(remove.id)
+            if record.version > log_start:
+                ended.append(add, added, record.version)
+        live.update((add.id, (add, record.version)) for add in record.adds)
+    for add, added in live.values():
+        kept.append(add, added)
+    return Range(
+        first=records[0].version,
+        last=records[-1].version,
+        nonce=records[-1].nonce,
+        log_start=log_start,
+        schemas=_changes((record.version, record.schema) for record in records if record.schema is not None),
+        definitions={key: text for record in records for key, text in record.definitions.items()},
+        kept=_Packer().add(kept).documents(),
+        ended=_Packer().add(ended).documents(),
+        removes=removes,
+        previous_nonce=records[0].previous_nonce,
+    )
+
+
+def merge(ranges: Sequence[Range], log_start: int) -> Range:
+    """Return one range that stands for consecutive ranges, without the adds that ended at `log_start` or before."""
+    removed = {add_id: version for part in ranges for add_id, version in part.removes.items()}
+    removes = dict(removed)
+    kept, ended = _Packer(), _Packer()
+    for document in (document for part in ranges for document in part.kept):
+        ids = document.versions().ids
+        if removed.keys().isdisjoint(ids):
+            kept.add_whole(document)
+            continue
+        columns = document.columns()
+        kept.add(columns, [add_id not in removed for add_id in ids])
+        columns.removed = [removes.pop(add_id, 0) for add_id in ids]
+        ended.add(columns, [version > log_start for version in columns.removed])
+    for columns in (columns for part in ranges for columns in _ended(part)):
+        ended.add(columns, [version > log_start for version in columns.removed])
+    if ranges[0].first == 0 and removes:
+        raise CorruptData("the ranges", "removes of adds of earlier versions", f"others: {list(removes)[:5]}")
+    return replace(
+        ranges[0],
+        last=ranges[-1].last,
+        nonce=ranges[-1].nonce,
+        log_start=max(log_start, *(part.log_start for part in ranges)),
+        schemas=_changes(change for part in ranges for change in part.schemas),
+        definitions={key: text for part in ranges for key, text in part.definitions.items()},
+        kept=kept.documents(),
+        ended=ended.documents(),
+        removes=removes,
+    )
+
+
+def clip(content: Range, first: int) -> Range:
+    """Return the range that stands for the versions from `first` on; the ended adds must have been read."""
+    kept, ended = _Packer(), _Packer()
+    removes = {add_id: version for add_id, version in content.removes.items() if version >= first}
+    for document in content.kept:
+        columns = document.columns()
+        kept.add(columns, [added >= first for added in columns.added])
+    for columns in _ended(content):
+        ended.add(columns, [added >= first for added in columns.added])
+        versions = zip(columns.ids, columns.added, columns.removed, strict=True)
+        removes |= {add_id: removed for add_id, added, removed in versions if added < first <= removed}
+    schemas = tuple(change for change in content.schemas if change[0] >= first)
+    content = replace(content, first=first, previous_nonce=None, schemas=schemas, removes=removes)
+    return replace(content, kept=kept.documents(), ended=ended.documents())
+
+
+def _changes(schemas: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    """Return version and key of each schema that differs from the one before."""
+    return tuple(next(same) for _, same in itertools.groupby(schemas, key=operator.itemgetter(1)))
+
+
+def _ended(content: Range) -> Iterable[Columns]:
+    assert content.ended is not None, "the ended adds were not read"
+    return (document.columns() for document in content.ended)

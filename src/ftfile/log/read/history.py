@@ -1,0 +1,200 @@
+"""The commits that the log keeps, in a few numbers each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.core.arguments import require_count
+from ftfile.log.format.model import MIGRATION, JobAuthor, MaintenanceAuthor, StreamAuthor
+from ftfile.log.read.snapshot import read_records
+from ftfile.log.read.times import created_ms
+from ftfile.storage.calls import parallel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Record
+
+
+__all__ = ("LastCommit", "Version", "VersionMetrics", "last_commit_of", "operation_of", "read_history", "version_of")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionMetrics:
+    """The measures of one commit; 0 for none.
+
+    Times are in seconds. Those of tasks are of the slowest one, on its executor; the others are of the driver.
+
+    Attributes:
+        write_seconds: from the first row of a task to its message.
+        assembly_seconds: of these, in which it made files of what was due.
+        sync_seconds: of these, in which files were made durable and closed, added up over the files of a task.
+        prepare_seconds: from the start of the commit to its record: the log read, earlier versions published, files and
+            names checked.
+        create_seconds: in which the record was created; None if the process made no later commit here, which tells.
+        publish_seconds: in which its files got their names; None likewise.
+        files_by_reason: number of files that were open over batches, by the reason why they ended.
+        runs_merged: of a store, number of runs that ended in others.
+        task_retries: attempts of its tasks that failed before.
+        log_reads: records and bases read to know the head of the log; 0 if the process knew it already.
+        recoveries: versions that this process published since its last commit, because their own commits had not.
+        replays: batches that it found committed already, since then.
+        orphans: files of tasks that no version names, which it noticed since then; `vacuum` deletes them.
+    """
+
+    write_seconds: float
+    assembly_seconds: float
+    sync_seconds: float
+    prepare_seconds: float
+    create_seconds: float | None
+    publish_seconds: float | None
+    files_by_reason: dict[str, int]
+    runs_merged: int
+    task_retries: int
+    log_reads: int
+    recoveries: int
+    replays: int
+    orphans: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One commit.
+
+    Attributes:
+        operation: `stream`, `batch`, `migrate`, or a maintenance operation.
+        query_id: of a streaming write, else None.
+        batch_id: of a streaming write, else None.
+        job_id: of a batch write or a maintenance operation, else None.
+        txn_app_id: `txnAppId` of a batch write that has one, else None.
+        txn_version: `txnVersion` likewise.
+        user_metadata: the text of the option `userMetadata`, or None.
+        time_ms: of its creation, by the store's clock, in milliseconds since 1970 UTC; see `Directory.version_at`.
+        rows: number that it brought, in finished or in open files, or in runs of a store.
+        size_bytes: of the files added, or of the runs.
+        files: number of files added; none in a store.
+        overwrite: True if it replaced everything that was there.
+        replaces: the condition on the partitions that it replaced or dropped, or `partitions of the rows`; None if it
+            is no overwrite of partitions, nor a drop by a text.
+        restored_version: of a restore, the version whose rows came back, else None.
+        bad_records: number that could not be written.
+        durability: of its files before the commit: `hsync`, `close`, `none`; None when it brought none.
+        offsets: Spark's offsets of the batch, one for each source, when the checkpoint was known.
+        metrics: what the commit measured.
+    """
+
+    version: int
+    operation: str
+    query_id: str | None
+    batch_id: int | None
+    job_id: str | None
+    txn_app_id: str | None
+    txn_version: int | None
+    user_metadata: str | None
+    time_ms: int
+    rows: int
+    size_bytes: int
+    files: int
+    files_removed: int
+    overwrite: bool
+    replaces: str | None
+    restored_version: int | None
+    bad_records: int
+    durability: str | None
+    offsets: list[Any] | None
+    metrics: VersionMetrics
+
+
+class LastCommit(NamedTuple):
+    """The times of a commit that were known after its record was created, as a later record has them."""
+
+    version: int
+    create_seconds: float
+    publish_seconds: float
+
+
+def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
+    """Return the commits that are kept, or the newest of them, oldest first."""
+    require_count("limit", limit)
+    versions, later = [], {}
+    for record in read_records(log, limit):
+        versions.append(version_of(record, None))
+        if (last := last_commit_of(record)) is not None:
+            later[last.version] = last
+    oldest = log.read_on().log_start
+    kept = [version for version in versions if version.version >= oldest]
+    times = parallel(log.fs, lambda version: created_ms(log, version.version), kept)
+    return [
+        _with_times(version, time_ms, later.get(version.version)) for version, time_ms in zip(kept, times, strict=True)
+    ]
+
+
+def version_of(record: Record, time_ms: int | None) -> Version:
+    """Return a record in a few numbers, given its time by the store's clock, or None where that is not known."""
+    author = record.author
+    stream = author if isinstance(author, StreamAuthor) else None
+    transaction = author.transaction if isinstance(author, JobAuthor) else None
+    return Version(
+        version=record.version,
+        operation=operation_of(record),
+        query_id=stream.query_id if stream else None,
+        batch_id=stream.batch_id if stream else None,
+        job_id=None if isinstance(author, StreamAuthor) else author.job_id,
+        txn_app_id=transaction.app_id if transaction else None,
+        txn_version=transaction.version if transaction else None,
+        user_metadata=record.user_metadata,
+        time_ms=record.time_ms if time_ms is None else time_ms,
+        rows=record.metrics.get("rows", 0),
+        size_bytes=sum(add.length for add in record.adds),
+        files=sum(add.kind == "part" for add in record.adds),
+        files_removed=sum(remove.kind == "part" for remove in record.removes),
+        overwrite=record.overwrite,
+        replaces=record.replaces,
+        restored_version=record.restored,
+        bad_records=record.metrics.get("badRecords", 0),
+        durability=record.metrics.get("durability"),
+        offsets=stream.offsets if stream else None,
+        metrics=_metrics_of(record.metrics),
+    )
+
+
+def operation_of(record: Record) -> str:
+    """Return the operation of a record: `stream`, `batch`, `migrate`, or a maintenance operation."""
+    if MIGRATION in record.tables:  # its author is the query that goes on, or a batch write
+        return "migrate"
+    if isinstance(record.author, StreamAuthor):
+        return "stream"
+    return record.author.operation if isinstance(record.author, MaintenanceAuthor) else "batch"
+
+
+def last_commit_of(record: Record) -> LastCommit | None:
+    """Return the times of an earlier commit of the same process, or None if the record has none."""
+    last = record.metrics.get("lastCommit")
+    return None if last is None else LastCommit(last["version"], last["createSeconds"], last["publishSeconds"])
+
+
+def _metrics_of(metrics: Mapping[str, Any]) -> VersionMetrics:
+    return VersionMetrics(
+        write_seconds=metrics.get("writeSecondsMax", 0.0),
+        assembly_seconds=metrics.get("assemblySecondsMax", 0.0),
+        sync_seconds=metrics.get("syncSecondsMax", 0.0),
+        prepare_seconds=metrics.get("prepareSeconds", 0.0),
+        create_seconds=None,
+        publish_seconds=None,
+        files_by_reason=dict(metrics.get("partsByReason", {})),
+        runs_merged=metrics.get("runsMerged", 0),
+        task_retries=metrics.get("taskRetries", 0),
+        log_reads=metrics.get("logReads", 0),
+        recoveries=metrics.get("recoveries", 0),
+        replays=metrics.get("replays", 0),
+        orphans=metrics.get("orphans", 0),
+    )
+
+
+def _with_times(version: Version, time_ms: int | None, last: LastCommit | None) -> Version:
+    metrics = version.metrics
+    if last is not None:
+        metrics = replace(metrics, create_seconds=last.create_seconds, publish_seconds=last.publish_seconds)
+    return replace(version, time_ms=version.time_ms if time_ms is None else time_ms, metrics=metrics)

@@ -1,0 +1,355 @@
+"""Snapshots: what a reader sees is a version; and where the bytes of an add lie at this moment.
+
+A snapshot is made of the newest ranges and of the records after them. Where a range is missing or damaged, records take
+its place while they are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.log.format import layout
+from ftfile.log.read.add_table import AddTable, Block, clip, columns_of
+from ftfile.log.read.compacted_records import OwnRanges, cover, list_ranges, missing_record, read_range
+from ftfile.log.read.times import created_ms
+from ftfile.storage.calls import THREADS_MAX, parallel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.compacted import Document, Range
+    from ftfile.log.format.model import Add, Record
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+
+
+# Table that names the newest version that brought removed adds back.
+RESTORES = "restores"
+
+TRIES, ADDED_TRIES = 100, 5
+_ADVICE = "Delete the ranges, and ftfile.operate.merger.merge_ranges(path) makes them anew of the records"
+
+_AnyBuilder = TypeVar("_AnyBuilder", bound="_Builder")
+_Found = TypeVar("_Found")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The live adds of a version, in the order of their records."""
+
+    version: int = -1  # -1 for a log without records
+    schema: str | None = None  # key of the newest one
+    definitions: dict[str, Any] = field(default_factory=dict)  # all that the adds refer to, and more
+    # By id, without the ranges of segments that parts were made from.
+    adds: Mapping[str, Add] = field(default_factory=AddTable)
+    ranges_to: int = -1  # the last version covered by ranges known to be whole and of this log without earlier records
+
+    def newest_first(self) -> Iterator[Add]:
+        """Yield the adds in the reverse order, and decode few more than are taken."""
+        return self.adds.newest_first() if isinstance(self.adds, AddTable) else reversed([*self.adds.values()])
+
+
+def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list[Any]]]:
+    """Yield columns of the live adds, some 50,000 adds at a time, without making them.
+
+    `names` are those of fields in records, such as `lengthBytes`; not of paths, nor of fields that few adds have.
+    """
+    adds = snapshot.adds
+    yield from adds.columns(names) if isinstance(adds, AddTable) else [columns_of(adds.values(), names)]
+
+
+def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bool = False) -> Snapshot:
+    """Return the snapshot of a version, by default of the head; ConfigError if the log does not have or keep it.
+
+    Adds whose files a later version brought back are given as that version has them, unless `as_recorded`.
+    """
+    for _ in range(TRIES):
+        head = log.read_on()
+        newest, oldest = head.version, head.log_start
+        if version is not None and not oldest <= version <= newest:
+            raise ConfigError(f"there is no version {version}: the newest is {newest}, the oldest {oldest}")
+        error: CorruptData | None = None
+        try:
+            snapshot = (snapshot_at if as_recorded else snapshot_as_moved)(log, head, version)
+        except CorruptData as found:
+            error = found
+        # A record that is not kept any more may be missing, or be a dead one.
+        if log.read_on().log_start == oldest:
+            if error is not None:
+                raise error
+            return snapshot
+    raise CorruptData(layout.LOG, "the same oldest record", "another at every look", "Read again later")
+
+
+def snapshot_at(log: CommitLog, head: LogState, version: int | None = None, since: int | None = None) -> Snapshot:
+    """Return the snapshot of a version of a log whose head is known.
+
+    With `since`, it has also what was live at that version or since then. CorruptData if the records of an older head
+    are not kept any more.
+    """
+    version = head.version if version is None else version
+    return _read(log, head, lambda: _Builder(version, version if since is None else since), _Builder.snapshot)
+
+
+def last_removal(log: CommitLog, head: LogState, since: int, until: int) -> int:
+    """Return the newest version after `since`, up to `until`, that ended adds; `since` if none did.
+
+    CorruptData if the records of an older head are not kept any more.
+    """
+    if until <= since:
+        return since
+    return _read(log, head, lambda: _Removals(until, since), _Removals.removal)
+
+
+def _read(
+    log: CommitLog, head: LogState, begin: Callable[[], _AnyBuilder], end: Callable[[_AnyBuilder], _Found]
+) -> _Found:
+    """Return the result of a builder that took in ranges and records; begin anew where ranges merge meanwhile."""
+    seen: set[layout.RangeName] | None = None
+    while True:
+        found = set(list_ranges(log.fs))
+        builder = begin()
+        try:
+            builder.add_ranges(log, OwnRanges(log, head, found))
+            builder.add_records(log, head)
+            return end(builder)
+        except CorruptData:
+            # A listing may miss ranges that are merged meanwhile; a range missing from two listings is not there.
+            if found == seen:
+                raise
+            seen = found
+
+
+def last_restore(head: LogState) -> int:
+    """Return the newest version that is a restore; -1 for none."""
+    table = head.tables.get(RESTORES)
+    return -1 if table is None else int(table["last"][1])
+
+
+def moved_since(log: CommitLog, head: LogState, version: int) -> Mapping[str, Add]:
+    """Return, by its first id, each add that a restore after a version has brought back, as it was last recorded."""
+    if last_restore(head) <= version:
+        return {}
+    moved: dict[str, Add] = {}
+    for add in snapshot_at(log, head, since=max(version, head.log_start)).adds.values():
+        restored = layout.restored_version(add.id)
+        if restored > version and restored >= layout.restored_version(moved.get(layout.original_id(add.id), add).id):
+            moved[layout.original_id(add.id)] = add
+    return moved
+
+
+def snapshot_as_moved(log: CommitLog, head: LogState, version: int | None = None) -> Snapshot:
+    """Return `snapshot_at` with adds that a restore has brought back since as it was last recorded."""
+    snapshot = snapshot_at(log, head, version)
+    moved = moved_since(log, head, snapshot.version)
+    if not moved:
+        return snapshot
+    adds = (moved.get(layout.original_id(add.id), add) for add in snapshot.adds.values())
+    return replace(snapshot, adds={add.id: add for add in adds})
+
+
+def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
+    """Yield the records that are kept, or the newest of them, oldest first.
+
+    If the oldest is another afterwards, others may have been dead.
+    """
+    head = log.read_on()
+    newest = head.version
+    version = head.log_start if limit is None else max(head.log_start, newest + 1 - limit)
+    while version <= newest:
+        for record in parallel(log.fs, log.read_record, range(version, min(version + THREADS_MAX, newest + 1))):
+            if record is None:
+                break
+            yield record
+            version += 1
+        else:
+            continue
+        oldest = log.read_on().log_start
+        if oldest <= version:
+            raise missing_record(version)
+        version = oldest
+
+
+def added_by(log: CommitLog, version: int) -> Sequence[Add]:
+    """Return the adds of a version; once its record is deleted, those of them that are in the newest snapshot."""
+    for _ in range(ADDED_TRIES):
+        if version < log.read_on().log_start:
+            try:
+                return _added_in_ranges(log.fs, version)
+            except NotFound:
+                continue  # a larger range has replaced one since the listing
+        record = log.read_record(version)
+        # What lies at a version before the log's start may be a dead record.
+        if version < log.read_on().log_start:
+            continue
+        if record is None:
+            break
+        return record.adds
+    raise missing_record(version)
+
+
+def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
+    removed: set[str] = set()
+    blocks: list[Block] = []
+    for name in cover(list_ranges(fs)):
+        if name.last < version:
+            continue
+        content = read_range(fs, name, ended=False)
+        removed.update(content.removes)
+        for document in content.kept if name.first <= version else ():
+            versions = document.versions()
+            chosen = [added == version for added in versions.added]
+            if any(chosen):
+                blocks.append(Block(versions.ids, document.rest, chosen))
+    for block in blocks:
+        block.without(removed)
+    return list({add.id: add for block in blocks for add in block.adds()}.values())
+
+
+class _Builder:
+    """Builds a snapshot, oldest versions first: without adds after `version`, with those removed after `since`."""
+
+    def __init__(self, version: int, since: int) -> None:
+        self._version = version
+        self._since = since
+        self._end = -1
+        self._blocks: list[Block] = []
+        self._others: dict[str, Add] = {}
+        self._removed: set[str] = set()
+        self._schema: str | None = None
+        self._definitions: dict[str, Any] = {}
+        self._ranges_to = -1
+
+    def add_ranges(self, log: CommitLog, own: OwnRanges) -> None:
+        ends: list[int] = []
+        for content in self._read_ranges(log.fs, own):
+            overlaps = content.first <= self._end
+            if overlaps:
+                # Only a record at the end of the one before can tell which log that is of.
+                ends.append(self._end)
+            self._add_range(clip(content, self._end + 1) if overlaps else content)
+        self._ranges_to = min(*ends, self._end, self._version)
+
+    def add_records(self, log: CommitLog, head: LogState) -> None:
+        for version in range(self._end + 1, self._version + 1):
+            record = log.read_record(version) if version >= head.log_start else None
+            if record is None:
+                raise missing_record(version)
+            self._add_record(record)
+
+    def snapshot(self) -> Snapshot:
+        found = sum(block.without(self._removed) for block in self._blocks)
+        if found != len(self._removed):
+            told = f"{len(self._removed) - found} others"
+            raise CorruptData(layout.RANGES, "removes of live adds", told, _ADVICE)
+        adds = AddTable(self._blocks, self._others)
+        return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
+
+    def _read_ranges(self, fs: FileSystem, own: OwnRanges) -> list[Range]:
+        """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
+        while True:
+            contents: list[Range] = []
+            end = -1
+            chosen = cover(own.names, self._version)
+            for name in chosen:
+                # What a range removed itself is left out unless it may be asked for.
+                ended = name.last > self._since or name.first <= end
+                try:
+                    contents.append(self._checked(read_range(fs, name, ended=ended)))
+                except (NotFound, CorruptData) as error:
+                    _log.warning("a range is passed over: %s", error)
+                    own.names.discard(name)
+                    break
+                end = name.last
+            else:
+                if own.foreign(contents, chosen) is None:
+                    return contents
+
+    def _checked(self, content: Range) -> Range:
+        if content.log_start > self._since:
+            raise CorruptData(layout.RANGES, f"a range that knows version {self._since}", "one that has forgotten it")
+        return content
+
+    def _add_range(self, content: Range) -> None:
+        for document in content.kept:
+            versions = document.versions()
+            later = content.last > self._version
+            self._add_block(document, versions.ids, [at <= self._version for at in versions.added] if later else None)
+        for document in (content.ended or ()) if content.last > self._since else ():
+            versions = document.versions()
+            both = zip(versions.added, versions.removed, strict=True)
+            chosen = [added <= self._version and removed > self._since for added, removed in both]
+            self._add_block(document, versions.ids, chosen)
+        self._removed.update(add_id for add_id, version in content.removes.items() if version <= self._since)
+        for version, key in content.schemas:
+            self._schema = key if version <= self._version else self._schema
+        self._definitions.update(content.definitions)
+        self._end = content.last
+
+    def _add_block(self, document: Document, ids: Sequence[str], chosen: Sequence[bool] | None) -> None:
+        if chosen is None or any(chosen):
+            self._blocks.append(Block(ids, document.rest, chosen))
+
+    def _add_record(self, record: Record) -> None:
+        for remove in record.removes if record.version <= self._since else ():
+            if self._others.pop(remove.id, None) is None:
+                self._removed.add(remove.id)
+        self._others.update((add.id, replace(add, ranges=()) if add.ranges else add) for add in record.adds)
+        self._schema = record.schema or self._schema
+        self._definitions.update(record.definitions)
+        self._end = record.version
+
+
+class _Removals(_Builder):
+    """Finds the newest version that ended adds, and makes none of them."""
+
+    def __init__(self, version: int, since: int) -> None:
+        super().__init__(version, since)
+        self.newest = since
+
+    def removal(self) -> int:
+        return self.newest
+
+    def _add_range(self, content: Range) -> None:
+        ended = (document.versions().removed for document in content.ended or ())
+        versions = itertools.chain(content.removes.values(), *ended)
+        self.newest = max([self.newest, *(version for version in versions if version <= self._version)])
+        self._end = content.last
+
+    def _add_record(self, record: Record) -> None:
+        self.newest = record.version if record.removes else self.newest
+        self._end = record.version
+
+
+def not_vacuumed(log: CommitLog, head: LogState) -> Collection[str] | None:
+    """Return the ids of the adds whose files vacuums up to this head leave; None for all."""
+    if head.horizon_ms == 0:
+        return None
+    return snapshot_at(log, head, since=_whole_from(log, head)).adds
+
+
+def oldest_readable(log: CommitLog, head: LogState) -> int:
+    """Return the oldest version of which no file may be vacuumed."""
+    if head.horizon_ms == 0:
+        return head.log_start
+    # What was removed after a version, and before the vacuum's horizon, may be gone.
+    return last_removal(log, head, head.log_start, _whole_from(log, head))
+
+
+def _whole_from(log: CommitLog, head: LogState) -> int:
+    """Return the version that was the newest at the horizon: a vacuum leaves all that was live then, or later.
+
+    Where the store's clock went back, it may be a later one. It reads the times of few records.
+    """
+    versions = range(head.log_start, head.version + 1)
+    # One that is gone since was older than any that is there.
+    behind = bisect_right(versions, head.horizon_ms, key=lambda version: created_ms(log, version) or 0)
+    return versions[max(behind - 1, 0)]

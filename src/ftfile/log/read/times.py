@@ -1,0 +1,91 @@
+"""When versions were created, by the store's clock: the modification times of their records."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import ConfigError, NotFound
+from ftfile.core.units import parse_time
+from ftfile.log.format import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileInfo
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def created_ms(log: CommitLog, version: int) -> int | None:
+    """Return the store's modification time of a record, or None if it is not in the log."""
+    try:
+        return log.fs.stat(layout.record_path(version)).modified_ms
+    except NotFound:
+        return None
+
+
+def version_at(log: CommitLog, time: datetime) -> int:
+    """Return the newest version that was created at or before a time; reads the times of few records."""
+    head = log.read_on()
+    versions = range(head.log_start, head.version + 1)
+    time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
+    # One that is gone since was older than any that is there.
+    at = bisect_right(versions, time_ms, key=lambda version: created_ms(log, version) or 0) - 1
+    if at >= 0 and created_ms(log, versions[at]) is not None:
+        return versions[at]
+    oldest = bisect_left(versions, x=True, key=lambda version: created_ms(log, version) is not None)
+    kept = versions[oldest:]
+    found = f"version {kept[0]} of {time_text(created_ms(log, kept[0]))}" if kept else "none"
+    raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {found}")
+
+
+def parsed_version_at(log: CommitLog, time: str | datetime) -> int:
+    """Return the newest version that was created at or before a time, or its text as in ISO 8601; without a zone, UTC.
+
+    Raises:
+        ConfigError: it is no time, or no version is as old as that.
+    """
+    text = time if isinstance(time, str) else time.isoformat()
+    try:
+        return version_at(log, parse_time(text))
+    except ValueError:
+        raise ConfigError(f"{text!r} is no time as in ISO 8601, such as 2024-07-01T12:00:00Z") from None
+
+
+def first_since(log: CommitLog, time: datetime) -> int:
+    """Return the oldest kept version created at or after a time, the one to come if there is none."""
+    head = log.read_on()
+    versions = range(head.log_start, head.version + 1)
+    time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
+    at = bisect_left(versions, time_ms, key=lambda version: created_ms(log, version) or 0)
+    return versions[at] if at < len(versions) else head.version + 1
+
+
+def newest_at(listed: Iterable[FileInfo], head: LogState, time_ms: int, now_ms: int) -> int | None:
+    """Return the newest version that, with all kept ones before it, was created at a time or before; or None.
+
+    A record of the future was created while the store's clock was ahead, and before those that follow it.
+    """
+    names = ((layout.parse_log_name(info.path), info.modified_ms) for info in listed)
+    created = {name.version: modified_ms for name, modified_ms in names if name is not None and name.nonce is None}
+    newest = None
+    for version in range(head.log_start, head.version + 1):
+        at = created.get(version)
+        if at is None or time_ms < at <= now_ms:
+            break
+        if at <= time_ms:
+            newest = version
+    return newest
+
+
+def time_text(time_ms: int | None) -> str:
+    """Return a time in milliseconds since 1970 UTC in ISO 8601, as far as there is a calendar for it."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms or 0)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{time_ms} ms since 1970"

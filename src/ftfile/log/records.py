@@ -1,0 +1,219 @@
+"""The records of a directory as files, created exclusively and known to be all; and hints, which save work."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    CommitOutcomeUnknown,
+    ConfigError,
+    CorruptData,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    Unavailable,
+)
+from ftfile.core.logs import get_logger
+from ftfile.log.checkpoints import OwnBases
+from ftfile.log.format import layout
+from ftfile.log.format.record import UNREADABLE, decode_record, encode_record, from_checked_text, to_checked_text
+from ftfile.log.places import write_file
+
+if TYPE_CHECKING:
+    from ftfile.log.format.model import Record
+    from ftfile.storage.api import FileSystem
+
+
+_log = get_logger(__name__)
+
+
+class PublishedHint(NamedTuple):
+    """Everything up to and including the record (version, nonce) is published, names synced."""
+
+    version: int
+    nonce: str
+
+
+def read_published(fs: FileSystem) -> PublishedHint | None:
+    """Return the hint if there is a whole one; the caller checks that its record exists."""
+    try:
+        text = json.loads(from_checked_text(fs.read(layout.PUBLISHED_HINT), layout.PUBLISHED_HINT)[0])
+        version, nonce = text["version"], text["nonce"]
+        return PublishedHint(version, nonce) if type(version) is int and type(nonce) is str else None
+    except (StorageError, CorruptData, ConfigError, *UNREADABLE):
+        return None
+
+
+def write_published(fs: FileSystem, hint: PublishedHint) -> bool:
+    """Overwrite the hint and return True; failing is harmless and only logged."""
+    text = json.dumps({"version": hint.version, "nonce": hint.nonce}).encode()
+    try:
+        write_file(fs, fs.put, layout.PUBLISHED_HINT, to_checked_text([text]))
+    except StorageError as error:
+        _log.warning("could not write a hint, the next start will look at more files: %s", error)
+        return False
+    return True
+
+
+def store_now_ms(fs: FileSystem) -> int:
+    """Return the store's own time, which ages are measured by: that of a file written now."""
+    write_file(fs, fs.put, layout.CLOCK_HINT, b"now\n")
+    return fs.stat(layout.CLOCK_HINT).modified_ms
+
+
+# Times that a creation without a certain outcome is tried again, over some 1.5 seconds.
+CREATE_TRIES = 5
+
+_ADVICE = (
+    "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, accept the loss with "
+    "ftfile.repair(path, accept_lost_records=True, dry_run=False); without the last it only tells what it would do"
+)
+_NO_BASE_ADVICE = (
+    "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, begin a new log, as "
+    "docs/disaster-recovery.md shows"
+)
+
+
+class Records:
+    """The records of a directory; times, waits and names come from the context of its file system."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self.fs = fs
+        self.clock = fs.context.clock
+        self.ids = fs.context.ids
+        self.bases = OwnBases(fs, self.read_record)
+
+    def read_record(self, version: int) -> Record | None:
+        """Return a record, or None when there is none at that version (yet, or any more)."""
+        found = self._read(version)
+        return found[0] if found else None
+
+    def _read(self, version: int) -> tuple[Record, int] | None:
+        """Return a record and its length in bytes, its companion's included."""
+        content = self._content(version)
+        return self._decoded(version, content) if content is not None else None
+
+    def _content(self, version: int) -> bytes | None:
+        """Return a record as it is on storage, without its companion."""
+        try:
+            return self.fs.read(layout.record_path(version))
+        except NotFound:
+            return None
+
+    def _decoded(self, version: int, content: bytes) -> tuple[Record, int] | None:
+        path = layout.record_path(version)
+        read = [content]
+        companions: list[str] = []
+
+        def read_companion(companion: str) -> bytes:
+            companions.append(companion)
+            read.append(self.fs.read(companion))
+            return read[-1]
+
+        try:
+            record = decode_record(content, path, read_companion)
+        except NotFound as error:
+            # Vacuum deletes a record before what it keeps elsewhere.
+            if not self.fs.exists(path):
+                return None
+            raise CorruptData(companions[0], "the adds of a record", "no such file", "Restore a copy") from error
+        return record, sum(map(len, read))
+
+    def _create(self, record: Record) -> int | None:
+        """Return the length in bytes of the record that was created, or None when its version is another's."""
+        path = layout.record_path(record.version)
+        encoded = encode_record(record)
+        size_bytes = len(encoded.content)
+        if encoded.companion is not None:
+            self._create_companion(layout.companion_path(record.version, record.nonce), encoded.companion)
+            size_bytes += len(encoded.companion)
+        doubt: StorageError | None = None
+        for tried in range(CREATE_TRIES):
+            try:
+                self.fs.create_exclusive(path, encoded.content)
+            except AlreadyExists:
+                return size_bytes if self._is_own(record) else None
+            except (OutcomeUnknown, Unavailable) as error:
+                _log.warning("creating version %d had no certain outcome, looking: %s", record.version, error)
+                doubt = error
+                self.clock.sleep(0.05 * 2**tried)
+            except StorageError as error:
+                if doubt is None:
+                    raise
+                # It says nothing of the earlier try.
+                raise outcome_unknown(record, error) from error
+            else:
+                return size_bytes
+        raise outcome_unknown(record, doubt) from doubt
+
+    def _create_companion(self, path: str, content: bytes) -> None:
+        try:
+            self.fs.create_exclusive(path, content)
+        except (AlreadyExists, OutcomeUnknown):
+            if self.fs.read(path) != content:
+                raise
+
+    def _is_own(self, record: Record) -> bool:
+        """Return True if the record that took our version is our own, made by a try whose reply was lost."""
+        try:
+            found = self.read_record(record.version)
+            newest = self.bases.newest() if found is None else None
+            own = found is not None and found.nonce == record.nonce
+            if own:
+                self.fs.sync_directory(layout.LOG)
+        except StorageError as error:
+            raise outcome_unknown(record, error) from error
+        if found is None and (newest is None or newest.version < record.version):
+            path = layout.record_path(record.version)
+            raise CorruptData(path, "a record, or nothing", "something that exists and cannot be read", "Move it away")
+        return own
+
+    def _is_end(self, version: int, *, lists: bool, acts: bool) -> bool:
+        """Return True if the log ends at a version, after which no record was found; False if it goes on by now.
+
+        With `lists`, later records are looked for in the directory of the log, and not only at the hint. For a caller
+        that `acts` on the log, a hint that names a version beyond the end is an error.
+        """
+        hint = read_published(self.fs)
+        told = hint.version if hint is not None else -1
+        listed = self._newest_listed(version) if lists else -1
+        if max(told, listed) <= version:
+            return True
+        if self.read_record(version + 1) is not None:
+            return False
+        newest = self.bases.newest()
+        if newest is not None and newest.version > version:
+            return True  # records before a base may be gone: reading starts over from it
+        path = layout.record_path(version + 1)
+        if listed > version or self.read_record(told) is not None:
+            found = f"none, although there is version {max(listed, told)}"
+            if version < 0:
+                raise CorruptData(path, "the first record, or a base that stands for it", found, _NO_BASE_ADVICE)
+            raise CorruptData(path, "a record", found, _ADVICE)
+        if acts:
+            found = f"none, although version {told} was published: the log has lost its newest records"
+            raise CorruptData(path, "a record", found, _ADVICE)
+        _log.warning(
+            "the log ends at version %d, and version %d was published: its newest records are lost", version, told
+        )
+        return True
+
+    def _newest_listed(self, version: int) -> int:
+        """Return the newest version whose record is listed, -1 for none after `version`."""
+        try:
+            names = self.fs.names_after(layout.LOG, layout.record_path(version + 1).rpartition("/")[2])
+        except NotFound:
+            return -1
+        parsed = (layout.parse_log_name(f"{layout.LOG}/{name}") for name in names)
+        return max((name.version for name in parsed if name is not None and name.nonce is None), default=-1)
+
+
+def outcome_unknown(record: Record, doubt: StorageError | None) -> CommitOutcomeUnknown:
+    """Return the error of a record that may have been created."""
+    return CommitOutcomeUnknown(
+        f"version {record.version} may or may not have been created ({doubt}); nothing was deleted. A streaming "
+        "query finds out when it is started again. Before a batch write is repeated, look for it in "
+        "ftfile.open(path).history()"
+    )

@@ -1,0 +1,265 @@
+"""Sealed directories: whatever of the log decides anything ends in a MAC, which is made and checked here.
+
+The protocol above sees plain records, bases, ranges and hints. A directory is sealed from its first record on, or
+never: nothing in it can be replaced by something that is not.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.log.format import layout
+from ftfile.log.format.record import from_checked_text, to_checked_text
+from ftfile.storage.api import RangeFile
+from ftfile.storage.paths import parse
+from ftfile.storage.registry import WrapperFileSystem, open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ftfile.core.context import Context
+    from ftfile.filters.keys import Keys, UsableKey
+    from ftfile.storage.api import FileSystem, InputFile
+
+
+KEY_PROVIDER_VARIABLE = "FTFILE_KEY_PROVIDER"
+# What an encrypted directory's files are readable by, where nothing else was asked for.
+OWNER_ONLY = ("filePermission", "600")
+
+_ALGORITHM = "hmac-sha256"
+_MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
+_RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # what a MAC is for
+_SEALED = (f"{layout.LOG}/", f"{layout.BASES}/", f"{layout.RANGES}/")
+_ADVICE = "Restore it from a copy. Nobody without a key of the directory can have written it"
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """A sealed directory's statement of itself; nothing of it is secret, or believed without a MAC that fits."""
+
+    directory_id: str  # no other directory has it, but copies of this one
+    key_provider: str | None  # where its first writer had its keys from; None where readers must say it themselves
+
+    @classmethod
+    def of(cls, content: bytes) -> Seal:
+        """Return the seal in the format file's lines after the first one; CorruptData if it is damaged or unknown."""
+        # A record under the id of no directory would be there for good, and nobody could read it.
+        line = from_checked_text(content, layout.FORMAT_FILE, _ADVICE)[0]
+        try:
+            text = json.loads(line)
+            seal = cls(text["directoryId"], text["keyProvider"])
+            known = text["sealed"] == 1 and isinstance(seal.key_provider, str | None)
+            if known and re.fullmatch("[0-9a-f]{32}", seal.directory_id):
+                return seal
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise CorruptData(layout.FORMAT_FILE, "the line of a sealed directory", repr(line[:80]), _ADVICE)
+
+    def to_text(self) -> bytes:
+        """Return the format file's statement of it."""
+        text = {"sealed": 1, "directoryId": self.directory_id, "keyProvider": self.key_provider}
+        return to_checked_text([json.dumps(text).encode()])
+
+
+def identity_of_letters(fs: FileSystem, path: str) -> str:
+    """Return the identity of dead letters, made of their path: once they are published, no record names them."""
+    identity = layout.storage_identity("deadLetters", path)
+    return f"{identity} {fs.directory_id}" if isinstance(fs, SealedFileSystem) else identity
+
+
+def keys_of(fs: FileSystem) -> Keys | None:
+    """Return the keys of a directory; None for one that is not sealed."""
+    return fs.keys if isinstance(fs, SealedFileSystem) else None
+
+
+class _Mac(NamedTuple):
+    prefix: bytes
+    key_id: str
+    wrapped: bytes
+    digest: bytes
+
+
+class SealedFileSystem(WrapperFileSystem):
+    """A sealed directory: makes and checks MACs, and has the keys of all files in it.
+
+    New MACs use the key `key_id`; by default that of the newest record, or what stands for records, that was read.
+    """
+
+    def __init__(self, inner: FileSystem, keys: Keys, key_id: str | None = None) -> None:
+        super().__init__(inner)
+        self.keys = keys
+        self._key_id = key_id
+        self._newest = (-1, "")  # version read, and the key of its record, or of what stands for it
+        self._seal: Seal | None = None
+
+    def read(self, path: str) -> bytes:
+        """Return all of a file, without its MAC; CorruptData if that does not fit, ConfigError without its key."""
+        content = self.inner.read(path)
+        if path == layout.FORMAT_FILE:
+            first, newline, _ = content.partition(b"\n")
+            self._take(content)
+            return first + newline
+        return self._checked(path, content) if _is_sealed(path) else content
+
+    def open(self, path: str) -> InputFile:
+        """Open a file; one with a MAC is read as a whole."""
+        if not _is_sealed(path):
+            return self.inner.open(path)
+        return RangeFile.of_content(path, self.read(path))
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Create a whole file, with its MAC if it has one."""
+        if path == layout.FORMAT_FILE:
+            # Readers may follow it unasked, and it holds no secret.
+            reference = self.keys.reference if self.keys.may_be_told else None
+            seal = Seal(self.context.ids.unique(), reference)
+            self.inner.create_exclusive(path, content + seal.to_text())
+            self._seal = seal
+            return
+        self.inner.create_exclusive(path, self._with_mac(path, content) if _is_sealed(path) else content)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a hint, with its MAC if it has one."""
+        self.inner.put(path, self._with_mac(path, content) if _is_sealed(path) else content)
+
+    def keyed_digest(self, digest: str, batch: str, like: str | None = None) -> str:
+        """Return a digest of a batch's rows under a MAC, by the key of `like`, which this returned before."""
+        mac = None if like is None else _mac(like.encode())
+        key = self.keys.key_to_use(self.key_id) if mac is None else self.keys.find(mac.key_id, mac.wrapped)
+        return _line(key, _ROWS, self.directory_id, batch, digest.encode()).decode()
+
+    @property
+    def key_id(self) -> str:
+        """Return the id of the key that new MACs, and what else a record hides, use."""
+        return self._key_id or self._newest[1] or self.keys.only_id()
+
+    def _with_mac(self, path: str, content: bytes) -> bytes:
+        line = _line(self.keys.key_to_use(self.key_id), _RECORD, self.directory_id, path, content)
+        return content + b"\n" + line + b"\n"
+
+    def _checked(self, path: str, content: bytes) -> bytes:
+        body, _, line = content[:-1].rpartition(b"\n")
+        mac = _mac(line) if content.endswith(b"\n") else None
+        if mac is None:
+            self._take_again(path)
+            raise CorruptData(path, "a file that ends in its MAC", f"one that ends in {content[-24:]!r}", _ADVICE)
+        try:
+            key = self.keys.find(mac.key_id, mac.wrapped)
+        except ConfigError as error:
+            if path != layout.PUBLISHED_HINT:
+                raise ConfigError(f"{path!r} cannot be read: {error}") from error
+            raise CorruptData(path, "a key that is known", str(error)) from error  # as good as no hint
+        for _ in range(2):
+            if hmac.compare_digest(mac.digest, _digest(key, _RECORD, self.directory_id, path, mac.prefix, body)):
+                version = _version_of(path)
+                if version is not None and version >= self._newest[0]:
+                    self._newest = version, mac.key_id
+                return body
+            self._take_again(path)  # the directory may be another one than it was
+        raise CorruptData(
+            path,
+            f"what the key {mac.key_id!r} authenticates in this directory",
+            "something else: it was changed, or the key is another one of this name",
+            _ADVICE,
+        )
+
+    @property
+    def directory_id(self) -> str:
+        """Return an identity that only this directory and its copies have."""
+        if self._seal is None:
+            self._take_again(layout.FORMAT_FILE)
+        assert self._seal is not None
+        return self._seal.directory_id
+
+    def _take_again(self, path: str) -> None:
+        try:
+            self._take(self.inner.read(layout.FORMAT_FILE))
+        except NotFound as error:
+            # As long as there is a log, that must not look like an empty directory.
+            why = "what an encrypted directory says of itself"
+            why += f", for {path!r}" if path != layout.FORMAT_FILE else ""
+            raise CorruptData(layout.FORMAT_FILE, why, "no such file", _ADVICE) from error
+
+    def _take(self, content: bytes) -> None:
+        _, _, seal = content.partition(b"\n")
+        if not seal:
+            raise ConfigError(
+                "keys were given, and this directory is not encrypted, so that nothing in it can be trusted: "
+                "encryption begins with the first commit to a directory. To write, take another directory; to read "
+                "this one as it is, leave out encryption and keyProvider"
+            )
+        self._seal = Seal.of(seal)
+
+
+def open_with_keys(
+    url: str, context: Context, key_provider: str | None = None, settings: Iterable[tuple[str, str]] = ()
+) -> FileSystem:
+    """Open a directory that exists; `key_provider`, or FTFILE_KEY_PROVIDER, or the directory itself names its keys.
+
+    Where the directory names them, only key files of this user's, or root's, that are not within it, and variables
+    whose names begin with FTFILE_ are read: what is on storage must not start programs, or choose whom to trust.
+    """
+    fs = open_filesystem(url, context, dict(settings))
+    try:
+        _, _, statement = fs.read(layout.FORMAT_FILE).partition(b"\n")
+    except NotFound:
+        statement = b""
+    seal = Seal.of(statement) if statement else None
+    if seal is None and key_provider is None:
+        return fs
+    from ftfile.filters.keys import Keys  # noqa: PLC0415 - most directories are not encrypted
+
+    keys = None
+    if reference := key_provider or os.environ.get(KEY_PROVIDER_VARIABLE):
+        keys = Keys.from_reference(reference)
+    elif seal is not None and seal.key_provider is not None:
+        keys = Keys(seal.key_provider).as_told_by(parse(url).path)
+    if keys is None:
+        raise ConfigError(
+            f"{url!r} is encrypted, and where its keys are must be said: by the option keyProvider, the argument "
+            f"key_provider, or the environment variable {KEY_PROVIDER_VARIABLE}, as in file:/etc/ftfile/keys"
+        )
+    if OWNER_ONLY[0] not in dict(settings) and fs.capabilities.permissions:
+        fs = open_filesystem(url, context, dict((*settings, OWNER_ONLY)))
+    return SealedFileSystem(fs, keys)
+
+
+def _is_sealed(path: str) -> bool:
+    return path.startswith(_SEALED) or path == layout.PUBLISHED_HINT
+
+
+def _version_of(path: str) -> int | None:
+    """Return the last version that a file of the log stands for; None for a hint."""
+    covered = layout.parse_range_name(path)
+    name = layout.parse_log_name(path) or layout.parse_base_name(path)
+    return covered.last if covered else name.version if name else None
+
+
+def _mac(line: bytes) -> _Mac | None:
+    match = _MAC_LINE.fullmatch(line)
+    if match is None:
+        return None
+    try:
+        wrapped = base64.b64decode(b"" if match[3] == b"-" else match[3], b"-_", validate=True)
+    except binascii.Error:
+        return None
+    return _Mac(match[1], match[2].decode(), wrapped, bytes.fromhex(match[4].decode()))
+
+
+def _line(key: UsableKey, use: bytes, directory_id: str, name: str, content: bytes) -> bytes:
+    wrapped = base64.urlsafe_b64encode(key.wrapped).decode() or "-"
+    prefix = f"{_ALGORITHM} {key.key_id} {wrapped}".encode()
+    return prefix + b" " + _digest(key, use, directory_id, name, prefix, content).hex().encode()
+
+
+def _digest(key: UsableKey, use: bytes, directory_id: str, name: str, prefix: bytes, content: bytes) -> bytes:
+    names = b"".join(field + b"\0" for field in (directory_id.encode(), name.encode(), prefix))
+    return hmac.digest(key.records, use + names + content, "sha256")

@@ -1,0 +1,276 @@
+"""A committer's knowledge of the log, the fold of its records: small, in dictionaries that are cheap to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftfile.log.format.model import Add, AssemblyJob, Fingerprint, JobAuthor, Remove, StreamAuthor
+
+if TYPE_CHECKING:
+    from collections.abc import ItemsView, Iterable, Iterator, ValuesView
+
+    from ftfile.log.format.model import Author
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# A copy shares the dictionary it was made of until this many entries, or this share of it, have changed.
+CHANGES_MIN = 256
+CHANGES_SHARE = 64
+
+
+class SharedMap(Mapping[K, V]):
+    """A dictionary that never changes, in the order in which its keys were last set; see `draft`."""
+
+    __slots__ = ("gone", "newer", "older")
+
+    def __init__(
+        self, older: dict[K, V] | None = None, newer: dict[K, V] | None = None, gone: set[K] | None = None
+    ) -> None:
+        self.older, self.newer, self.gone = older or {}, newer or {}, gone or set()
+
+    def draft(self) -> Draft[K, V]:
+        """Return a copy that can be changed."""
+        return Draft(self)
+
+    def __getitem__(self, key: K) -> V:
+        if key in self.newer:
+            return self.newer[key]
+        if key in self.gone:
+            raise KeyError(key)
+        return self.older[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.newer or (key in self.older and key not in self.gone)
+
+    def __iter__(self) -> Iterator[K]:
+        yield from (key for key in self.older if key not in self.gone) if self.gone else self.older
+        yield from self.newer
+
+    def __len__(self) -> int:
+        return len(self.older) - len(self.gone) + len(self.newer)
+
+    def __repr__(self) -> str:
+        return repr(self.to_dict())
+
+    def to_dict(self) -> dict[K, V]:
+        """Return a plain copy."""
+        found = self.older.copy()
+        for key in self.gone:
+            del found[key]
+        found.update(self.newer)
+        return found
+
+    def items(self) -> ItemsView[K, V]:
+        """Return keys and values."""
+        return self.to_dict().items() if self.newer or self.gone else self.older.items()
+
+    def values(self) -> ValuesView[V]:
+        """Return the values."""
+        return self.to_dict().values() if self.newer or self.gone else self.older.values()
+
+
+class Draft(SharedMap[K, V]):
+    """Changes of a `SharedMap`, which stays as it is."""
+
+    __slots__ = ("_owns_all", "_owns_changes")
+
+    def __init__(self, start: SharedMap[K, V]) -> None:
+        self.older, self.newer, self.gone = start.older, start.newer, start.gone
+        # True once `newer` and `gone`, or `older` as well, are copies of this draft's own.
+        self._owns_changes = self._owns_all = False
+
+    def oldest(self) -> Iterator[tuple[K, V]]:
+        """Yield keys and values without a copy; nothing may be changed meanwhile."""
+        yield from (item for item in self.older.items() if item[0] not in self.gone)
+        yield from self.newer.items()
+
+    def set(self, key: K, value: V) -> None:
+        """Set a key; it is the last one then."""
+        self._own()
+        if self._owns_all:
+            self.older.pop(key, None)
+            self.older[key] = value
+            return
+        self.newer.pop(key, None)
+        if key in self.older:
+            self.gone.add(key)
+        self.newer[key] = value
+
+    def drop(self, key: K) -> None:
+        """Forget a key, if it is there."""
+        self._own()
+        if self._owns_all:
+            self.older.pop(key, None)
+        elif key in self.newer:
+            del self.newer[key]
+        elif key in self.older:
+            self.gone.add(key)
+
+    def finish(self) -> SharedMap[K, V]:
+        """Return the changed map; the draft is used no more."""
+        return SharedMap(self.older, self.newer, self.gone)
+
+    def _own(self) -> None:
+        """Make the changes our own, and everything as soon as much has changed."""
+        if self._owns_all:
+            return
+        if not self._owns_changes:
+            self._owns_changes = True
+            self.newer, self.gone = self.newer.copy(), self.gone.copy()
+        if len(self.newer) + len(self.gone) >= max(CHANGES_MIN, len(self.older) // CHANGES_SHARE):
+            self.older, self.newer, self.gone = self.to_dict(), {}, set()
+            self._owns_all = True
+
+
+# Queries that tasks learn of; a batch of another one is written, and the commit finds it again.
+VIEW_QUERIES = 256
+
+# What a use case remembers, by table and key: when it was last set, in milliseconds, and the value.
+Tables = Mapping[str, SharedMap[str, list[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """The last record of one query, and where its lineage began. Never forgotten."""
+
+    last_batch: int
+    version: int
+    run_id: str
+    offsets_hash: str | None
+    fingerprint: Fingerprint | None
+    lineage_start: int
+    settings: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """The last write of one application. Never forgotten."""
+
+    last: int  # the user's number of it
+    version: int  # of its record
+    fingerprint: Fingerprint | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """The adds and removes of a record that are not known to be published."""
+
+    version: int
+    query_id: str | None
+    adds: tuple[Add, ...]
+    removes: tuple[Remove, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentChange:
+    """The changes of the record (version, nonce) to the live segments."""
+
+    version: int
+    nonce: str
+    opened: tuple[Add, ...]
+    ended: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """The little of a state that a task needs to see whether its batch is committed; at most 64 KiB pickled."""
+
+    version: int
+    nonce: str
+    last_batches: dict[str, int]
+    transactions: dict[str, int]
+
+    def to_state(self) -> LogState:
+        """Return a state that answers `has` for streams and transactions, and nothing else."""
+        queries = {
+            query_id: QueryState(last_batch, self.version, "", None, None, 0)
+            for query_id, last_batch in self.last_batches.items()
+        }
+        transactions = {app: TransactionState(last, self.version, None) for app, last in self.transactions.items()}
+        return LogState(
+            version=self.version,
+            nonce=self.nonce,
+            queries=SharedMap(queries),
+            transactions=SharedMap(transactions),
+            whole=False,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """The log up to and including `version`. It never changes, but for `unpublished`.
+
+    All of it is a function of the records, except how it was read: that is left out of comparisons.
+    """
+
+    version: int = -1  # -1 for an empty log
+    nonce: str = ""  # of the record at `version`; a cached state is valid while it matches
+    queries: SharedMap[str, QueryState] = field(default_factory=SharedMap)
+    transactions: SharedMap[str, TransactionState] = field(default_factory=SharedMap)
+    horizon_ms: int = 0
+    log_start: int = 0  # the oldest record that is kept; files of versions before it mean nothing
+    schema: str | None = None
+    encoding: str | None = None
+    definitions: dict[str, Any] = field(default_factory=dict)
+    # Live ones; parts are not listed, so that the size does not follow the number of files.
+    segments: SharedMap[str, Add] = field(default_factory=SharedMap)
+    # Of the last records, for indexes that follow them.
+    segment_changes: tuple[SegmentChange, ...] = field(default=(), compare=False)
+    assembly_jobs: tuple[AssemblyJob, ...] = ()
+    # Version that removed each part since `removed_since`.
+    removed: SharedMap[str, int] = field(default_factory=SharedMap)
+    removed_since: int = 0
+    # Names of removed parts that may repeat, and the version that removed each. No part may have one of
+    # them while that record is kept: a late publisher would retire the new part.
+    reserved: SharedMap[str, int] = field(default_factory=SharedMap)
+    tables: Tables = field(default_factory=dict)
+    # (version, nonce) of the last records: shows if a record of ours is part of a base.
+    recent: tuple[tuple[int, str], ...] = ()
+    unpublished: dict[int, Unpublished] = field(default_factory=dict)  # by version; publishing one takes it out
+    whole: bool = field(default=True, compare=False)  # False if only a view stands behind it
+
+    def has(self, author: Author) -> bool:
+        """Return True if this batch, or this transaction, is in the log; a batch before the last one counts."""
+        return has_author(author, self.queries, self.transactions)
+
+    def jobs_left(self, removes: Iterable[Remove]) -> tuple[AssemblyJob, ...]:
+        """Return the due jobs that can still be done after these removes."""
+        ended = {remove.id for remove in removes}
+        return tuple(job for job in self.assembly_jobs if ended.isdisjoint(add.id for add in job.inputs))
+
+    def includes(self, version: int, nonce: str) -> bool | None:
+        """Return True if this very record is part of the log up to here; None if it is too long ago to tell."""
+        at = version - self.recent[0][0] if self.recent else -1
+        if at < 0:
+            return None
+        return at < len(self.recent) and self.recent[at] == (version, nonce)
+
+    def is_live(self, add: Add, read_version: int) -> bool:
+        """Return True if an add that was live at version `read_version` still is; False if too long ago to tell."""
+        if add.kind == "segment":
+            return add.id in self.segments
+        return read_version >= self.removed_since - 1 and add.id not in self.removed
+
+    def view(self, app_id: str | None = None) -> LogView:
+        """Return the part that tasks need: the queries that wrote last, and the one application named."""
+        newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
+        last_batches = {query_id: query.last_batch for query_id, query in newest}
+        transactions = {app: found.last for app, found in self.transactions.items() if app == app_id}
+        return LogView(self.version, self.nonce, last_batches, transactions)
+
+
+def has_author(
+    author: Author, queries: SharedMap[str, QueryState], transactions: SharedMap[str, TransactionState]
+) -> bool:
+    """Return True if these queries and transactions show that an author is in the log; see `LogState.has`."""
+    if isinstance(author, StreamAuthor):
+        query = queries.get(author.query_id)
+        return query is not None and author.batch_id <= query.last_batch
+    if isinstance(author, JobAuthor) and author.transaction is not None:
+        last = transactions.get(author.transaction.app_id)
+        return last is not None and author.transaction.version <= last.last
+    return False

@@ -1,0 +1,349 @@
+"""Vacuum: files that no record needs are deleted, beside running queries; expiry, which ends old versions, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import CommitError, ConfigError, CorruptData, FtfileError, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
+from ftfile.core.units import parse_duration_s
+from ftfile.log.format import layout
+from ftfile.log.format.model import Body, MaintenanceAuthor
+from ftfile.log.garbage import GarbageFile, find_garbage
+from ftfile.log.opening import maintaining
+from ftfile.log.places import retire
+from ftfile.log.protocol import catch_up, commit
+from ftfile.log.publish import skip_published
+from ftfile.log.read.compacted_records import OwnRanges, is_joined, list_ranges, merge_all, reach
+from ftfile.log.read.times import created_ms, time_text
+from ftfile.log.records import store_now_ms
+from ftfile.storage.calls import parallel
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.garbage import Findings
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+
+
+DEFAULT_RETENTION = "7d"
+LEAST_RETENTION = "24h"
+LOWERING = "lowerHorizon"
+# Looks while another vacuum deletes what this one reads, at most; and as many while others lower the horizon, too.
+TRIES = 100
+# More ranges than commits leave are merged, and so are more records than they leave uncovered, which are 64.
+MANY_RANGES = 16
+UNCOVERED_RECORDS = 128
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """The result of a vacuum, or of a dry run."""
+
+    version: int | None  # of its record; None in a dry run, or when there was nothing to do
+    horizon_ms: int  # since 1970 UTC, by the store's clock: younger files stayed; at most the newest record's time
+    oldest_version: int  # that can be read
+    files: tuple[GarbageFile, ...]  # deleted, each with the reason
+    failed: int = 0  # files that could not be deleted, which the log names; the next vacuum finds them again
+    dry_run: bool = False  # nothing was deleted
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the length of all files together."""
+        return sum(file.size_bytes for file in self.files)
+
+
+def vacuum(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = True,
+    retention: str | timedelta = DEFAULT_RETENTION,
+    force: bool = False,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> VacuumReport:
+    """Delete files that no record and no version within the retention needs, and return them.
+
+    These are what failed and lost attempts wrote, parts that were replaced, segments that were made into parts, and
+    records that a base and ranges stand for. Versions within the retention can be read as they were, older ones cannot.
+
+    Deleted files do not come back, so that by default, as a dry run, it only returns what it would delete, and writes
+    one hint, to learn the store's time. A second vacuum finds what the first could not delete, and else nothing.
+
+    Safe beside running queries: a record says first up to when unrecorded files may go, and a commit with such files is
+    refused. So the retention must be longer than the longest batch takes, and than anybody reads a version. It is a
+    duration with its unit, such as "7d" or "36h", or a timedelta, by the store's clock; `force` accepts one below 24
+    hours, where nothing is writing or reading. `progress` is called in this thread with a `Progress` after each file
+    that is deleted, not while it looks for them, and so never in a dry run; what it raises ends the vacuum, and the
+    next one goes on. For the other arguments see `ftfile.open`.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, or the retention is no duration or too short.
+        CorruptData: the log is damaged; nothing was deleted.
+        CommitError: the log changed all the time, or earlier records cannot be published; nothing was deleted.
+    """
+    retention_ms = retention_ms_of("retention", retention, force=force)
+    with maintaining("vacuum", path, key_provider, storage, context) as (log, author):
+        return _logged(author, _delete_garbage(log, author, retention_ms, None, progress, dry_run=dry_run))
+
+
+def expire(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    older_than: str | timedelta = DEFAULT_RETENTION,
+    keep_last: int = 1,
+    dry_run: bool = True,
+    force: bool = False,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> VacuumReport:
+    """End the versions that are older than a duration and not among the newest ones; return the files that go with it.
+
+    It is a vacuum, see `ftfile.vacuum`, that never goes beyond the newest `keep_last` versions, however old these are:
+    a directory that is written once a month can keep a year in which to look back. A dry run by default.
+
+    Args:
+        path: of a directory, or a store.
+        older_than: the age from which a version may end, by the store's clock, as `retention` of a vacuum.
+        keep_last: number of the newest versions that stay readable as they were; those of a vacuum or an expiry, which
+            change no file, do not count.
+        dry_run: delete nothing, and return what would be deleted.
+        force: accept an age below 24 hours, where nothing else writes or reads.
+        progress: see `ftfile.vacuum`.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        context: likewise.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, or an argument makes no sense.
+        CorruptData, CommitError: see `ftfile.vacuum`.
+    """
+    if keep_last < 1:
+        raise ConfigError(f"keep_last={keep_last}: it takes a number of versions of 1 or more")
+    retention_ms = retention_ms_of("older_than", older_than, force=force)
+    with maintaining("expire", path, key_provider, storage, context) as (log, author):
+        latest_ms = partial(_latest_ms, log, keep_last)
+        return _logged(author, _delete_garbage(log, author, retention_ms, latest_ms, progress, dry_run=dry_run))
+
+
+def _logged(author: MaintenanceAuthor, report: VacuumReport) -> VacuumReport:
+    doing = "would delete" if report.dry_run else "deleted"
+    _log.info("%s %s %d files of %d bytes", author.operation, doing, len(report.files), report.size_bytes)
+    return report
+
+
+def _delete_garbage(
+    log: CommitLog,
+    author: MaintenanceAuthor,
+    retention_ms: int,
+    latest_ms: Callable[[], int] | None,
+    progress: OnProgress | None,
+    *,
+    dry_run: bool,
+) -> VacuumReport:
+    """Delete files as `vacuum`; `latest_ms` returns a time, by the store's clock, that the horizon does not pass."""
+    if not dry_run:
+        lower_horizon(log, author.job_id)
+        catch_up(log, author)
+    now_ms = store_now_ms(log.fs)
+    wanted_ms = now_ms - retention_ms
+    if latest_ms is not None:
+        wanted_ms = min(wanted_ms, latest_ms())
+    # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
+    horizon_ms = min(wanted_ms, newest_ms(log))
+    head, findings = _look(log, horizon_ms, now_ms)
+    if findings.foreign:
+        names = ", ".join(map(repr, findings.foreign[:5]))
+        _log.warning("%d files at names of removed parts are others, and stay: %s", len(findings.foreign), names)
+    if dry_run:
+        return VacuumReport(None, horizon_ms, findings.log_start, _told(findings), dry_run=True)
+    if not findings.needs_record and (wanted_ms == horizon_ms or not _look(log, wanted_ms, now_ms)[1].needs_record):
+        _remove_directories(log.fs, findings)
+        _merge(log, head, needed=findings.lacks_ranges)
+        return VacuumReport(None, horizon_ms, head.log_start, ())
+    needed = findings.lacks_ranges or findings.log_start > head.log_start
+    log_start = findings.log_start
+
+    def prepare(head: LogState, _: object) -> Body:
+        return Body(horizon_ms=max(head.horizon_ms, horizon_ms), log_start=log_start)
+
+    version = commit(log, author, prepare).version
+    # Commits from here on know the horizon. This second look finds earlier ones needed.
+    head, findings = _look(log, horizon_ms, now_ms, recorded=True)
+    if is_horizon_taken_back(log, version):
+        _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
+        return VacuumReport(version, horizon_ms, head.log_start, ())
+    told = _told(findings)
+    failed = _delete(log.fs, findings, Tracker(author.operation, log.clock, progress, len(told)))
+    _merge(log, head, needed=needed)
+    done = tuple(file for file in told if file.path not in failed)
+    return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
+
+
+def _look(log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = False) -> tuple[LogState, Findings]:
+    """Return the head and the garbage there; look again while another vacuum deletes records that were read.
+
+    `recorded` means that the head's record says which records are kept.
+    """
+    for _ in range(TRIES):
+        head = log.read_on(durable=True)
+        version = head.version
+        skip_published(log, head)
+        try:
+            return head, find_garbage(log, head, horizon_ms, now_ms, head.log_start if recorded else None)
+        except CorruptData:
+            if log.read_on().version == version:
+                raise
+    raise CommitError("the log changed faster than the vacuum could read it: nothing was deleted. Try again later")
+
+
+def _told(findings: Findings) -> tuple[GarbageFile, ...]:
+    return (*findings.files, *(file for _, file in findings.returned))
+
+
+def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
+    """Delete, and return what could not be."""
+    failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove], tracker)]
+    # Companions last: readers that find a record without one look whether the record is still there.
+    for last in (False, True):
+        found = [file for file in findings.files if file.path.endswith((".changes", ".finalPath")) == last]
+        # Notes tell of files that could not be deleted.
+        kept = any(file.kind == "direct" and file.path in failed for file in findings.files)
+        paths = [file.path for file in found if not (kept and layout.is_note(file.path))]
+        deleted = parallel(fs, lambda path: _tried(path, fs.delete, path), paths, tracker)
+        failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
+    _remove_directories(fs, findings)
+    return set(failed)
+
+
+def _remove_directories(fs: FileSystem, findings: Findings) -> None:
+    for directory in findings.directories:
+        _tried(directory, fs.remove_directory, directory)
+
+
+def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
+    """Return True if it was done, by us or by others."""
+    try:
+        call(*args)
+    except NotFound:
+        return True
+    except FtfileError as error:
+        _log.warning("vacuum leaves %s to the next: %s", path, error)
+        return False
+    return True
+
+
+def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
+    """Merge the ranges when there are many, when some are lost, or when they hold what is not kept any more."""
+    try:
+        chosen = OwnRanges(log, head, list_ranges(log.fs)).cover()
+        # Of ranges that overlap, records tell which log they are of.
+        many = len(chosen) > MANY_RANGES or not is_joined(chosen)
+        if many or needed or head.version - reach(chosen) > UNCOVERED_RECORDS:
+            merge_all(log, head)
+    except FtfileError as error:
+        _log.warning("the ranges stay as they are: %s", error)
+
+
+def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> int:
+    """Return a retention in milliseconds.
+
+    Raises:
+        ConfigError: it is no duration, or too short without `force`; the error says it of the argument `name`.
+    """
+    try:
+        retention_s = retention.total_seconds() if isinstance(retention, timedelta) else parse_duration_s(retention)
+    except ValueError:
+        raise ConfigError(
+            f"{name}={retention!r}: it takes a duration with its unit, such as '7d' or '36h', or a timedelta"
+        ) from None
+    if retention_s < parse_duration_s(LEAST_RETENTION) and not force:
+        raise ConfigError(
+            f"{name}={retention!r} is below {LEAST_RETENTION}: batches that take longer are refused, and readers of "
+            "older versions lose their files. Set force=True when nothing else writes or reads"
+        )
+    return int(retention_s * 1000)
+
+
+def _latest_ms(log: CommitLog, keep_last: int) -> int:
+    """Return the last time, by the store's clock, at which the first of the newest versions was the newest one."""
+    head = log.read_on()
+    first, kept = head.version, 0
+    for version in range(head.version, head.log_start - 1, -1):
+        record = log.read_record(version)
+        if record is not None and (record.adds or record.removes or not isinstance(record.author, MaintenanceAuthor)):
+            first, kept = version, kept + 1
+        if kept == keep_last:
+            break
+    created = created_ms(log, first) or 0
+    # The next one may be as old by the clock, or older.
+    following = created_ms(log, first + 1) if first < head.version else None
+    return created if following is None else min(created, following - 1)
+
+
+def newest_ms(log: CommitLog) -> int:
+    """Return the store's time of the newest record, or of the directory where there is none yet."""
+    version = log.read_on().version
+    if version < 0:
+        return log.fs.stat(layout.FORMAT_FILE).modified_ms
+    return created_ms(log, version) or 0
+
+
+def lower_horizon(log: CommitLog, job_id: str) -> bool:
+    """Take back a horizon that lies after the store's now, since its clock was ahead; return True if there was one.
+
+    Two records: after the first, vacuums that began before it delete nothing more that they have not listed yet. What
+    is written from then on is younger than the new horizon, the store's time between both.
+    """
+    for _ in range(TRIES):
+        horizon_ms = log.read_on(durable=True).horizon_ms
+        if horizon_ms <= store_now_ms(log.fs):
+            return False
+        author = MaintenanceAuthor(LOWERING, job_id)
+        first = commit(log, author, partial(_repeat, horizon_ms)).version
+        now_ms = store_now_ms(log.fs)
+
+        def lower(head: LogState, _: object, first: int = first, now_ms: int = now_ms) -> Body | None:
+            return None if _horizons_since(log, first, head.version) else Body(horizon_ms=now_ms)
+
+        if commit(log, author, lower).record is not None:
+            _log.warning("the horizon %s lay in the future, and is %s now", time_text(horizon_ms), time_text(now_ms))
+            return True
+    raise CommitError("the horizon lies in the future, and others change it at the same time: try again later")
+
+
+def is_horizon_taken_back(log: CommitLog, version: int) -> bool:
+    """Return True if somebody has begun to lower the horizon after a version; a vacuum by an older one stops."""
+    return LOWERING in _horizons_since(log, version, log.read_on(durable=True).version)
+
+
+def _repeat(horizon_ms: int, head: LogState, _: object) -> Body:
+    return Body(horizon_ms=max(head.horizon_ms, horizon_ms))
+
+
+def _horizons_since(log: CommitLog, version: int, head: int) -> set[str]:
+    """Return which operations have set a horizon after a version; a record that is gone counts as lowering one."""
+    found = set()
+    for later in range(version + 1, head + 1):
+        record = log.read_record(later)
+        if record is None:
+            found.add(LOWERING)
+        elif record.horizon_ms is not None and isinstance(record.author, MaintenanceAuthor):
+            found.add(record.author.operation)
+    return found

@@ -1,1 +1,0 @@
-"""Repairing a directory: what verifying it finds, mended as far as that can be. Nothing is deleted."""

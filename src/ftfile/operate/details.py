@@ -1,0 +1,250 @@
+"""One version, or one file, in detail: its batches, the offsets of their sources, and how it was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError, CorruptData, NotFound
+from ftfile.log.format import layout
+from ftfile.log.format.model import StreamAuthor
+from ftfile.log.places import Place, find_part
+from ftfile.log.read.compacted_records import cover, list_ranges, read_range
+from ftfile.log.read.history import operation_of, version_of
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.log.read.times import created_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.history import Version
+
+
+# Spark's text in a checkpoint for a source that has given no offset yet.
+NO_OFFSET = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The rows that were read of a source, or of one of its partitions."""
+
+    source: int  # its number in the query, as in Spark's checkpoint: `sources/0`
+    partition: str | None  # such as `events/7` for a topic and partition of Kafka; None where an offset has none
+    start: Any  # where the batch before had ended, as Spark writes it; None where nothing had been read before
+    end: Any  # where the last of these batches ended; equal to `start` where they read nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Consecutive batches of a streaming query, and what Spark read in them."""
+
+    query_id: str
+    first_batch: int
+    last_batch: int
+    # Where each source stood before the first batch, as Spark writes it; None for the start, and where it is not known:
+    # without `checkpointLocation` on the writer, or where the record is not kept.
+    offsets_before: list[Any] | None
+    offsets: list[Any] | None  # where each source stood after the last batch; None where it is not known
+    # What they read of each source, and of each partition of Kafka; None where one end is not known.
+    offset_ranges: tuple[OffsetRange, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFile:
+    """A finished file, or a piece of one that stays open, or runs of a store, as a record adds it."""
+
+    path: str  # relative to the directory; of a finished file, its name, else the file that has it
+    kind: str  # `part` for a finished file, else `segment`
+    rows: int
+    size_bytes: int
+    directory: str
+    first_batch: int
+    last_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A finished file that a record replaces or drops."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDetails:
+    """The result of `Directory.version_details`."""
+
+    commit: Version  # as `Directory.history` has it
+    run_id: str | None  # of the run of the query that wrote it; None for other writes
+    offsets_before: list[Any] | None  # see `Batches`
+    offset_ranges: tuple[OffsetRange, ...] | None  # likewise; None for other writes
+    added: tuple[AddedFile, ...]
+    removed: tuple[RemovedFile, ...]  # finished files that it replaces or drops
+    segments_removed: int  # number of pieces of open files that it ends
+
+
+@dataclass(frozen=True, slots=True)
+class FileDetails:
+    """The result of `Directory.file_details`."""
+
+    path: str
+    version: int  # the one that brought it
+    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None where its record is not kept
+    operation: str | None  # of that version: `stream`, `batch`, `migrate`, or of maintenance; None likewise
+    rows: int
+    size_bytes: int  # on storage
+    plain_bytes: int  # before compression of lines and encryption
+    directory: str
+    checksum: str
+    format: str  # of the file, such as `parquet`
+    filters: tuple[str, ...]  # through which its bytes went, such as `gzip`, in this order
+    state: str  # as in `FinishedFile`, and `taken` or `damaged` where another file is at its name
+    batches: Batches | None  # those that its rows come from; None if a batch write brought them
+    job_id: str | None  # of the batch write that brought them, or of maintenance where that is all there is
+    pieces: int  # number of pieces of open files that it was made of; 0 for none, and where its record is not kept
+
+
+def version_details(log: CommitLog, version: int) -> VersionDetails:
+    """Return the files that a version adds and removes; see `OpenedDirectory.version_details`."""
+    head = log.read_on()
+    record = log.read_record(version) if head.log_start <= version <= head.version else None
+    if record is None:
+        raise ConfigError(f"there is no version {version}: the oldest is {head.log_start}, the newest {head.version}")
+    author = record.author
+    stream = author if isinstance(author, StreamAuthor) else None
+    before = _offsets_of(log, stream.query_id, stream.batch_id - 1, version - 1) if stream else None
+    return VersionDetails(
+        commit=version_of(record, created_ms(log, version)),
+        run_id=stream.run_id if stream else None,
+        offsets_before=before,
+        offset_ranges=_ranges_of(stream.batch_id, before, stream.offsets) if stream else None,
+        added=tuple(map(_added, record.adds)),
+        removed=tuple(
+            RemovedFile(remove.final_path or "", remove.length) for remove in record.removes if remove.kind == "part"
+        ),
+        segments_removed=sum(remove.kind == "segment" for remove in record.removes),
+    )
+
+
+def file_details(log: CommitLog, path: str, version: int | None = None) -> FileDetails:
+    """Return the details of a file of a version; see `OpenedDirectory.file_details`."""
+    snapshot = take_snapshot(log, version)
+    parts = (add for add in snapshot.newest_first() if add.kind == "part")
+    add = next((add for add in parts if add.final_path == path), None)
+    if add is None:
+        names = [add.final_path for add in snapshot.adds.values() if add.kind == "part" and add.final_path is not None]
+        raise ConfigError(_no_such_file(path, snapshot.version, names))
+    head = log.read_on()
+    added = _version_of_add(log, add)
+    record = log.read_record(added) if added >= head.log_start else None
+    whole = next((each for each in record.adds if each.id == add.id), add) if record is not None else add
+    is_stream, place = add.origin.query_id in head.queries, find_part(log.fs, add).place
+    return FileDetails(
+        path=path,
+        version=added,
+        time_ms=created_ms(log, added),
+        operation=None if record is None else operation_of(record),
+        rows=add.rows,
+        size_bytes=add.length,
+        plain_bytes=add.logical_length,
+        directory=layout.bucket_directory(add.bucket),
+        checksum=add.checksum,
+        format=snapshot.definitions[add.encoding]["format"]["name"],
+        filters=add.filters,
+        state=_STATES.get(place, place.value),
+        batches=_batches(log, add, added) if is_stream else None,
+        job_id=None if is_stream else add.origin.query_id,
+        pieces=len({piece.add_id for piece in whole.ranges}),
+    )
+
+
+# Of those places that are not called as users know them.
+_STATES = {Place.STAGED: "pending", Place.IMPOSSIBLE: "pending", Place.NOWHERE: "missing"}
+
+
+def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
+    """Return the text that a version has no file of this name, with names like it."""
+    name = path.rpartition("/")[2]
+    near = [each for each in names if name and name in each][:3] or get_close_matches(path, names, n=3)
+    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"there is no finished file {path!r} in version {version}{meant}"
+
+
+def _added(add: Add) -> AddedFile:
+    first, last = add.origin.first_batch, add.origin.last_batch
+    directory = layout.bucket_directory(add.bucket)
+    return AddedFile(add.final_path or add.path, add.kind, add.rows, add.length, directory, first, last)
+
+
+def _batches(log: CommitLog, add: Add, version: int) -> Batches:
+    query_id, first, last = add.origin
+    before, after = (_offsets_of(log, query_id, batch_id, version) for batch_id in (first - 1, last))
+    return Batches(query_id, first, last, before, after, _ranges_of(first, before, after))
+
+
+def _ranges_of(first: int, before: list[Any] | None, after: list[Any] | None) -> tuple[OffsetRange, ...] | None:
+    """Return the ranges of batches from this one on; None where the offsets of an end are not known."""
+    if after is None or (before is None and first > 0):
+        return None
+    return ranges_between(before or [], after)
+
+
+def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> list[Any] | None:
+    """Return the offsets of a batch that was committed at a version or before; None where they are not known."""
+    if batch_id < 0:
+        return None
+    for earlier in range(version, log.read_on().log_start - 1, -1):
+        record = log.read_record(earlier)
+        author = record.author if record is not None else None
+        if isinstance(author, StreamAuthor) and author.query_id == query_id and author.batch_id <= batch_id:
+            return author.offsets if author.batch_id == batch_id else None
+    return None
+
+
+def _version_of_add(log: CommitLog, add: Add) -> int:
+    """Return the version that brought a live add: ranges know it, and of the newest versions, records."""
+    while True:
+        end = -1
+        try:
+            for name in cover(list_ranges(log.fs)):
+                end = name.last
+                for document in read_range(log.fs, name, ended=False).kept:
+                    versions = document.versions()
+                    if add.id in versions.ids:
+                        return versions.added[versions.ids.index(add.id)]
+        except NotFound:
+            continue  # a larger range has replaced one since the listing
+        head = log.read_on()
+        for version in range(head.version, max(end, head.log_start - 1), -1):
+            record = log.read_record(version)
+            if record is not None and any(each.id == add.id for each in record.adds):
+                return version
+        raise CorruptData(layout.RANGES, f"the version of {add.final_path!r}", "none", "Read again later")
+
+
+def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetRange, ...]:
+    """Return the ranges between two lists of offsets, one for each source; the first is empty for a query's start.
+
+    An offset that is an object of objects has partitions: topics, and the partitions of each.
+    """
+    return tuple(
+        OffsetRange(number, partition, start, end)
+        for number, (first, last) in enumerate(zip_longest(before[: len(after)], after))
+        if last not in (None, NO_OFFSET)
+        for partition, start, end in _by_partition(None if first == NO_OFFSET else first, last)
+    )
+
+
+def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]]:  # noqa: ANN401 - any JSON
+    """Yield each partition of a source with its offsets before and after; None and both offsets where it has none."""
+    if not last or not isinstance(last, dict) or not all(isinstance(own, dict) for own in last.values()):
+        yield None, first, last
+        return
+    for topic, ends in last.items():
+        starts = first.get(topic) if isinstance(first, dict) else None
+        for partition, end in ends.items():
+            yield f"{topic}/{partition}", starts.get(partition) if isinstance(starts, dict) else None, end

@@ -1,0 +1,169 @@
+"""Dropping buckets: one record removes all rows in them; and which buckets an operation is for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
+from ftfile.formats.partition_paths import chosen_places, partition_schema
+from ftfile.log.directory import refuse_store
+from ftfile.log.format.layout import bucket_directory
+from ftfile.log.format.model import Body, Remove
+from ftfile.log.opening import maintaining
+from ftfile.log.protocol import commit
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.rows.moments import settled
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.value_text import UTC
+from ftfile.write.files.bucket_options import BucketPattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow.compute as pc
+
+    from ftfile.core.context import Clock, Context
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+
+
+BUCKET_TIME = pa.field("bucketTime", pa.timestamp("us"))
+
+
+def settled_for(
+    head: LogState, where: Mapping[str, object] | str | pc.Expression, clock: Clock
+) -> Mapping[str, object] | str | pc.Expression:
+    """Return a condition with times by this clock as literals, by the time zone of the newest writer."""
+    time_zone = UTC if head.encoding is None else head.definitions[head.encoding]["timeZone"]
+    return settled(where, clock.now_ms(), time_zone)
+
+
+def select(
+    head: LogState,
+    snapshot: Snapshot,
+    where: Mapping[str, object] | str | pc.Expression,
+    bucket_pattern: str | None = None,
+) -> list[Add]:
+    """Return the adds of the buckets that match a condition on partition columns, as readers see them.
+
+    See `rows.conditions`. With `bucket_pattern`, as in the option `bucketPattern`, the condition may name
+    `BUCKET_TIME`, too: the begin of the time of a directory, without time zone; null for directories of no such time.
+    The snapshot knows how all adds are encoded, the state only how the last ones are.
+
+    Raises:
+        ConfigError: it is no condition, a column is no partition column, or a value none of its type.
+    """
+    newest: dict[str, Any] = {"partitionBy": [], "timeZone": UTC}
+    if head.encoding is not None:
+        newest = head.definitions[head.encoding]
+    schema = arrow_schema(head.definitions[head.schema]) if head.schema is not None else pa.schema([])
+    adds = list(snapshot.adds.values())
+    places = [(add.bucket, snapshot.definitions[add.encoding]["timeZone"]) for add in adds]
+    columns = newest["partitionBy"]
+    derived = None if bucket_pattern is None else (BUCKET_TIME, _times(bucket_pattern, len(columns)))
+    chosen = chosen_places(where, partition_schema(schema, columns), places, derived)
+    return [add for add, place in zip(adds, places, strict=True) if place in chosen]
+
+
+def _times(bucket_pattern: str, above: int) -> Callable[[Sequence[str]], pa.Array]:
+    """Return the function that reads the times of buckets, below `above` directories of columns."""
+    pattern = BucketPattern.of_directories(bucket_pattern)
+    end = above + pattern.depth
+
+    def times(buckets: Sequence[str]) -> pa.Array:
+        return pattern.begins(["/".join(bucket_directory(bucket).split("/")[above:end]) for bucket in buckets])
+
+    return times
+
+
+ALL = "all"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DropReport:
+    """The result of a drop."""
+
+    version: int | None = None  # of its record; None when there was nothing to drop, and in a dry run
+    files: int = 0  # finished parts, and segments of open ones
+    rows: int = 0
+    size_bytes: int = 0  # on storage
+    dry_run: bool = False  # nothing was dropped
+    where: str | None = None  # a condition that is a text, with times by a clock written out; as it is recorded
+
+
+def drop(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    where: Mapping[str, object] | str | pc.Expression,
+    *,
+    dry_run: bool = False,
+    bucket_pattern: str | None = None,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> DropReport:
+    """Remove all rows of some buckets, finished or open, in one record, and return how many.
+
+    A second drop with nothing there creates no record. Safe beside running queries: what they commit later stays.
+    `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
+    `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as `pc.field("month") < 7`. Or it
+    is the word "all" for every row in the directory. Older versions can be read until a vacuum.
+    A text may count from now, as in `"day < current_date() - interval 30 days"`, by the clock of this machine and the
+    `timeZone` of the newest writer; the record has the date. With `bucket_pattern`, as the option `bucketPattern`, a
+    condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks; others stay. With
+    `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is called in this thread after
+    each file that is hidden; what it raises leaves the rest to the next commit. For the others see `ftfile.open`.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
+            column, or compares it with no value of its type.
+        CommitError: as for a batch write; `NotPublished` means that the rows are dropped, and their files hidden later.
+    """
+    everything = _is_everything(where)
+    dropped: list[Add] = []
+
+    def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        live = snapshot()
+        dropped[:] = live.adds.values() if everything else select(head, live, where, bucket_pattern)
+        return Body(removes=tuple(map(Remove.of, dropped)), replaces=text) if dropped else None
+
+    with maintaining("drop", path, key_provider, storage, context) as (log, author):
+        refuse_store(log.read_on(), os.fspath(path), "delete its rows with ftfile.kv.purge")
+        where = settled_for(log.read_on(), where, log.clock)
+        text = where if isinstance(where, str) and not everything else None
+        if dry_run:
+            snapshot = take_snapshot(log)
+            prepare(log.read_on(), lambda: snapshot)
+            return _report(None, dropped, text, dry_run=True)
+        done = commit(log, author, prepare, progress=progress)
+        if done.record is None:
+            return DropReport(where=text)
+        report = _report(done.version, dropped, text)
+        _log.info("dropped: %s", report)
+        return report
+
+
+def _is_everything(where: object) -> bool:
+    """Return True for every row; ConfigError for what is neither that nor a condition."""
+    if where is None or (isinstance(where, Mapping) and not where):
+        raise ConfigError(
+            f"where={where!r} does not say what to drop: it takes a condition on partition columns, such as "
+            f'{{"month": 7}} or "month < 7", or "{ALL}" for every row in the directory'
+        )
+    return isinstance(where, str) and where == ALL
+
+
+def _report(version: int | None, dropped: Sequence[Add], where: str | None, *, dry_run: bool = False) -> DropReport:
+    rows, size_bytes = sum(add.rows for add in dropped), sum(add.length for add in dropped)
+    return DropReport(version, len(dropped), rows, size_bytes, dry_run, where)

@@ -1,0 +1,360 @@
+"""Flushing: finished files are made of what is open, or of what is due, without a batch."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import gt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.core.context import SYSTEM, is_away
+from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
+from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
+from ftfile.log.checks import Accepted, accept_rewrites
+from ftfile.log.directory import refuse_store
+from ftfile.log.format.model import AssemblyJob, Body
+from ftfile.log.opening import maintaining, open_as_written
+from ftfile.log.protocol import catch_up, commit
+from ftfile.operate.compact import removing_unrecorded
+from ftfile.storage.registry import normalise
+from ftfile.write.files.assembler import Assembler
+from ftfile.write.files.namer import Namer
+from ftfile.write.files.publishing import Publishing, default_publishing, note_untold, tell_untold, untold_queries
+from ftfile.write.files.rolling_groups import by_group, live_bytes
+from ftfile.write.files.rolling_plan import RollingPlanner, jobs_of, limits_of
+from ftfile.write.files.rolling_rules import ALL_END, ROLLING
+from ftfile.write.options import durability_of
+from ftfile.write.stage import Stage
+from ftfile.write.workers import Threads, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, MaintenanceAuthor, Record
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import Durability, FileSystem
+    from ftfile.write.messages import TaskIdentity
+    from ftfile.write.workers import Workers
+
+
+# Parts after which a record is created: those are seen, and are not made again if the flush dies.
+PARTS_PER_RECORD = 64
+# Numbers after those of the batch itself, so that names sort as rows do; and other ones after each version.
+FIRST_NUMBER, NUMBERS_PER_VERSION = 50_000, 1_000
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushReport:
+    """The result of a flush."""
+
+    files: int  # finished by it
+    rows: int
+    version: int  # the newest one after it
+    dry_run: bool = False  # nothing was finished; `files` is an estimate
+
+
+def flush(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    due_only: bool = False,
+    query_id: str | None = None,
+    dry_run: bool = False,
+    commit_every: int | None = None,
+    threads: int | None = None,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> FlushReport:
+    """Finish the files that are open over batches, so that every reader sees their rows; return how many.
+
+    A second flush with nothing open creates no record. Safe beside running queries: of two that make files of the same
+    rows the later one gives way, and what queries write meanwhile stays open. It may be interrupted or killed at any
+    point: what is recorded stays, and the rest stays open.
+
+    Args:
+        path: of the directory.
+        due_only: finish only files whose rule has fired.
+        query_id: finish only files of this query.
+        dry_run: return what would be finished now, and write nothing.
+        commit_every: new files after which a record is created, at most 1000; by default 64.
+        threads: that make files; by default one for each core.
+        progress: called in this thread with a `Progress` after each job; what it raises ends the flush.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        context: likewise.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, its keys are not known, or an argument is wrong.
+        FtfileError: some rows could not be made files, such as damaged ones (`CorruptData`); all others were.
+            `StillOpen` where several errors kept rows open.
+        StorageError: the store failed, or is away.
+        CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
+    """
+    with maintaining("flush", path, key_provider, storage, context) as (log, author):
+        refuse_store(log.read_on(), os.fspath(path), "merge its runs with ftfile.kv.compact")
+        workers = Threads.of(author.job_id, threads, context)
+        reopen = partial(open_as_written, path, key_provider, storage, context)
+        url = normalise(os.fspath(path))
+        flush = Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress)
+        return flush.plan() if dry_run else flush.run()
+
+
+@dataclass
+class Flush:
+    """One flush: records until nothing is left to do, each with files of one query."""
+
+    url: str
+    log: CommitLog
+    author: MaintenanceAuthor
+    reopen: Callable[[tuple[tuple[str, str], ...]], CommitLog]
+    workers: Workers
+    query_id: str | None
+    due_only: bool
+    commit_every: int
+    progress: OnProgress | None
+    last_batches: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)  # by segments that stay open
+    stale: set[str] = field(default_factory=set)
+    files: int = 0
+    rows: int = 0
+
+    def run(self) -> FlushReport:
+        """Finish files; see `flush`."""
+        head = self.log.read_on(durable=True)
+        # Of a running query, what is open now: it would never end otherwise.
+        self.last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
+        segments = [
+            each for query_id in self._queries(head) for job in self._jobs(head, query_id) for each in job.inputs
+        ]
+        size_bytes = sum(each.length for each in segments)
+        tracker = Tracker("flush", self.log.clock, self.progress, len(segments), size_bytes)
+        with removing_unrecorded(self.log.fs, self.author.job_id) as named:
+            while self._flush_some(head, tracker, named):
+                head = self.log.read_on(durable=True)
+        # An earlier flush may have died between its record and its files.
+        head, _ = catch_up(self.log, self.author)
+        for query_id in untold_queries(head):
+            hook = _publishing_of(head, query_id).on_publish
+            if hook is not None and self.query_id in {None, query_id}:
+                tell_untold(self.log, hook, self.url, query_id)
+        errors = {str(error): error for error in self.errors.values()}
+        if len(errors) > 1:
+            raise StillOpen(list(errors))
+        for error in errors.values():
+            raise error
+        return FlushReport(self.files, self.rows, self.log.read_on().version)
+
+    def plan(self) -> FlushReport:
+        """Return the report of a run, and write nothing."""
+        head = self.log.read_on()
+        jobs = [job for query_id in self._queries(head) for job in self._jobs(head, query_id)]
+        rows = sum(segment.rows for job in jobs for segment in job.inputs)
+        return FlushReport(sum(map(files_of, jobs)), rows, head.version, dry_run=True)
+
+    def _queries(self, head: LogState) -> list[str]:
+        """Return the queries with open files that are to be finished."""
+        queries = {segment.origin.query_id: None for segment in head.segments.values()}
+        return [query_id for query_id in queries if self.query_id in {None, query_id}]
+
+    def _flush_some(self, head: LogState, tracker: Tracker, named: set[str]) -> bool:
+        """Create one record, if there is anything to do; add the paths of files that it may have."""
+        for query_id in self._queries(head):
+            publishing = _publishing_of(head, query_id)
+            storage = publishing.storage
+            log = self.reopen(storage.written) if storage.written else self.log
+            durability = durability_of(storage.durability, log.fs.capabilities)
+            work = Assembling(head.definitions, head.version, durability, self.commit_every)
+            for jobs in job_rounds([*self._jobs(head, query_id)], self.commit_every):
+                rewrites = self._rewrites(work, jobs, log, dict(storage.written), tracker)
+                if not rewrites:
+                    continue
+                named |= {add.path for rewrite in rewrites for add in rewrite.adds}
+                self._commit(log, rewrites, publishing, query_id, durability)
+                return True
+        return False
+
+    def _commit(
+        self, log: CommitLog, rewrites: Sequence[Rewrite], publishing: Publishing, query_id: str, durability: Durability
+    ) -> None:
+        """Create a record of the rewrites that can be published; what the others are made of stays open."""
+        accepted = Accepted()
+
+        def prepare(head: LogState, _: object) -> Body | None:
+            nonlocal accepted
+            named = _namer(publishing, query_id, log, head).name(log, head, rewrites)
+            accepted = accept_rewrites(log, head, named.rewrites, refused=named.refused)
+            if not accepted.rewrites:
+                return None
+            untold = {} if publishing.on_publish is None else note_untold(head.version + 1, query_id)
+            return Body(
+                adds=accepted.adds,
+                removes=accepted.removes,
+                metrics={"durability": durability, **accepted.metrics()},
+                tables=named.tables | untold,
+            )
+
+        done = commit(log, self.author, prepare)
+        for refused in accepted.refused:
+            self._leave_open(refused.rewrite.inputs, refused.error)
+        left_out = {refused.rewrite.inputs[0].id for refused in accepted.refused}
+        others = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
+        self._look_for_stale(log.read_on(), done.record, others)
+        if done.record is not None:
+            rows = [add.rows for add in done.record.adds if add.kind == "part"]
+            self.files += len(rows)
+            self.rows += sum(rows)
+            _log.info("finished %d files of %d records", len(rows), sum(rows))
+
+    def _look_for_stale(self, head: LogState, record: Record | None, rewrites: Sequence[Rewrite]) -> None:
+        """Give up what was refused twice, though nobody took a segment of it: a vacuum may delete it at any moment."""
+        ended = {remove.id for remove in record.removes} if record is not None else set()
+        for rewrite in rewrites:
+            inputs = {segment.id for segment in rewrite.inputs}
+            if inputs & ended or inputs - head.segments.keys():
+                continue
+            if inputs & self.stale:
+                advice = (
+                    "vacuum may delete files as soon as they are made of what is open: flush again, and vacuum with a "
+                    "longer retention. If its horizon lies in the future, ftfile.vacuum(path, dry_run=False) takes it "
+                    "back"
+                )
+                self._leave_open(rewrite.inputs, StaleFiles(advice))
+            self.stale |= inputs
+
+    def _leave_open(self, segments: Iterable[Add], error: Exception) -> None:
+        for segment in segments:
+            _log.error("%d records for %r in %s stay open: %s", segment.rows, segment.bucket, segment.path, error)
+            self.errors[segment.id] = error
+
+    def _rewrites(
+        self,
+        work: Assembling,
+        jobs: Sequence[AssemblyJob],
+        log: CommitLog,
+        written: Mapping[str, str],
+        tracker: Tracker,
+    ) -> list[Rewrite]:
+        """Make files for one record."""
+        found: dict[int, Assembled] = {}
+        for number, done in self.workers.do(work, jobs, log.fs, written):
+            found[number] = done
+            used = done.rewrite.inputs if done.rewrite is not None else ()
+            failed = [segment for segment in jobs[number].inputs if segment.id in done.errors]
+            tracker.add(len(used) + len(failed), sum(segment.length for segment in (*used, *failed)))
+        for number, done in sorted(found.items()):
+            for segment in jobs[number].inputs:
+                if segment.id in done.errors:
+                    self._leave_open([segment], done.errors[segment.id])
+        return [done.rewrite for _, done in sorted(found.items()) if done.rewrite is not None]
+
+    def _jobs(self, head: LogState, query_id: str) -> Iterator[AssemblyJob]:
+        """Yield the jobs for segments that were open at the start and have not failed."""
+        wanted = {
+            segment.id: segment
+            for segment in head.segments.values()
+            if segment.origin.query_id == query_id
+            and segment.origin.last_batch <= self.last_batches.get(query_id, segment.origin.last_batch)
+            and segment.id not in self.errors
+        }
+        settings = _settings_of(head, query_id)
+        rolling = ROLLING.from_json(settings["rolling"]) if settings else ALL_END
+        if not self.due_only:
+            for segments in by_group(wanted.values()).values():
+                yield from jobs_of(segments, "flush", rolling, self.log.ids)
+            return
+        encoding = settings["encoding"] if settings else head.encoding or ""
+        for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
+            if inputs := tuple(segment for segment in job.inputs if segment.id in wanted):
+                yield replace(job, inputs=inputs)
+
+
+def files_each(commit_every: int | None) -> int:
+    """Return the number of new files after which a record is created; ConfigError for one that cannot be."""
+    wanted = PARTS_PER_RECORD if commit_every is None else commit_every
+    if not 1 <= wanted <= NUMBERS_PER_VERSION:
+        raise ConfigError(f"commit_every={commit_every}: it takes 1 to {NUMBERS_PER_VERSION} new files")
+    return wanted
+
+
+def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState) -> Namer:
+    query = head.queries.get(query_id)
+    last_batch, since = (query.last_batch, head.version - query.version) if query else (0, head.version)
+    first_index = FIRST_NUMBER + NUMBERS_PER_VERSION * since
+    return Namer(publishing.naming, f"{last_batch:010d}", log.clock.now_ms(), query_id, {}, first_index)
+
+
+def _settings_of(head: LogState, query_id: str) -> Mapping[str, Any] | None:
+    """Return how the query makes and names parts, as of its last batch; None where it left that to the defaults."""
+    query = head.queries.get(query_id)
+    return None if query is None or query.settings is None else head.definitions[query.settings]
+
+
+def _publishing_of(head: LogState, query_id: str) -> Publishing:
+    """Return how the query names and publishes its files, as of its last batch."""
+    settings = _settings_of(head, query_id)
+    return Publishing.from_json(settings) if settings else default_publishing()
+
+
+class Assembled(NamedTuple):
+    """The result of a job."""
+
+    rewrite: Rewrite | None  # None if nothing could be made files
+    errors: dict[str, Exception]  # by id, of segments that stay open
+
+
+@dataclass(frozen=True, slots=True)
+class Assembling(Work[AssemblyJob, Assembled]):
+    """Makes files of segments that were live at a version; a job that would make more than `files_max` ends there."""
+
+    definitions: Mapping[str, Any]  # of the encodings of the segments, by key
+    read_version: int
+    durability: Durability
+    files_max: int
+
+    def size_of(self, piece: AssemblyJob) -> int:
+        """Return the bytes of the segments."""
+        return sum(segment.length for segment in piece.inputs)
+
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyJob]) -> Iterator[Assembled]:
+        """Yield the result of each job; StorageError if the store is away."""
+        assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
+        for job in pieces:
+            try:
+                done, damaged = assembler.assemble_readable(job, partial(gt, self.files_max))
+            except FtfileError as error:
+                if is_away(error):
+                    raise
+                yield Assembled(None, {segment.id: error for segment in job.inputs})
+            else:
+                yield Assembled(done, damaged)
+
+
+def job_rounds(jobs: Sequence[AssemblyJob], files_max: int) -> Iterator[Sequence[AssemblyJob]]:
+    """Yield the jobs for each record, which has about `files_max` new files, or those of one job."""
+    start = files = 0
+    for number, job in enumerate(jobs):
+        expected = min(files_of(job), files_max)
+        if number > start and files + expected > files_max:
+            yield jobs[start:number]
+            start, files = number, 0
+        files += expected
+    if jobs:
+        yield jobs[start:]
+
+
+def files_of(job: AssemblyJob) -> int:
+    """Return the number of files that a job makes, as far as it is known before."""
+    limits = limits_of(job)
+    of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1
+    of_rows = math.ceil(sum(each.rows for each in job.inputs) / limits.max_rows) if limits.max_rows else 1
+    return max(of_bytes, of_rows, 1)

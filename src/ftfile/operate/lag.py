@@ -1,0 +1,244 @@
+"""How far behind queries are: what Spark's checkpoints tell, and the logs and files of sources that ftfile reads."""
+
+from __future__ import annotations
+
+from concurrent.futures import wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftfile.core.context import RetryPolicy
+from ftfile.core.errors import AnotherLog, ConfigError, FtfileError, HistoryGone, Unavailable
+from ftfile.core.options import STORAGE_PREFIX
+from ftfile.log.opening import open_log
+from ftfile.read.foreign.plan import position_of as plan_of
+from ftfile.read.log_positions import Beginning, check_position, position_of
+from ftfile.storage.calls import start
+from ftfile.storage.paths import normalise, parse
+from ftfile.write.spark_checkpoint import place_of_checkpoint, read_progress, read_query_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from ftfile.core.context import Context
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.state import LogState
+
+
+_Found = TypeVar("_Found")
+
+# Seconds for all checkpoints and sources together: a status is wanted most where something does not answer.
+LOOK_S = 5.0
+# Checkpoints that are looked at, those of the queries that wrote last.
+CHECKPOINTS_MAX = 32
+
+_WHERE = "see lastProgress of the query, or the metric ftfile_source_backlog"
+_WHICH_DIRECTORY = "a checkpoint does not name the directory that is followed: give it as one of sources"
+_NONE_OF_THEM = "it follows none of the directories that are given as sources"
+_STATE_ELSEWHERE = "its state is not below the checkpoint: ftfile.source_status(path, stateLocation=…) reads it there"
+_NOT_COUNTED = f"it did not answer within {LOOK_S:g} s: ftfile.source_status(path, checkpointLocation=…) waits longer"
+_SILENT = f"it did not answer within {LOOK_S:g} s"
+_AHEAD = (
+    "it has batch {} done, and the directory ends with batch {}: newer records are lost, or the directory was restored "
+    "from an older copy, and the query is refused; see docs/disaster-recovery.md"
+)
+_BEHIND = (
+    "it ends with {}, and the directory with batch {}: it was restored from an older copy, and the query must "
+    "read the batches between as before; see docs/disaster-recovery.md"
+)
+_NOT_LOOKED_AT = f"it was not looked at, as the {CHECKPOINTS_MAX} of the queries that wrote last were"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLag:
+    """The backlog of one source of a query, if it can be known from here; of files as `ftfile.source_status` has it."""
+
+    source: int  # its number in the query, as in Spark's checkpoint: `sources/0`
+    kind: str  # `ftfile` for a directory or a store that is followed, `files` that ftfile reads, `kafka`, or `other`
+    offset: Any  # up to which the newest planned batch reads, as Spark has it
+    path: str | None = None  # of an ftfile directory, or of files, if it is known
+    versions_behind: int | None = None  # of an ftfile directory, committed ones that no batch was planned for
+    files_behind: int | None = None  # of files, those with something to read; None if not known
+    bytes_behind: int | None = None  # in them
+    oldest_unread_ms: int | None = None  # when the oldest of them was changed, since 1970 UTC; None for none
+    parked: int | None = None  # files that could not be read
+    late: int | None = None  # files that came too late to be read, ever
+    unknown: str = ""  # why it is not known what is left, and where to look; empty if it is known
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """How far Spark has come with a query, as its checkpoint tells."""
+
+    path: str  # URL of the checkpoint
+    problem: str = ""  # why it was not read, or does not go with the directory; empty if all is well
+    planned_batch: int | None = None  # the newest one; None before the first, and where it was not read
+    planned_ms: int | None = None  # when it was planned, since 1970 UTC by the driver's clock; None if not known
+    committed_batch: int | None = None  # the newest that Spark has noted as done
+    sources: tuple[SourceLag, ...] = ()  # at the newest planned batch
+
+    @property
+    def under_way(self) -> bool:
+        """Return True if a batch is planned and not done: it runs, or the query has stopped in it."""
+        return self.planned_batch is not None and self.planned_batch != self.committed_batch
+
+
+@dataclass
+class Lag:
+    """The backlog of queries: their checkpoints are looked at, each in a thread of its own."""
+
+    url: str  # of the directory that they write to
+    checkpoints: Collection[str]  # paths, of queries whose records do not have them, or as they are seen from here
+    sources: Collection[str]  # paths of ftfile directories that queries may follow
+    storage: Mapping[str, str]  # settings of the file system of the directory, and of all others of its scheme
+    found: dict[str, CheckpointStatus] = field(default_factory=dict)  # by query id; each result as it comes
+
+    def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
+        """Return the status of each checkpoint by query id, also of those that do not answer in time.
+
+        Raises:
+            ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
+            Unavailable: one of those that are given does not answer.
+        """
+        context = replace(log.fs.context, retry=RetryPolicy(attempts=1))
+        end_s = context.clock.monotonic_s() + LOOK_S
+
+        def left_s() -> float:
+            return max(0.0, end_s - context.clock.monotonic_s())
+
+        opens = {path: partial(open_log, path, None, self._settings_for(path), context) for path in self.sources}
+        _answers(opens, left_s())
+        calls = {path: partial(self._query_of, path, head, context) for path in self.checkpoints}
+        given = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
+        newest = sorted(head.queries.items(), key=lambda item: -item[1].version)
+        places = {query_id: given.get(query_id) or place_of_checkpoint(head, query_id) for query_id, _ in newest}
+        known = [(query_id, url) for query_id, url in places.items() if url is not None]
+        asked = known[:CHECKPOINTS_MAX]
+        self.found = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in known}
+        self.found |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
+        for future in wait([start(partial(self._look_at, *place, context)) for place in asked], left_s()).done:
+            future.result()
+        return _compared(dict(self.found), head, log.read_on()) if asked else {}
+
+    def _query_of(self, path: str, head: LogState, context: Context) -> str:
+        """Return the query of a checkpoint; ConfigError if it has not written here."""
+        query_id = read_query_id(path, context, self._settings_for(path))
+        if query_id is not None and query_id in head.queries:
+            return query_id
+        found = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
+        raise ConfigError(f"checkpoint={path!r}: it is {found}; those that wrote here are {', '.join(head.queries)}")
+
+    def _look_at(self, query_id: str, url: str, context: Context) -> None:
+        """Note the status of a query's checkpoint, and then the backlog of each source."""
+        try:
+            progress = read_progress(url, query_id, context, self._settings_for(url))
+        except (FtfileError, OSError) as error:
+            self.found[query_id] = CheckpointStatus(url, str(error))
+            return
+        offsets = progress.offsets
+        sources = [_recorded(number, offset) for number, offset in enumerate(offsets.offsets if offsets else ())]
+        planned_ms = None if offsets is None else offsets.time_ms
+        status = CheckpointStatus(url, "", progress.planned, planned_ms, progress.committed)
+        self.found[query_id] = replace(status, sources=tuple(sources))
+        for number, recorded in enumerate(sources):
+            try:
+                sources[number] = self._counted(recorded, url, context)
+            except (FtfileError, OSError) as error:
+                sources[number] = replace(recorded, unknown=str(error))
+            self.found[query_id] = replace(status, sources=tuple(sources))
+
+    def _counted(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
+        """Return a source with its backlog, where its offset tells of which kind it is."""
+        if source.kind == "files":
+            return self._files(source, checkpoint, context)
+        if source.kind == "ftfile":
+            return self._directory(source, context)
+        return source
+
+    def _directory(self, source: SourceLag, context: Context) -> SourceLag:
+        position = position_of(source.offset)
+        if isinstance(position, Beginning):
+            return replace(source, unknown="no batch has read it yet")
+        gone: HistoryGone | None = None
+        for path in self.sources:
+            log = open_log(path, None, self._settings_for(path), context)
+            head = log.read_on()
+            try:
+                check_position(log, head, position)
+            except AnotherLog:
+                continue
+            except HistoryGone as error:  # or of another one, which has forgotten what would tell
+                gone = error
+                continue
+            behind = max(0, head.version - position.version)
+            return replace(source, path=normalise(path), versions_behind=behind, unknown="")
+        if gone is not None:
+            raise gone
+        return replace(source, unknown=_NONE_OF_THEM if self.sources else _WHICH_DIRECTORY)
+
+    def _files(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
+        # NumPy takes longer to import than all else, and few directories are written from files.
+        from ftfile.read.foreign.status import status_of  # noqa: PLC0415
+        from ftfile.read.foreign.stream import STATE_IN_CHECKPOINT  # noqa: PLC0415
+
+        position = plan_of(source.offset)
+        assert position is not None, "it has a plan"
+        storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (self._settings_for(checkpoint) or {}).items()}
+        found = status_of(f"{checkpoint.rstrip('/')}/{STATE_IN_CHECKPOINT}", position.log_id, storage, context, {})
+        if found is None:
+            return replace(source, unknown=_STATE_ELSEWHERE)
+        return replace(
+            source,
+            path=found.path,
+            files_behind=found.files_behind,
+            bytes_behind=found.bytes_behind,
+            oldest_unread_ms=found.oldest_unread_ms,
+            parked=len(found.parked),
+            late=found.late,
+            unknown="",
+        )
+
+    def _settings_for(self, url: str) -> dict[str, str] | None:
+        """Return the settings of the file system for what has the scheme of the directory."""
+        return dict(self.storage) if parse(url).scheme == parse(self.url).scheme else None
+
+
+def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[str, _Found]:
+    """Return the results of calls about paths; Unavailable if one does not return in time."""
+    futures = {path: start(call) for path, call in calls.items()}
+    wait(futures.values(), wait_s)
+    silent = next((path for path, future in futures.items() if not future.done()), None)
+    if silent is not None:
+        raise Unavailable("look at", silent, f"{_SILENT}: leave it out, and the rest is told")
+    return {path: future.result() for path, future in futures.items()}
+
+
+def _compared(found: dict[str, CheckpointStatus], before: LogState, after: LogState) -> dict[str, CheckpointStatus]:
+    """Return checkpoints with a problem where one does not go with the log, which was read before and after them."""
+    for query_id, each in found.items():
+        least, most = (head.queries[query_id].last_batch for head in (before, after))
+        planned, committed = (-1 if batch is None else batch for batch in (each.planned_batch, each.committed_batch))
+        if not each.problem and committed > most:
+            found[query_id] = replace(each, problem=_AHEAD.format(committed, most))
+        elif not each.problem and planned < least:
+            newest = "no batch" if each.planned_batch is None else f"batch {planned}"
+            found[query_id] = replace(each, problem=_BEHIND.format(newest, least))
+    return found
+
+
+def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
+    """Return a source as its offset tells of it alone."""
+    fields = offset if isinstance(offset, dict) else {}
+    kind = fields.get("kind")
+    if kind in ("log", "start"):  # no set: of a topic of the name `kind`, it is an object
+        return SourceLag(number, "ftfile", offset, unknown=_NOT_COUNTED)
+    if kind == "plans":
+        return SourceLag(number, "files", offset, unknown=_NOT_COUNTED)
+    if fields and all(map(_is_topic, fields.values())):
+        return SourceLag(number, "kafka", offset, unknown=f"Kafka alone knows what is newer: {_WHERE}")
+    return SourceLag(number, "other", offset, unknown=f"the source alone knows what is newer: {_WHERE}")
+
+
+def _is_topic(ends: object) -> bool:
+    """Return True for the offsets of partitions, as Kafka's are."""
+    return isinstance(ends, dict) and bool(ends) and all(type(end) is int for end in ends.values())

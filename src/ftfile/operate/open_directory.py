@@ -1,0 +1,133 @@
+"""A directory as `ftfile.open` returns it: rows, status, verification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftfile.core.arguments import absolute_path, checked
+from ftfile.core.context import SYSTEM
+from ftfile.operate.details import file_details, version_details
+from ftfile.operate.lag import Lag
+from ftfile.operate.status import directory_status
+from ftfile.operate.verify.verify_directory import verify
+from ftfile.read.directory import Directory
+from ftfile.write.workers import Threads
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Mapping
+
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
+    from ftfile.operate.details import FileDetails, VersionDetails
+    from ftfile.operate.status import DirectoryStatus
+    from ftfile.operate.verify.findings import VerifyReport
+
+
+__all__ = ("OpenedDirectory", "open_directory")
+
+
+class OpenedDirectory(Directory):
+    """A directory to read, to ask for its status, and to verify. Needs no Spark."""
+
+    @checked
+    def status(
+        self,
+        *,
+        staged: bool = False,
+        lag: bool = True,
+        checkpoints: Collection[str] = (),
+        sources: Collection[str] = (),
+    ) -> DirectoryStatus:
+        """Return queries, open files, and files that are not published, with the reasons; within a second or so.
+
+        Writes nothing. It reads the newest base and the records after it, however large the directory is. It also looks
+        at the checkpoints of queries, and at what their sources have left to read where ftfile reads them: together for
+        5 s at most. What cannot be read, or does not answer in time, says so in the result.
+
+        Args:
+            staged: also count staged files that nothing needs, which lists the stage, and takes longer.
+            lag: look at checkpoints and sources.
+            checkpoints: paths of those of queries whose records do not have them, as where the writer was not given
+                `checkpointLocation`; or of those that are elsewhere, as seen from here.
+            sources: paths of ftfile directories and stores that queries follow: checkpoints do not name them.
+
+        Raises:
+            ConfigError: a checkpoint that is given is of no query that wrote here, or a source no ftfile directory.
+            CorruptData: the log is damaged; `verify` says how.
+            StorageError: the store failed, or a checkpoint or source that is given does not answer.
+        """
+        look = Lag(self.path, [*map(absolute_path, checkpoints)], [*map(absolute_path, sources)], self._storage)
+        return directory_status(self._log, staged=staged, lag=look if lag else None)
+
+    @checked
+    def version_details(self, version: int) -> VersionDetails:
+        """Return the files that a version adds and removes, its writer, and its offsets. Writes nothing.
+
+        Raises:
+            ConfigError: there is no such version, or it is no longer kept.
+            CorruptData: the log is damaged.
+        """
+        return version_details(self._log, version)
+
+    @checked
+    def file_details(self, path: str, version: int | None = None) -> FileDetails:
+        """Return a finished file's batches, the offsets of their sources, and how it was written. Writes nothing.
+
+        Args:
+            path: of the file, relative to the directory, as `files` has it.
+            version: in which it is; by default the newest one.
+
+        Raises:
+            ConfigError: there is no such file, or no such version.
+            CorruptData: the log is damaged.
+        """
+        return file_details(self._log, path, version)
+
+    @checked
+    def verify(
+        self, *, full: bool = False, threads: int | None = None, progress: OnProgress | None = None
+    ) -> VerifyReport:
+        """Return the differences between storage and the log, worst first. Writes nothing; safe beside running queries.
+
+        It compares the records that are kept with bases, ranges and hints, looks for each committed file where it
+        belongs, with the length recorded, and for files that no record knows. It takes some 10 s and 90 MB for 100,000
+        records. With `full`, it also reads every file, compares its checksum, and counts its rows.
+
+        Args:
+            full: read the content, too.
+            threads: that read it, each with memory for some row groups; by default one for each core.
+            progress: called in this thread with a `Progress` after each file that is read; what it raises ends it.
+
+        Raises:
+            ConfigError: a key of an encrypted directory is not known, or `threads` is below 1.
+            StorageError: the store failed.
+        """
+        workers = Threads.of("verify", threads, self.file_system.context)
+        return verify(self.file_system, full=full, workers=workers, progress=progress)
+
+
+def open_directory(
+    path: str | os.PathLike[str],
+    key_provider: str | None = None,
+    *,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> OpenedDirectory:
+    """Return a directory that the sink wrote, to be read; nothing is written, and nothing stays open.
+
+    Args:
+        path: a URL or a local path; `~` is the home directory, and a relative one begins in the working directory.
+        key_provider: where the keys of an encrypted directory are, as in the option `keyProvider`. By default, what the
+            environment variable FTFILE_KEY_PROVIDER names, or else the directory itself. A directory that is not
+            encrypted is refused when it is given.
+        storage: settings of the file system, as the options `storage.<name>` of the sink.
+        context: clock, ids and retries; the machine's by default.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, or its keys are not known, or it is a store: see `ftfile.kv.open`.
+        StorageError: the store failed.
+    """
+    opened = OpenedDirectory(path, key_provider, storage, context)
+    opened.require_files()
+    return opened

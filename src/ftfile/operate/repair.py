@@ -1,0 +1,179 @@
+"""Repair a directory: verify it, mend what was found, and verify again until nothing more can be mended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger, log_context
+from ftfile.core.progress import Tracker
+from ftfile.log.format.model import MaintenanceAuthor
+from ftfile.log.opening import open_as_written, open_log
+from ftfile.operate.repair_actions import OPERATION, Mender
+from ftfile.operate.verify.findings import STRANGERS, Action, Finding
+from ftfile.operate.verify.verify_directory import verify
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Collection, Iterator, Mapping
+
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
+    from ftfile.operate.verify.findings import VerifyReport
+
+
+# What is mended may uncover what was hidden by it: the log first, then files.
+ROUNDS = 8
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """One thing that was mended, or in a dry run, would be."""
+
+    code: str  # of the finding, as its path
+    path: str
+    action: str  # the step in words
+    error: str = ""  # why it failed; empty if it succeeded, and in a dry run
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """The result of a repair."""
+
+    dry_run: bool  # nothing was changed
+    steps: tuple[RepairStep, ...]  # a dry run may miss some that show once the log can be read
+    left: tuple[Finding, ...]  # not mended, each with its remedy
+    version: int  # the newest one afterwards
+
+    @property
+    def ok(self) -> bool:
+        """Return True if nothing is left that is an error or a warning, and every step succeeded."""
+        return all(finding.severity == "info" for finding in self.left) and not any(step.error for step in self.steps)
+
+
+def repair(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = True,
+    full: bool = False,
+    give_up: Collection[str] = (),
+    quarantine: Collection[str] = (),
+    accept_lost_records: bool = False,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> RepairReport:
+    """Mend what `Directory.verify()` finds, and return what was done and what is left.
+
+    By itself it does what loses no row; the rest has to be asked for. A dry run, the default, changes nothing, and
+    returns what would be done. Nothing is deleted: files in the way go to `_ftfile/quarantine`, each with a note of
+    where it was. A repair that was interrupted is simply run again; a second one finds nothing to do. Safe beside
+    running queries, but for `accept_lost_records`: stop them before that.
+
+    With `full`, it also reads every file, and compares its content. `give_up` has paths of committed files, as
+    `verify` names them, that are lost for good: a record removes them, and readers go on without their rows; damaged
+    ones go to quarantine. `quarantine` has paths of foreign files to be put there. Both take shell patterns, too, in
+    which `*` also matches `/`. With `accept_lost_records`, where
+    records are lost or damaged, and there is no copy of them, the log goes on as far as it can be read; later records,
+    and their files, go to quarantine. `progress` is called in this thread with a `Progress` after each step, and with
+    `full`, after each file that is read; what it raises ends the repair. For the other arguments see `ftfile.open`.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, its keys are not known, or an argument names a file that is not
+            lost, or not foreign.
+        StorageError: the store failed while the directory was verified. What fails later is in the report's steps.
+    """
+    fs = open_log(path, key_provider, storage, context, repairs=True).fs
+    asked = _Asked(frozenset(give_up), frozenset(quarantine), accept_lost_records)
+    author = MaintenanceAuthor(OPERATION, context.ids.unique())
+    with log_context(job=author.job_id):
+        report = verify(fs, full=full, progress=progress)
+        asked.check(report)
+        if dry_run:
+            chosen = list(asked.chosen(report))
+            steps = tuple(_step(found, action) for found, action in chosen)
+            taken = Counter(id(found) for found, _ in chosen)
+            left = tuple(found for found in report.findings if not 0 < len(found.actions) == taken[id(found)])
+            return RepairReport(True, steps, left, report.version)  # noqa: FBT003 - a field
+        mender = Mender(fs, partial(open_as_written, path, key_provider, storage, context), author)
+        return _repair(report, asked, mender, progress, full=full)
+
+
+def _repair(
+    report: VerifyReport, asked: _Asked, mender: Mender, progress: OnProgress | None, *, full: bool
+) -> RepairReport:
+    steps: list[RepairStep] = []
+    tried: set[str] = set()
+    for _ in range(ROUNDS):
+        chosen = [(found, action) for found, action in asked.chosen(report) if repr(action) not in tried]
+        if not chosen:
+            break
+        tried |= {repr(action) for _, action in chosen}
+        tracker = Tracker(OPERATION, mender.fs.context.clock, progress, len(chosen), unit="steps")
+        errors = mender.mend([action for _, action in chosen], tracker)
+        for (found, action), error in zip(chosen, errors, strict=True):
+            steps.append(_step(found, action, error))
+            _log.info("repair: %s", steps[-1])
+        report = verify(mender.fs, full=full, progress=progress)
+    mender.save_published(report)
+    return RepairReport(False, tuple(steps), report.findings, report.version)  # noqa: FBT003 - a field
+
+
+def _step(found: Finding, action: Action, error: str = "") -> RepairStep:
+    return RepairStep(found.code, found.path or action.path, str(action), error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The caller's requests beyond steps that lose nothing."""
+
+    give_up: frozenset[str]
+    quarantine: frozenset[str]
+    accept_lost_records: bool
+
+    def chosen(self, report: VerifyReport) -> Iterator[tuple[Finding, Action]]:
+        """Yield the actions to be carried out, each with the finding that asks for it."""
+        for finding in report.findings:
+            for action in finding.actions:
+                if finding.repair == "yes" or self._wants(finding, action):
+                    yield finding, action
+
+    def _wants(self, finding: Finding, action: Action) -> bool:
+        if action.kind == "give-up":
+            return _is_named(finding.path, self.give_up)
+        if finding.code in STRANGERS:
+            return _is_named(action.path, self.quarantine)
+        return self.accept_lost_records
+
+    def check(self, report: VerifyReport) -> None:
+        """Raise ConfigError for files to be given up that are there, and to be put aside that are not foreign."""
+        lost = {found.path for found in report.findings if any(action.kind == "give-up" for action in found.actions)}
+        for name in sorted(self.give_up):
+            if not any(_is_named(path, {name}) for path in lost):
+                raise ConfigError(
+                    f"give_up: {name!r} is not known to be lost. Paths are those that verify() names; what only "
+                    "its content shows is found with full=True"
+                )
+        if not self.quarantine:
+            return
+        if not report.complete:
+            raise ConfigError(
+                "quarantine: which files are foreign cannot be told while the log is damaged: repair that first"
+            )
+        foreign = [action.path for found in report.findings if found.code in STRANGERS for action in found.actions]
+        for name in sorted(self.quarantine):
+            if not any(_is_named(path, {name}) for path in foreign):
+                raise ConfigError(f"quarantine: {name!r} is no foreign file in the directory")
+
+
+def _is_named(path: str, names: Collection[str]) -> bool:
+    """Return True for a path that is among names, or fits one as a shell pattern, in which `*` matches `/`, too."""
+    return path in names or any(fnmatchcase(path, name) for name in names)

@@ -1,0 +1,316 @@
+"""How each finding is mended: one function for each kind of action, in an order in which nothing is lost meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from ftfile.core.errors import AlreadyExists, CommitError, CorruptData, FtfileError, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.kv.planning.runs import is_run
+from ftfile.kv.upkeep.purge import keep_purges
+from ftfile.log.checkpoints import list_bases, write_base
+from ftfile.log.commit_log import LAYOUT_VERSION, CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Body, Remove
+from ftfile.log.places import has_content, list_or_empty, stat_or_none
+from ftfile.log.protocol import commit, record_of
+from ftfile.log.publish import publish, skip_published
+from ftfile.log.read.compacted_records import list_ranges, merge_all
+from ftfile.log.records import PublishedHint, write_published
+from ftfile.log.state import Unpublished
+from ftfile.log.vacuum import lower_horizon
+from ftfile.operate.verify.findings import ACTIONS
+from ftfile.operate.verify.log_scan import LogScan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from ftfile.core.context import IdSource
+    from ftfile.core.progress import Tracker
+    from ftfile.log.format.model import Add, MaintenanceAuthor
+    from ftfile.log.state import LogState
+    from ftfile.operate.verify.findings import Action, VerifyReport
+    from ftfile.storage.api import FileSystem
+
+    Mend: TypeAlias = Callable[["Mender", Action], object]
+
+
+OPERATION = "repair"
+TRIES = 100
+# Of a file that is copied, in memory at once.
+PIECE_BYTES = 4 << 20
+# One ending for the format, one for the compression.
+_ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,12}){1,2}$")
+
+_log = get_logger(__name__)
+
+
+class Mender:
+    """Mends a directory; `open_log` opens its log as the newest writer did, once it can be read."""
+
+    def __init__(self, fs: FileSystem, open_log: Callable[[], CommitLog], author: MaintenanceAuthor) -> None:
+        self.fs = fs
+        self.open_log = open_log
+        self.author = author
+
+    def mend(self, actions: Sequence[Action], tracker: Tracker) -> list[str]:
+        """Carry out the actions; return for each why it failed, empty where it did not."""
+        errors = [""] * len(actions)
+        for kind in ACTIONS:
+            asked = [number for number, action in enumerate(actions) if action.kind == kind]
+            if kind == "give-up" and asked:
+                # One record gives up all that is lost.
+                error = _tried(partial(self._give_up, [actions[number] for number in asked]))
+                errors = [error if number in asked else told for number, told in enumerate(errors)]
+                tracker.add(len(asked))
+                continue
+            for number in asked:
+                errors[number] = _tried(partial(MENDS[kind], self, actions[number]))
+                tracker.add()
+        return errors
+
+    def save_published(self, report: VerifyReport) -> None:
+        """Write a base and a hint without what was found to be published, renamed or given up: nobody looks for it."""
+        if not report.complete:
+            return
+        log = self.open_log()
+        try:
+            head = log.read_on(durable=True)
+        except CorruptData:
+            return  # the report says what is wrong
+        skip_published(log, head)
+        if head.version != report.version or head.version < 0:
+            return
+        paths = {finding.path for finding in report.findings if finding.severity != "info"}
+        left = {version: found for version, entry in head.unpublished.items() if (found := _left(head, entry, paths))}
+        if left != head.unpublished:
+            write_base(log.fs, log.ids, replace(head, unpublished=left))
+        if not left:
+            write_published(log.fs, PublishedHint(head.version, head.nonce))
+
+    def _give_up(self, lost: Sequence[Action]) -> None:
+        adds = [action.add for action in lost if action.add is not None]
+        for action, add in zip(lost, adds, strict=True):
+            if action.source:
+                set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
+        log = self.open_log()
+        runs = [add for add in adds if is_run(add)]
+        kept = keep_purges(log, self.author, runs) if runs else []
+        replaced = {add.id for add, _ in kept}
+        record_changes(log, self.author, [add for add in adds if add.id not in replaced], kept)
+
+
+def _tried(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except FtfileError as error:
+        _log.warning("repair: %s", error)
+        return str(error)
+    return ""
+
+
+def _left(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
+    """Return the entry without adds that are no longer live; None if none of its files is at one of the paths."""
+    names = {add.final_path for add in entry.adds} | {remove.final_path for remove in entry.removes}
+    if names.isdisjoint(paths):
+        return None
+    return replace(entry, adds=tuple(add for add in entry.adds if head.is_live(add, entry.version)))
+
+
+def set_aside(fs: FileSystem, path: str, reason: str) -> None:
+    """Move a file to the quarantine, after a note that says where it was and why; nothing where there is none."""
+    try:
+        info = fs.stat(path)
+    except NotFound:
+        return
+    fs.make_directories(layout.QUARANTINE)
+    # A file whose move is durable is lost if the name of its directory is not.
+    fs.sync_directory(layout.META)
+    name = f"{layout.QUARANTINE}/{fs.context.ids.unique()[:16]}"
+    note = {"path": path, "reason": reason, "sizeBytes": info.size_bytes, "modifiedMs": info.modified_ms}
+    with contextlib.suppress(AlreadyExists):
+        fs.create_exclusive(f"{name}.origin", json.dumps(note, indent=1).encode() + b"\n")
+    try:
+        fs.rename(path, f"{name}.quarantined")
+    except NotFound:
+        return
+    for directory in (layout.parent(path), layout.QUARANTINE, layout.META):
+        with contextlib.suppress(NotFound):
+            fs.sync_directory(directory)
+
+
+def _cut_log(fs: FileSystem, version: int) -> None:
+    """Put the records from a version on aside, newest first, and before each the files that it made visible.
+
+    Repeatable: what is left of a cut that was interrupted is found and put aside like all the rest.
+    """
+    bases = [layout.base_path(name) for name in list_bases(fs) if name.version >= version]
+    ranges = [layout.range_path(name) for name in list_ranges(fs) if name.last >= version]
+    for path in (*bases, *ranges, layout.PUBLISHED_HINT):
+        set_aside(fs, path, f"it stands for records from version {version} on, which cannot be read")
+    infos = list_or_empty(fs, layout.LOG)
+    names = [(name, info.path) for info in infos if (name := layout.parse_log_name(info.path)) is not None]
+    reason = f"the log cannot be read from version {version} on"
+    for name, path in sorted(names, key=lambda pair: (-pair[0].version, pair[0].nonce or "", pair[1])):
+        if name.version < version:
+            break
+        if name.nonce is None:
+            record = LogScan(CommitLog(fs)).readable(name.version)
+            for add in record.adds if record is not None else ():
+                if add.final_path is not None:
+                    set_aside(fs, add.final_path, f"version {name.version} brought it, and is put aside: {reason}")
+        set_aside(fs, path, reason)
+
+
+def _renamed(add: Add, ids: IdSource) -> Add:
+    """Return a part with another id, staged and final name; encrypted content stays readable under it."""
+    # Content is bound to the part of the id that names have.
+    unique = layout.unique_part(add.id)
+    new_id = unique + ids.unique()[len(unique) :]
+    endings = _ENDINGS.search((add.final_path or "").rpartition("/")[2])
+    directory = layout.bucket_directory(add.bucket)
+    final = f"part-{add.origin.last_batch:010d}-repaired-{layout.unique_part(new_id)}{endings[0] if endings else ''}"
+    staged = f"{layout.parent(add.path)}/repaired-{new_id}.staged"
+    return replace(add, id=new_id, path=staged, final_path=f"{directory}/{final}" if directory else final)
+
+
+def copy_to(fs: FileSystem, add: Add, source: str) -> None:
+    """Stage a copy of a file as that of a part, unless that is there; CorruptData if it is not what was recorded."""
+    if has_content(fs, add.path, add):
+        return
+    directory = layout.staged_directory(OPERATION, 0)
+    fs.make_directories(directory)
+    fs.make_directories(layout.parent(add.path))
+    copy = f"{directory}/{fs.context.ids.unique()}.staged"
+    with fs.open(source) as file, fs.create(copy) as stream:
+        for offset in range(0, file.size_bytes, PIECE_BYTES):
+            stream.write(file.read_at(offset, PIECE_BYTES))
+        if stream.has_capability("hsync"):
+            stream.hsync()
+    if not has_content(fs, copy, add):
+        raise CorruptData(source, f"{add.length} bytes with {add.checksum}", "others", "Restore it from a copy")
+    fs.rename(copy, add.path)
+    for above in layout.ancestors(layout.parent(add.path)):
+        fs.sync_directory(above)
+
+
+def record_changes(
+    log: CommitLog, author: MaintenanceAuthor, given_up: Sequence[Add], renames: Sequence[tuple[Add, Add]]
+) -> None:
+    """Create one record that ends adds, and begins others of the same rows.
+
+    The removed names belong to others, or to nobody: publishing the record must not retire what is there, so that the
+    record says of each a name that nothing ever had. CommitError if others changed the log at every try.
+    """
+    changes: list[tuple[Add, Add | None]] = [*((add, None) for add in given_up), *renames]
+    read_version = log.read_on(durable=True).version
+    nonce = log.ids.unique()
+    for _ in range(TRIES):
+        head = log.read_on(durable=True)
+        live = [(ends, begins) for ends, begins in changes if head.is_live(ends, read_version)]
+        ended = {ends.id for ends, _ in live}
+        body = Body(
+            adds=tuple(begins for _, begins in live if begins is not None),
+            removes=tuple(_removal(ends) for ends, _ in live),
+            assembly_jobs=tuple(job for job in head.assembly_jobs if not ended & {add.id for add in job.inputs}),
+        )
+        if not live or log.create(record_of(log, head, body, author, nonce)) is not None:
+            return
+    raise CommitError("others changed the log at every try: repair again later")
+
+
+def _removal(add: Add) -> Remove:
+    if add.kind == "segment":
+        return Remove.of(add)
+    return replace(Remove.of(add), final_path=f"{layout.RETIRED}/{add.id}.given-up")
+
+
+def _make_directory(mender: Mender, action: Action) -> None:
+    mender.fs.make_directories(action.path)
+    mender.fs.sync_directory(layout.parent(action.path))
+
+
+def _write_format(mender: Mender, action: Action) -> None:
+    with contextlib.suppress(AlreadyExists):  # a commit did it meanwhile
+        mender.fs.create_exclusive(action.path, LAYOUT_VERSION)
+    mender.fs.sync_directory(layout.META)
+
+
+def _publish(log: CommitLog, add: Add) -> None:
+    problem = publish(log, Unpublished(log.read_on(durable=True).version, None, (add,), ()), 0)
+    if problem is not None:
+        raise problem.error
+
+
+def _retire(mender: Mender, action: Action) -> None:
+    assert action.remove is not None, action
+    fs, visible, hidden = mender.fs, action.remove.final_path or "", layout.retired_path(action.remove.id)
+    fs.make_directories(layout.RETIRED)
+    if stat_or_none(fs, hidden) is not None:
+        set_aside(fs, visible, f"a copy of {hidden!r}, which is hidden")
+        return
+    fs.rename(visible, hidden)
+    for directory in (layout.parent(visible), layout.RETIRED):
+        fs.sync_directory(directory)
+
+
+def _bring_back(mender: Mender, action: Action) -> None:
+    log, add = mender.open_log(), _add_of(action)
+    if action.source == layout.retired_path(add.id):
+        log.fs.make_directories(layout.parent(add.path))
+        log.fs.rename(action.source, add.path)
+    else:
+        # It may also be the file of another part, with the same content.
+        copy_to(log.fs, add, action.source)
+    _publish(log, add)
+
+
+def _rename(mender: Mender, action: Action) -> None:
+    log, add = mender.open_log(), _add_of(action)
+    new = _renamed(add, log.ids)
+    copy_to(log.fs, new, action.source)
+    record_changes(log, mender.author, (), [(add, new)])
+    # Nobody must publish it under the old name.
+    if action.source == add.path:
+        set_aside(log.fs, action.source, f"its rows are in {new.final_path!r} now")
+    _publish(log, new)
+
+
+def _rebuild_base(mender: Mender, _: Action) -> None:
+    log = mender.open_log()
+    write_base(log.fs, log.ids, log.read_on(durable=True))
+
+
+def _rebuild_ranges(mender: Mender, _: Action) -> None:
+    log = mender.open_log()
+    merge_all(log, log.read_on(durable=True))
+
+
+def _add_of(action: Action) -> Add:
+    assert action.add is not None, action
+    return action.add
+
+
+MENDS: dict[str, Mend] = {
+    "make-directory": _make_directory,
+    "write-format": _write_format,
+    "move-aside": lambda mender, action: set_aside(mender.fs, action.path, "it was in the way, or misled readers"),
+    "cut-log": lambda mender, action: _cut_log(mender.fs, action.version),
+    "lower-horizon": lambda mender, _: lower_horizon(mender.open_log(), mender.author.job_id),
+    "bring-back": _bring_back,
+    "rename": _rename,
+    "publish": lambda mender, action: _publish(mender.open_log(), _add_of(action)),
+    "retire": _retire,
+    "start-log": lambda mender, action: commit(
+        mender.open_log(), mender.author, lambda *_: Body(log_start=action.version)
+    ),
+    "rebuild-base": _rebuild_base,
+    "rebuild-ranges": _rebuild_ranges,
+    # The next publisher writes the hint, and so does `save_published`.
+    "rebuild-hint": lambda _mender, _action: None,
+}

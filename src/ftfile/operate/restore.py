@@ -1,0 +1,258 @@
+"""Restoring: one record makes the rows of an older version those of the newest one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
+from ftfile.core.logs import get_logger
+from ftfile.log.checks import find_files
+from ftfile.log.directory import refuse_store
+from ftfile.log.format import layout
+from ftfile.log.format.model import Body, Remove
+from ftfile.log.opening import maintaining
+from ftfile.log.places import list_or_empty, stat_or_none
+from ftfile.log.protocol import commit
+from ftfile.log.read.snapshot import RESTORES, not_vacuumed, snapshot_as_moved, snapshot_at, take_snapshot
+from ftfile.log.read.times import parsed_version_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, AssemblyJob, MaintenanceAuthor
+    from ftfile.log.protocol import Committed
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+
+
+# Of a restore that fails while others commit.
+TRIES = 5
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFile:
+    """Rows that a restore brings back or removes: a finished file, or a segment of one that is open."""
+
+    path: str  # relative to the directory; of one that comes back, as the older version names it
+    rows: int
+    size_bytes: int  # on storage
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """The result of a restore, or of a dry run."""
+
+    version: int | None  # of its record; None in a dry run, or when the newest version has these rows already
+    restored_version: int  # whose rows these are
+    restored: tuple[RestoredFile, ...]  # that come back
+    removed: tuple[RestoredFile, ...]  # that the newest version has and the older one has not
+    missing: tuple[str, ...] = ()  # paths of files that cannot come back; only in a dry run
+    dry_run: bool = False  # nothing was changed
+
+
+def restore(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    version: int | None = None,
+    *,
+    timestamp: str | datetime | None = None,
+    dry_run: bool = False,
+    progress: OnProgress | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> RestoreReport:
+    """Make the rows of an older version those of the newest one, in one record, and return what changed.
+
+    Rows that came since are removed, those that went since come back, and the columns are those of the older version.
+    All versions stay as they were until a vacuum, so that a restore is undone by another one. No file is copied. If
+    the newest version has these rows already, nothing is recorded. Only rows are restored: what queries and batch
+    writes have written stays written, so that running queries go on with their next batch.
+
+    Args:
+        path: of the directory.
+        version: the one whose rows come back.
+        timestamp: or the newest one then; see `Directory.version_at`.
+        dry_run: change nothing, and return what a restore would do, and the files that are missing for it.
+        progress: as of `ftfile.drop`, after each file that is moved.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+        context: likewise.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, there is no such version, or not one of both arguments is given.
+        HistoryGone: files of the version are vacuumed, or gone; nothing was changed.
+        NameCollision: another file is at the name under which one would come back; nothing was changed.
+        CommitError: as for a batch write; `NotPublished` means that the rows are restored, and their files moved later.
+    """
+    if (version is None) == (timestamp is None):
+        raise ConfigError("restore takes a version, such as version=7, or a timestamp: one of both")
+    with maintaining("restore", path, key_provider, storage, context) as (log, author):
+        head = log.read_on()
+        refuse_store(head, os.fspath(path))
+        named = version if timestamp is None else parsed_version_at(log, timestamp)
+        wanted = take_snapshot(log, named).version  # which refuses one that is not there
+        plan = _Plan(log, wanted)
+        if dry_run:
+            plan.make(head, snapshot_at(log, head), require=False)
+            return plan.report(None, dry_run=True)
+        done = plan.commit(author, progress)
+        report = plan.report(done.version if done.record is not None else None)
+        back, gone = len(report.restored), len(report.removed)
+        _log.info("restored version %d: %d files came back, %d were removed", wanted, back, gone)
+        return report
+
+
+class _Plan:
+    """The changes that make the rows of a version those of the newest one."""
+
+    def __init__(self, log: CommitLog, version: int) -> None:
+        self._log = log
+        self._version = version
+        self._restored: Sequence[Add] = ()
+        self._removed: Sequence[Add] = ()
+        self._missing: Sequence[str] = ()
+        self._head_version = -1
+
+    def commit(self, author: MaintenanceAuthor, progress: OnProgress | None) -> Committed:
+        """Create the record; what is missing, or taken, because another commit was faster is looked at again."""
+        for _ in range(TRIES - 1):
+            try:
+                return commit(self._log, author, self.prepare, progress=progress)
+            except FtfileError:
+                if not self._is_overtaken(author):
+                    raise
+        return commit(self._log, author, self.prepare, progress=progress)
+
+    def _is_overtaken(self, author: MaintenanceAuthor) -> bool:
+        """Return True if another author has created a record since the plan was made."""
+        following = self._head_version + 1
+        if following == 0 or self._log.read_on().version < following:
+            return False
+        record = self._log.read_record(following)
+        return record is not None and record.author != author
+
+    def prepare(self, head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        """Return the record's body; None if the head has these rows already."""
+        then = self.make(head, snapshot())
+        encoding = self._encoding(head, then)
+        is_same = then.schema in {None, head.schema} and encoding in {None, head.encoding}
+        if not self._restored and not self._removed and is_same:
+            return None
+        following = head.version + 1
+        adds = _again(self._restored, following)
+        self._require_hidden(adds)
+        removes = tuple(map(Remove.of, self._removed))
+        used = {then.schema, encoding, *(add.encoding for add in adds)} - {None}
+        return Body(
+            adds=adds,
+            removes=removes,
+            restored=self._version,
+            assembly_jobs=self._jobs(head, removes, then, adds),
+            schema=then.schema,
+            encoding=encoding,
+            definitions={key: then.definitions[key] for key in used if key is not None},
+            metrics={"rows": sum(add.rows for add in adds)},
+            tables={RESTORES: {"set": {"last": following}}},
+        )
+
+    def make(self, head: LogState, live: Snapshot, *, require: bool = True) -> Snapshot:
+        """Compare the version with the head, and return it; HistoryGone if files are missing that it requires."""
+        self._head_version = head.version
+        then = snapshot_as_moved(self._log, head, self._version)
+        self._restored = [add for add in then.adds.values() if add.id not in live.adds]
+        self._removed = [add for add in live.adds.values() if add.id not in then.adds]
+        self._missing = self._find_missing(head)
+        if self._missing and require:
+            raise HistoryGone(
+                f"version {self._version} cannot be restored: {len(self._missing)} of its files are vacuumed, or gone, "
+                f"the first of them {self._missing[0]!r}. Nothing was changed. With dry_run=True the report lists them"
+            )
+        return then
+
+    def report(self, version: int | None, *, dry_run: bool = False) -> RestoreReport:
+        """Return the planned changes."""
+        restored, removed = tuple(map(_told, self._restored)), tuple(map(_told, self._removed))
+        missing = tuple(self._missing) if dry_run else ()
+        return RestoreReport(version, self._version, restored, removed, missing, dry_run)
+
+    def _find_missing(self, head: LogState) -> list[str]:
+        """Return the paths of removed adds that a vacuum may have deleted, or that are not there."""
+        if not self._restored:
+            return []
+        safe = not_vacuumed(self._log, head)
+        found = find_files(self._log.fs, [add for add in self._restored if layout.is_staged(add.path)])
+        hidden = {info.path: info for info in list_or_empty(self._log.fs, layout.RETIRED)}
+
+        def is_there(add: Add) -> bool:
+            info = found.get(add.path)
+            if add.kind == "segment":
+                return info is not None and info.size_bytes >= add.offset + add.length
+            # One whose removal is not published yet is at its name.
+            info = hidden.get(layout.retired_path(add.id)) or info or stat_or_none(self._log.fs, add.final_path or "")
+            return info is not None and info.size_bytes == add.length
+
+        return [
+            _told(add).path for add in self._restored if (safe is not None and add.id not in safe) or not is_there(add)
+        ]
+
+    def _require_hidden(self, adds: Iterable[Add]) -> None:
+        """Publishing moves what comes back from where its removal hid it."""
+        hidden = {info.path for info in list_or_empty(self._log.fs, layout.RETIRED)}
+        waiting = [add.path for add in adds if add.kind == "part" and add.path not in hidden]
+        if waiting:
+            raise NotPublished(
+                f"{len(waiting)} files, which versions after {self._version} removed, are not hidden yet, the first to "
+                f"{waiting[0]!r}: the log says which version could not be published, and why. Nothing was changed"
+            )
+
+    def _encoding(self, head: LogState, then: Snapshot) -> str | None:
+        """Return the key of how new rows were written at the version; None if nothing tells."""
+        for version in range(self._version, head.log_start - 1, -1):
+            record = self._log.read_record(version)
+            if record is not None and record.encoding is not None:
+                return record.encoding
+        return next((add.encoding for add in reversed(list(then.adds.values()))), None)
+
+    def _jobs(
+        self, head: LogState, removes: Iterable[Remove], then: Snapshot, adds: Iterable[Add]
+    ) -> tuple[AssemblyJob, ...]:
+        """Return the jobs that were due at the version, and those of the head for other segments."""
+        record = self._log.read_record(self._version)
+        if record is None:
+            raise CorruptData(layout.record_path(self._version), "a record", "none", "Restore again")
+        live = {layout.original_id(add.id): add for add in (*then.adds.values(), *adds) if add.kind == "segment"}
+        jobs = [
+            replace(job, inputs=tuple(live[layout.original_id(add.id)] for add in job.inputs))
+            for job in record.assembly_jobs
+        ]
+        taken = {add.id for job in jobs for add in job.inputs}
+        jobs += [job for job in head.jobs_left(removes) if taken.isdisjoint(add.id for add in job.inputs)]
+        return tuple(jobs)
+
+
+def _again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
+    """Return adds as they come back: parts under names that no file had, from where their removal hid them."""
+    parts = [(add.id, add.final_path) for add in adds if add.final_path is not None]
+    paths = dict(zip((add_id for add_id, _ in parts), layout.restored_paths(parts, version), strict=True))
+    return tuple(
+        replace(
+            add,
+            id=layout.restored_id(add.id, version),
+            path=layout.retired_path(add.id) if add.id in paths else add.path,
+            final_path=paths.get(add.id),
+        )
+        for add in adds
+    )
+
+
+def _told(add: Add) -> RestoredFile:
+    return RestoredFile(add.final_path or add.path, add.rows, add.length)

@@ -1,0 +1,230 @@
+"""The status of a directory: queries, open files, jobs that are due, and files that are not published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.log.directory import store_of
+from ftfile.log.format import layout
+from ftfile.log.format.layout import bucket_directory
+from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
+from ftfile.log.read.times import created_ms
+from ftfile.log.records import read_published
+from ftfile.operate.verify.log_scan import look_at_head
+from ftfile.storage.calls import parallel
+from ftfile.storage.paths import shape_fault
+from ftfile.write.files.rolling_groups import GroupTotals, key_of, order_of
+from ftfile.write.files.rolling_rules import ALL_END, ROLLING, deadline_ms, reason_to_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, AssemblyJob, Remove
+    from ftfile.log.places import Whereabouts
+    from ftfile.log.state import LogState
+    from ftfile.operate.lag import CheckpointStatus, Lag
+    from ftfile.operate.verify.findings import Finding
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.files.rolling_rules import RollingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """A streaming query that has written here."""
+
+    query_id: str
+    last_batch: int  # the newest committed one
+    version: int  # of that batch
+    time_ms: int | None  # of that commit, since 1970 UTC by the store's clock; None when its record is not kept
+    checkpoint: CheckpointStatus | None = None  # None if no record tells where it is, or it was not asked for
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """Rows that are committed and kept open, to become one file or a few."""
+
+    query_id: str
+    partition: str  # its sub-directory; see `FinishedFile.partition`
+    segments: int
+    rows: int
+    size_bytes: int  # an estimate for columnar formats
+    first_ms: int  # when the oldest rows were committed, since 1970 UTC
+    last_ms: int  # when the newest were
+    reason: str  # code of the rule that ends it, such as `size` or `age`; empty when none has fired
+    deadline_ms: int | None  # when a rule fires if nothing more comes; None for never
+    waiting: str  # why it is still open, in words
+    attempts: int  # that failed to make a file of it
+
+
+@dataclass(frozen=True, slots=True)
+class UnpublishedFile:
+    """A committed file that is not at its final name, or a removed one that still is."""
+
+    version: int  # of its record
+    query_id: str | None  # None for a batch write or maintenance
+    path: str  # its final name
+    problem: str  # why publishing it would fail now; empty when the next commit publishes it, if the store lets it
+    removed: bool = False  # its rows are removed, and programs that list the directory still see them
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryStatus:
+    """The result of `Directory.status()`."""
+
+    version: int  # the newest one; -1 when nothing has been committed
+    time_ms: int | None  # of that version, since 1970 UTC by the store's clock; None for none
+    oldest_version: int  # that is kept
+    horizon_ms: int  # up to when a vacuum may have deleted what no record needs; 0 for never
+    queries: tuple[QueryStatus, ...]  # by query id
+    open: tuple[OpenFile, ...]  # by query and partition; none in a store
+    due: int  # jobs that wait for the next batch, a flush or the listener
+    unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and still there
+    # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
+    unneeded_files: int | None = None
+    unneeded_bytes: int | None = None
+    # Faults of the log that a look at its head shows: lost newest records, a horizon in the future; `verify` finds all.
+    findings: tuple[Finding, ...] = ()
+
+
+def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:
+    """Return the status; reads the newest base and the records after it, and lists no directory of data.
+
+    With `staged`, it lists the stage, too; with `lag`, it looks at the checkpoints of queries.
+
+    Raises:
+        ConfigError: a checkpoint that `lag` names is of no query that wrote here.
+        CorruptData: the log is damaged; `Directory.verify()` says how.
+    """
+    head = log.read_on()
+    checkpoints = {} if lag is None else lag.look(log, head)
+    queries = sorted(head.queries.items())
+    unneeded = _unneeded(log.fs, head) if staged else None
+    times = parallel(log.fs, lambda version: created_ms(log, version), [query.version for _, query in queries])
+    return DirectoryStatus(
+        version=head.version,
+        time_ms=created_ms(log, head.version) if head.version >= 0 else None,
+        oldest_version=head.log_start,
+        horizon_ms=head.horizon_ms,
+        queries=tuple(
+            QueryStatus(query_id, query.last_batch, query.version, time_ms, checkpoints.get(query_id))
+            for (query_id, query), time_ms in zip(queries, times, strict=True)
+        ),
+        open=tuple(_open_files(head, log.clock.now_ms()) if store_of(head) is None else ()),
+        due=len(head.assembly_jobs),
+        unpublished=tuple(_unpublished(log.fs, head)),
+        unneeded_files=None if unneeded is None else len(unneeded),
+        unneeded_bytes=None if unneeded is None else sum(unneeded.values()),
+        findings=tuple(look_at_head(log, head)),
+    )
+
+
+def _unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:
+    """Return staged files without a live row, with their sizes."""
+    found = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
+    pending = (add for entry in head.unpublished.values() for add in entry.adds)
+    for add in (*head.segments.values(), *pending):
+        found.pop(add.path, None)
+    return found
+
+
+def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
+    groups: dict[tuple[Any, ...], list[Add]] = {}
+    for segment in head.segments.values():
+        groups.setdefault((segment.origin.query_id, segment.bucket, *key_of(segment)), []).append(segment)
+    jobs = {add.id: job for job in head.assembly_jobs for add in job.inputs}
+    for key in sorted(groups):
+        segments = sorted(groups[key], key=order_of)
+        found = [jobs[segment.id] for segment in segments if segment.id in jobs]
+        yield _open_file(head, segments, found, now_ms)
+
+
+def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyJob], now_ms: int) -> OpenFile:
+    first = segments[0]
+    totals, batch = GroupTotals(first.bucket), None
+    for segment in segments:
+        totals = totals.plus(segment, is_other_batch=segment.origin.last_batch != batch)
+        batch = segment.origin.last_batch
+    reason, deadline, problem = jobs[0].reason if jobs else "", None, ""
+    try:
+        settings = _settings_of(head, first.origin.query_id)
+        deadline = deadline_ms(settings, totals)
+        reason = reason or reason_to_end(settings, totals, now_ms) or ""
+    except (ConfigError, UserCodeError) as error:
+        problem = f"its rule cannot be asked here: {error}"
+    attempts = max((job.attempts for job in jobs), default=0)
+    return OpenFile(
+        query_id=first.origin.query_id,
+        partition=bucket_directory(first.bucket),
+        segments=totals.segments,
+        rows=totals.rows,
+        size_bytes=totals.size_bytes,
+        first_ms=totals.first_ms,
+        last_ms=totals.last_ms,
+        reason=reason,
+        deadline_ms=deadline,
+        waiting=problem or _waiting(reason, deadline, attempts, is_job=bool(jobs)),
+        attempts=attempts,
+    )
+
+
+def _waiting(reason: str, deadline: int | None, attempts: int, *, is_job: bool) -> str:
+    if is_job and attempts:
+        return f"making a file of it failed {attempts} times; the next batch, or ftfile.flush(path), tries again"
+    if is_job:
+        return "the query's next batch, or ftfile.flush(path, due_only=True), makes a file of it"
+    if reason:
+        return "the query's next commit finds it due; ftfile.flush(path, due_only=True) does so now"
+    return "no rule has fired" if deadline is None else "its deadline has not passed"
+
+
+def _settings_of(head: LogState, query_id: str) -> RollingSettings:
+    """Return the rules of a query, as of its last batch."""
+    query = head.queries.get(query_id)
+    if query is None or query.settings is None:
+        return ALL_END
+    return ROLLING.from_json(head.definitions[query.settings]["rolling"])
+
+
+def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
+    hint = read_published(fs)
+    done = hint.version if hint is not None and head.includes(hint.version, hint.nonce) else -1
+    for entry in (entry for version, entry in sorted(head.unpublished.items()) if version > done):
+        found = parallel(fs, lambda add: find_part(fs, add), entry.adds)
+        for add, where in zip(entry.adds, found, strict=True):
+            problem = _problem(add, where)
+            if problem is not None and head.is_live(add, entry.version):
+                yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)
+        at_names = parallel(fs, lambda remove: stat_or_none(fs, remove.final_path or ""), entry.removes)
+        for remove, there in zip(entry.removes, at_names, strict=True):
+            # Another file that has its name stays there.
+            if there is not None and is_recorded(fs, there, remove, read=False):
+                problem = _problem_of_hiding(fs, remove)
+                yield UnpublishedFile(entry.version, entry.query_id, there.path, problem, removed=True)
+
+
+def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
+    """Return why a removed file cannot be hidden; empty if nothing but the store itself may prevent it."""
+    hidden = layout.retired_path(remove.id)
+    fault = shape_fault(hidden) or fs.capabilities.fault_of(hidden)
+    return (
+        "" if fault is None else f"its rows are removed, and it stays: it would be hidden at {hidden!r}, which {fault}"
+    )
+
+
+def _problem(add: Add, where: Whereabouts) -> str | None:
+    """Return why publishing would fail; empty if it would not; None for what is published, or nobody misses."""
+    there = where.found
+    if where.place is Place.STAGED:
+        return ""
+    if where.place is Place.TAKEN and there is not None:
+        return f"a foreign file of {there.size_bytes} bytes is at {there.path!r}: move it away"
+    if where.place is Place.IMPOSSIBLE:
+        return f"its name {where.fault}: ftfile.repair(path, dry_run=False) records another one"
+    if where.place is Place.DAMAGED and there is not None:
+        return f"{there.path!r} has {there.size_bytes} bytes where {add.length} were recorded"
+    if where.place is Place.NOWHERE:
+        return "its file is gone: it was published and moved away, or deleted in the stage"
+    return None

@@ -1,0 +1,232 @@
+"""Files compared with the log: those of live adds, their places and lengths, and those that no record knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import NotFound
+from ftfile.log.format import layout
+from ftfile.log.places import Place, Whereabouts, find_part, has_content, list_or_empty, stat_or_none, walk
+from ftfile.operate.verify.findings import Action, Finding, find, lost
+from ftfile.operate.verify.history import add_hash
+from ftfile.storage.calls import parallel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from ftfile.log.format.model import Add
+    from ftfile.operate.verify.history import History
+    from ftfile.storage.api import FileSystem
+
+
+NAMES_TOLD = 10
+
+
+@dataclass
+class Files:
+    """The files on storage, and how they compare with live adds."""
+
+    fs: FileSystem
+    visible: dict[str, int] = field(default_factory=dict)  # lengths of what plain readers see; -1 for live parts found
+    staged: dict[str, int] = field(default_factory=dict)  # of what attempts wrote
+    retired: dict[str, int] = field(default_factory=dict)  # of removed parts
+    parts: int = 0
+    segments: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    live_sum: int = 0  # of the hashes of all live adds
+    findings: list[Finding] = field(default_factory=list)
+
+
+def list_files(fs: FileSystem) -> Files:
+    """Return the visible, staged and retired files of a directory."""
+    files = Files(fs)
+    waiting = [""]
+    while waiting:
+        for info in list_or_empty(fs, waiting.pop()):
+            if info.path.rpartition("/")[2][0] in "_.":
+                continue
+            if info.is_directory:
+                waiting.append(info.path)
+            else:
+                files.visible[info.path] = info.size_bytes
+    files.staged = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
+    files.retired = {info.path: info.size_bytes for info in list_or_empty(fs, layout.RETIRED)}
+    return files
+
+
+def compare_files(files: Files, adds: Collection[Add], still_live: Callable[[Add], bool]) -> None:
+    """Look for the file of every live add.
+
+    `still_live` is asked of an add whose file is not found, since a query may have removed it meanwhile.
+    """
+    odd: list[Add] = []
+    segments: list[Add] = []
+    needed: set[str] = set()
+    for add in adds:
+        files.live_sum += add_hash(add)
+        files.rows += add.rows
+        files.size_bytes += add.length
+        if add.kind == "segment":
+            segments.append(add)
+            continue
+        files.parts += 1
+        assert add.final_path is not None, f"part {add.id} has no final name"
+        is_alone = add.path == add.final_path or add.path not in files.staged
+        if is_alone and files.visible.get(add.final_path) == add.length:
+            files.visible[add.final_path] = -1
+        else:
+            odd.append(add)
+            needed.add(add.path)
+    files.segments = len(segments)
+    _compare_segments(files, segments, still_live)
+    named = Counter(add.final_path for add in odd)
+    repeated = {name for name, count in named.items() if count > 1 or files.visible.get(name or "") == -1}
+    _compare_odd(files, [add for add in odd if add.final_path not in repeated], still_live)
+    claims: dict[str, list[Add]] = {name or "": [] for name in repeated}
+    for add in adds if claims else ():
+        if add.final_path in claims:
+            claims[add.final_path].append(add)
+    for name, claiming in claims.items():
+        files.findings += _repeated_name(files, name, claiming)
+    for path in needed | {add.path for add in segments}:
+        files.staged.pop(path, None)
+
+
+def _compare_segments(files: Files, segments: list[Add], still_live: Callable[[Add], bool]) -> None:
+    end, last = 0, ""
+    for add in sorted(segments, key=lambda add: (add.path, add.offset, add.length)):
+        path, own_end = add.path, add.offset + add.length
+        size_bytes = files.staged.get(path, -1)
+        if size_bytes < own_end:
+            info = stat_or_none(files.fs, path)
+            size_bytes = -1 if info is None else info.size_bytes
+        if size_bytes < own_end and still_live(add):
+            expected = f"{own_end} bytes or more, of which {add.rows} rows are not in a file yet"
+            if size_bytes < 0:
+                files.findings.append(lost(add, "missing-segment", expected, "no such file"))
+            else:
+                files.findings.append(lost(add, "damaged-segment", expected, f"{size_bytes} bytes"))
+        if path == last and add.offset < end:
+            found = f"two that share the bytes at {add.offset}"
+            files.findings.append(find("overlapping-segments", path, "segments apart", found))
+        end, last = max(end, own_end) if path == last else own_end, path
+
+
+def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
+    """Look once more for what is not simply at its final name, one by one."""
+    found = parallel(files.fs, lambda add: find_part(files.fs, add), odd)
+    for add, where in zip(odd, found, strict=True):
+        final = add.final_path or ""
+        if where.place is Place.PUBLISHED:
+            files.visible[final] = -1
+        elif still_live(add):
+            if where.place is not Place.TAKEN:
+                files.visible.pop(final, None)
+            files.findings.append(_misplaced_part(files, add, where))
+
+
+def _misplaced_part(files: Files, add: Add, where: Whereabouts) -> Finding:
+    """Return the finding of a live part that is not at its final name."""
+    final, there, publish = add.final_path or "", where.found, Action("publish", add=add)
+    if where.place is Place.STAGED:
+        found = f"the file at {add.path!r}: committed, not published yet"
+        return find("not-published", final, "a file", found, publish)
+    if where.place is Place.IMPOSSIBLE:
+        found, action = f"a name that {where.fault}", Action("rename", add=add, source=add.path)
+        return find("impossible-name", final, "a name that the store keeps", found, action)
+    if where.place is Place.TAKEN and there is not None:
+        found = f"a foreign file of {there.size_bytes} bytes at {there.path!r}; the part waits in the stage"
+        aside = Action("move-aside", there.path)
+        finding = find("taken-name", final, "the committed file", found, aside, publish)
+        is_ours = there.is_directory or files.visible.pop(there.path, None) == -1
+        by_hand = "Move it away by hand: it is a directory, or another live file"
+        return finding.without_repair(by_hand) if is_ours else finding
+    expected = f"a file of {add.length} bytes with {add.checksum}"
+    damaged = there.path if where.place is Place.DAMAGED and there is not None else ""
+    source = there.path if where.place is Place.RETIRED and there is not None else _hidden_copy(files, add)
+    if source is not None:
+        first = (Action("move-aside", damaged),) if damaged else ()
+        action = Action("bring-back", add=add, source=source)
+        return find("hidden-part", final, expected, f"its content at {source!r}", *first, action)
+    code, found = "missing-part", "nothing, neither staged nor published nor retired"
+    if there is not None and damaged:
+        code, found = "damaged-part", f"{there.size_bytes} bytes"
+    return lost(add, code, expected, found, damaged)
+
+
+def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Finding]:
+    """Yield those of several parts with one final name whose file is not there."""
+    owner = next((add for add in adds if has_content(files.fs, final, add)), None)
+    if owner is not None:
+        files.visible[final] = -1
+    for add in adds:
+        if add is owner:
+            continue
+        source = add.path if add.path in files.staged else _hidden_copy(files, add)
+        found = f"{len(adds)} live files of one name; this one is at {source!r}"
+        finding = find("repeated-name", final, "a name for each live file", found)
+        if source is None:
+            yield lost(add, finding.code, finding.expected, f"another live file; that of {add.rows} rows is gone")
+        else:
+            yield replace(finding, actions=(Action("rename", add=add, source=source),))
+
+
+def _hidden_copy(files: Files, add: Add) -> str | None:
+    """Return the retired or quarantined file that has the content of a part, if there is one."""
+    quarantined = {info.path: info.size_bytes for info in list_or_empty(files.fs, layout.QUARANTINE)}
+    candidates = (path for path, size in (files.retired | quarantined).items() if size == add.length)
+    return next((path for path in candidates if has_content(files.fs, path, add)), None)
+
+
+def tell_of_others(files: Files, history: History, published: int) -> None:
+    """Report visible files of no live part; everything up to version `published` is said to be published."""
+    left = {path: size for path, size in files.visible.items() if size >= 0}
+    foreign: list[str] = []
+    for path, (remove, version) in history.removed.items():
+        if left.pop(path, None) is None:
+            continue
+        if not has_content(files.fs, path, remove):
+            foreign.append(path)
+            continue
+        # Whether it is visible again or still depends on whether its removal is published.
+        code, found = "not-hidden", "the removed part"
+        if version <= published:
+            code, found = "returned-part", "the removed part: plain readers see old rows beside the new ones"
+        expected, action = "nothing: it was replaced or removed", Action("retire", path, remove=remove)
+        files.findings.append(find(code, path, expected, found, action))
+    for note in [path for path in files.staged if layout.is_note(path)]:
+        # A task writes this file under its final name, or was killed in doing so.
+        left.pop(_noted(files.fs, note), None)
+    _tell_of(files, "foreign-files", "nothing: removed parts had these names", foreign)
+    _tell_of(files, "unknown-files", "files that a record knows", list(left))
+
+
+def tell_of_stage(files: Files, history: History) -> None:
+    """Report removed parts, and dead letters, that are still staged: what no live part needs is left in `files`."""
+    for path in history.removed_staged:
+        if files.staged.pop(path, None) is not None:
+            found = "its staged file, which a late publisher would publish"
+            expected, action = "nothing: the part was removed", Action("move-aside", path)
+            files.findings.append(find("removed-part-staged", path, expected, found, action))
+    for letter in history.staged_letters:
+        files.staged.pop(letter.path, None)
+        if find_part(files.fs, letter).place is Place.STAGED:
+            path, action = letter.final_path or "", Action("publish", add=letter)
+            files.findings.append(find("not-published", path, "dead letters", "still staged", action))
+
+
+def _noted(fs: FileSystem, note: str) -> str:
+    try:
+        return fs.read(note).decode(errors="replace")
+    except NotFound:
+        return ""
+
+
+def _tell_of(files: Files, code: str, expected: str, paths: list[str]) -> None:
+    if paths:
+        names = ", ".join(map(repr, sorted(paths)[:NAMES_TOLD]))
+        found = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
+        files.findings.append(find(code, "", expected, found, *(Action("move-aside", path) for path in sorted(paths))))

@@ -1,0 +1,216 @@
+"""Findings of verify: one table of their kinds, and one of their repairs by `ftfile.repair`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from ftfile.kv.definition import DELETE
+from ftfile.kv.planning.runs import is_run
+from ftfile.log.format import layout
+
+if TYPE_CHECKING:
+    from ftfile.log.format.model import Add, Remove
+
+
+Severity: TypeAlias = Literal["error", "warning", "info"]
+Repair: TypeAlias = Literal["yes", "on request", "no"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")  # worst first
+
+_REPAIR = "ftfile.repair(path, dry_run=False) mends it"
+_NEXT = f"The next commit does it, and so does a repair: {_REPAIR}"
+_RESTORE = "Restore it from a copy of the directory"
+_ACCEPT = "ftfile.repair(path, accept_lost_records=True, dry_run=False)"
+_CUT = f"{_RESTORE}; if there is none, {_ACCEPT} puts the later records aside, and the files that they made visible"
+_FOREIGN = (
+    "A later record follows another one: that was lost, and another commit took its number. Restore it from a copy, in "
+    f"the place of the one there; if there is none, {_ACCEPT} goes on without it"
+)
+_LOST = (
+    f"Restore the newest records from a copy, with all of {layout.META}; if there is none, {_ACCEPT} takes the newest "
+    "one there is for the newest"
+)
+_STRANGERS = (
+    "Plain readers take them for data. ftfile leaves what is not its own; "
+    "ftfile.repair(path, quarantine=[…], dry_run=False) puts aside what you name, also by patterns such as '*.tmp'"
+)
+_GIVE_UP = (
+    "Restore the file from a copy; if there is none, ftfile.repair(path, give_up=[{path!r}], dry_run=False) records "
+    "that its {rows} are gone"
+)
+
+_OLDER = "The keys in this run of a store are then read as the runs before it have them, with older values or sums"
+
+
+class Kind(NamedTuple):
+    """A row of the table of findings."""
+
+    severity: Severity
+    repair: Repair
+    remedy: str
+    title: str  # what it means to a reader who does not know the log
+
+
+_TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
+    ("error", "yes", _NEXT): {"missing-format": "The file that tells the format of the log is missing"},
+    ("warning", "yes", _NEXT): {
+        "not-published": "Committed files are not at their names yet: plain readers miss their rows",
+        "not-hidden": "Removed files are still at their names: plain readers see rows that are gone",
+    },
+    ("error", "yes", _REPAIR): {
+        "horizon-ahead": "A vacuum has noted a time in the future",
+        "impossible-name": "A committed file has a name that this store does not take",
+        "repeated-name": "Two committed files have one name",
+        "hidden-part": "A committed file was hidden: plain readers miss its rows",
+        "returned-part": "A removed file is back at its name: plain readers see rows that are gone",
+    },
+    ("warning", "yes", _REPAIR): {
+        "missing-directory": "A directory that ftfile needs is missing",
+        "bad-base": "A summary of the log is wrong",
+        "bad-range": "A list of files that readers use is wrong",
+        "bad-hint": "A note of how far files are published is wrong",
+        "removed-part-staged": "A removed file would be published again",
+    },
+    ("error", "yes", f"Move the foreign file away, or: {_REPAIR}: it puts that aside"): {
+        "taken-name": "A foreign file is at the name of a committed one, which cannot be published"
+    },
+    ("error", "on request", _CUT): {
+        "missing-record": "Records of commits are missing",
+        "damaged-record": "The record of a commit is damaged",
+    },
+    ("error", "on request", _FOREIGN): {"foreign-record": "The record of a commit was replaced by another one"},
+    ("error", "on request", _LOST): {"lost-records": "The newest records of commits are lost"},
+    ("error", "on request", _GIVE_UP): {
+        "missing-part": "A committed file is gone",
+        "missing-segment": "Committed rows of an open file are gone",
+        "damaged-part": "A committed file is not what was written",
+        "damaged-segment": "Committed rows of an open file are not what was written",
+    },
+    ("error", "no", _RESTORE): {"missing-base": "The summary of the log that all readers begin with is missing"},
+    ("error", "no", f"The log was changed by hand. {_RESTORE}"): {
+        "bad-record": "The record of a commit was changed by hand",
+        "overlapping-segments": "Two pieces of open files claim the same bytes",
+    },
+    ("info", "on request", _STRANGERS): {
+        "foreign-files": "There are files of other programs: plain readers take them for data",
+        "unknown-files": "There are files that no commit knows: plain readers take them for data",
+    },
+}
+KINDS = {code: Kind(*row, title) for row, titles in _TABLE.items() for code, title in titles.items()}
+
+# Findings of several files, of which a repair puts aside those that are named.
+STRANGERS = frozenset({"foreign-files", "unknown-files"})
+
+# What a repair can do, in the order in which it does it: first what the log is read by, then what stands in the way of
+# files, then files, then what is derived of the log.
+ACTIONS = {
+    "make-directory": "make the directory {path!r}",
+    "write-format": "write {path!r} again",
+    "move-aside": f"move {{path!r}} to {layout.QUARANTINE}",
+    "cut-log": f"move the records from version {{version}} on, and what they made visible, to {layout.QUARANTINE}",
+    "lower-horizon": "record a vacuum horizon that is not in the future",
+    "bring-back": "publish {path!r} again, from {source!r}",
+    "rename": "record another name for {path!r}, and publish it",
+    "give-up": "record that the {rows} rows of {path!r} are gone",
+    "publish": "publish {path!r}",
+    "retire": "hide {path!r} again",
+    "start-log": "record that the log begins with version {version}",
+    "rebuild-base": "make the base anew of the records",
+    "rebuild-ranges": "make the ranges anew of the records",
+    "rebuild-hint": "make the hint anew",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One step of a repair."""
+
+    kind: str  # a key of `ACTIONS`
+    path: str = ""  # by default the final one of `add`
+    add: Add | None = None  # the part, dead letters or segment concerned
+    remove: Remove | None = None  # the removed part concerned
+    source: str = ""  # the file that has the content of `add`; to give up, the damaged one, if any
+    version: int = -1  # of the log
+    consequence: str = ""  # of giving up, beside the rows that are gone
+
+    def __str__(self) -> str:
+        rows = self.add.rows if self.add is not None else 0
+        path = self.path or (self.add.final_path or self.add.path if self.add is not None else "")
+        text = ACTIONS[self.kind].format(path=path, source=self.source, version=self.version, rows=rows)
+        return f"{text}. {self.consequence}" if self.consequence else text
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as the log says."""
+
+    code: str  # docs/repair.md lists them
+    path: str  # relative to the directory; empty for the directory as a whole
+    expected: str  # by the log, or by the format
+    found: str  # on storage
+    severity: Severity  # `error` loses, doubles or blocks rows; `warning` is mended without loss; `info` harms nothing
+    remedy: str  # what to do
+    repair: Repair = "no"  # `on request`: by an argument of `ftfile.repair` that `remedy` names
+    actions: tuple[Action, ...] = field(default=(), repr=False)  # of the repair
+
+    def __str__(self) -> str:
+        return f"{self.severity} {self.code} {self.path!r}: expected {self.expected}, found {self.found}. {self.remedy}"
+
+    def without_repair(self, remedy: str = _RESTORE) -> Finding:
+        """Return the finding where nothing can be done but what `remedy` says."""
+        return replace(self, severity="error", remedy=remedy, repair="no", actions=())
+
+
+def find(code: str, path: str, expected: str, found: str, *actions: Action, remedy: str = "") -> Finding:
+    """Return a finding of a kind of the table; `remedy` says what to do where the table says less."""
+    kind = KINDS[code]
+    return Finding(code, path, expected, found, kind.severity, remedy or kind.remedy, kind.repair, actions)
+
+
+def lost(add: Add, code: str, expected: str, found: str, damaged: str = "") -> Finding:
+    """Return the finding of an add whose rows cannot be read; `damaged` is there instead, and of no other add."""
+    path, origin = add.final_path or add.path, add.origin
+    several = origin.first_batch != origin.last_batch
+    batches = f"batches {origin.first_batch} to {origin.last_batch}" if several else f"batch {origin.first_batch}"
+    remedy = _GIVE_UP.format(path=path, rows=f"{add.rows} rows of {batches} of {origin.query_id}")
+    consequence = _consequence_of(add)
+    action = Action("give-up", add=add, source=damaged, consequence=consequence)
+    text = f"{remedy}. {consequence}" if consequence else remedy
+    return replace(find(code, path, expected, found, action, remedy=text), repair="on request")
+
+
+def _consequence_of(add: Add) -> str:
+    """Return the effect on a store of giving up a run; empty for other adds, and where nothing else changes."""
+    if not is_run(add) or not add.rows:
+        return ""
+    deletes = add.rolling_stats["ops"] & 1 << DELETE
+    return f"{_OLDER}, and those that it deleted are found again: delete them once more" if deletes else _OLDER
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The result of `Directory.verify()`."""
+
+    version: int = -1  # the newest one that can be read; -1 for none
+    oldest_version: int = 0  # that is kept
+    records: int = 0  # that were read
+    files: int = 0  # live finished or staged parts
+    segments: int = 0  # live pieces of files that are still open
+    rows: int = 0  # in both
+    size_bytes: int = 0  # of both
+    unrecorded_files: int = 0  # staged ones that no record knows: lost attempts, or tasks that run now
+    unrecorded_bytes: int = 0
+    quarantined_files: int = 0  # put aside by repairs
+    full: bool = False  # content was read
+    complete: bool = True  # False: the log could not be read to its end, and files were not compared with it
+    findings: tuple[Finding, ...] = ()  # worst first
+
+    @property
+    def ok(self) -> bool:
+        """Return True if nothing is an error or a warning."""
+        return self.complete and all(finding.severity == "info" for finding in self.findings)
+
+    def __str__(self) -> str:
+        content = "content read" if self.full else "content not read"
+        head = f"version {self.version}: {self.files} files, {self.segments} open segments, {self.rows} rows; {content}"
+        return "\n".join([head, *map(str, self.findings)])

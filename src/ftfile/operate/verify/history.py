@@ -1,0 +1,272 @@
+"""The records that are kept, one after the other: do they follow one another, and do bases and ranges say the same?
+
+Adds are compared by sums of their hashes, so that memory does not hold them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.log.format import layout
+from ftfile.log.format.compacted import decode_adds
+from ftfile.log.read.compacted_records import list_ranges, read_range
+from ftfile.log.read.snapshot import snapshot_at
+from ftfile.log.state import LogState
+from ftfile.operate.verify.findings import Action, Finding, find
+from ftfile.operate.verify.log_scan import advance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+
+    from ftfile.log.format.compacted import Document
+    from ftfile.log.format.model import Add, Record, Remove
+    from ftfile.operate.verify.log_scan import LogScan
+
+
+# Folded into the state together.
+RECORDS_AT_ONCE = 256
+# Sums are kept to 64 bits.
+WHOLE = (1 << 64) - 1
+_FIELDS = attrgetter(
+    *("id", "kind", "path", "final_path", "length", "logical_length", "checksum", "rows", "bucket", "encoding"),
+    *("origin.query_id", "origin.first_batch", "origin.last_batch", "offset", "filters", "skip_rows"),
+)
+
+
+def read_history(
+    scan: LogScan, names: Container[str], staged: Container[str], on_record: Callable[[Record], object] | None
+) -> History:
+    """Read the records that are kept, and compare; `names` are the visible files, `staged` those of the stage.
+
+    `on_record` is called with each record.
+    """
+    history = History(scan, names, staged)
+    history.read(on_record)
+    return history
+
+
+def add_hash(add: Add) -> int:
+    """Return a hash of all that ranges keep of an add; the same within this process only."""
+    return hash((_FIELDS(add), repr(add.rolling_stats) if add.rolling_stats else "")) & WHOLE
+
+
+def _with(found: int, added: int, removed: int | None = None) -> int:
+    return hash((found, added, removed)) & WHOLE
+
+
+@dataclass(slots=True)
+class _RangeSums:
+    """The expected content of a range: sums over the adds it keeps, those it ended, and those it removes."""
+
+    name: layout.RangeName
+    log_start: int
+    kept: int = 0
+    ended: int = 0
+    removes: int = 0
+
+    def end(self, add_id: str, found: int, added: int, version: int) -> None:
+        if added < self.name.first:
+            self.removes += hash((add_id, version)) & WHOLE
+            return
+        self.kept -= _with(found, added)
+        if version > self.log_start:
+            self.ended += _with(found, added, version)
+
+
+class History:
+    """The history in the kept records."""
+
+    def __init__(self, scan: LogScan, names: Container[str], staged: Container[str]) -> None:
+        self.records = 0  # that were read
+        self.live_sum: int | None = None  # of the hashes of all live adds; None if records are missing
+        # The newest removed part of each final name at which something is, and the version that removed it.
+        self.removed: dict[str, tuple[Remove, int]] = {}
+        self.removed_staged: list[str] = []  # paths
+        self.staged_letters: list[Add] = []
+        self.findings: list[Finding] = []
+        self._scan = scan
+        self._start = scan.state.log_start
+        self._names = names
+        self._staged = staged
+        self._live: dict[str, int] | None = {}  # by id, the version that brought it before its hash, as one number
+        self._state: LogState | None = LogState()
+        self._pending: list[Record] = []
+        self._last_base = max((name.version for name in scan.bases), default=-1)
+        self._nonce: str | None = None
+        self._still_staged: dict[str, str] = {}
+        self._waiting: list[_RangeSums] = []
+        self._active: list[_RangeSums] = []
+
+    def read(self, on_record: Callable[[Record], object] | None) -> None:
+        """Read the records; see `read_history`."""
+        if self._start > 0:
+            self._begin()
+        self._waiting = list(self._comparable_ranges())
+        missing: list[int] = []
+        for version, record in self._scan.records(self._start, self._scan.state.version):
+            if record is None:
+                missing.append(version)
+                self._skip(version)
+            else:
+                self._take_in(record)
+                if on_record is not None:
+                    on_record(record)
+        if missing:
+            self._tell_of_missing(missing)
+        if self._live is not None:
+            self.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
+            self._live = None  # the live adds come again, with the snapshot
+
+    def _begin(self) -> None:
+        """Begin with the oldest kept version, where older ones are gone."""
+        self._state = None
+        try:
+            snapshot = snapshot_at(self._scan.reader(), self._scan.state, self._start)
+            self._live = {add.id: self._start << 64 | add_hash(add) for add in snapshot.adds.values()}
+        except CorruptData:
+            self._live = None  # the head's snapshot fails likewise, and tells of it
+
+    def _comparable_ranges(self) -> Iterator[_RangeSums]:
+        """Yield the ranges that can be compared with records; look at the others as far as that goes."""
+        for name in sorted(list_ranges(self._scan.log.fs)):
+            if layout.range_path(name) in self._scan.misleading:
+                continue
+            try:
+                content = read_range(self._scan.log.fs, name, ended=True)
+            except NotFound:
+                continue
+            except CorruptData as error:
+                self._bad_range(name, error.found)
+                continue
+            record = self._scan.readable(name.last) if name.last >= self._start else None
+            if record is not None and record.nonce != content.nonce:
+                self._bad_range(name, f"versions to {name.last} of another history")
+            elif name.first > self._start or self._start == 0:
+                yield _RangeSums(name, content.log_start)
+
+    def _skip(self, version: int) -> None:
+        """Go on behind a record that is missing: what it said is known from the next base on."""
+        self._live = self._nonce = None
+        self._waiting = [sums for sums in self._waiting if sums.name.first > version]
+        self._active = []
+        self._pending.clear()
+        self._state = self._base_at(version)
+
+    def _base_at(self, version: int) -> LogState | None:
+        return next((base for name, base in self._scan.bases.items() if name.version == version), None)
+
+    def _take_in(self, record: Record) -> None:
+        version = record.version
+        self.records += 1
+        if self._nonce is not None and record.previous_nonce not in {None, self._nonce}:
+            path, action = layout.record_path(version - 1), Action("start-log", version=version)
+            expected = f"the record that version {version} follows, {record.previous_nonce!r}"
+            self.findings.append(find("foreign-record", path, expected, f"{self._nonce!r}", action))
+        self._nonce = record.nonce
+        self._fold(record)
+        self._active += [sums for sums in self._waiting if sums.name.first == version]
+        # What was live at the oldest version has its changes in it.
+        if self._live is not None and (self._start == 0 or version > self._start):
+            self._change(record, self._live)
+        for sums in [sums for sums in self._active if sums.name.last == version]:
+            self._active.remove(sums)
+            self._compare_range(sums)
+        for remove in record.removes:
+            if remove.final_path is not None and remove.final_path in self._names:
+                self.removed[remove.final_path] = remove, version
+            if remove.kind == "part" and (path := self._still_staged.pop(remove.id, "")):
+                self.removed_staged.append(path)
+        self._still_staged |= {add.id: add.path for add in record.adds if add.path in self._staged}
+        self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]
+
+    def _fold(self, record: Record) -> None:
+        """Follow the state up to the newest base, many records at a time, and compare it with the bases."""
+        if record.version > self._last_base:
+            return
+        self._pending.append(record)
+        bases = [name for name in self._scan.bases if name.version == record.version]
+        if not bases and len(self._pending) < RECORDS_AT_ONCE:
+            return
+        if self._state is not None:
+            try:
+                self._state = advance(self._state, *self._pending)
+            except CorruptData:
+                self._state = None
+        self._pending.clear()
+        for name in bases:
+            if self._state is None:
+                self._state = self._base_at(record.version)
+            elif self._scan.bases[name] != self._state:
+                path = layout.base_path(name)
+                self._scan.misleading.add(path)
+                actions = Action("move-aside", path), Action("rebuild-base")
+                self.findings.append(find("bad-base", path, "what the records say", "something else", *actions))
+
+    def _change(self, record: Record, live: dict[str, int]) -> None:
+        """Apply a record to the live adds."""
+        for remove in record.removes:
+            packed = live.pop(remove.id, None)
+            if packed is None:
+                path, found = layout.record_path(record.version), f"it removes {remove.id!r}, which is not live"
+                self.findings.append(find("bad-record", path, "removes of live adds", found))
+                continue
+            for sums in self._active:
+                sums.end(remove.id, packed & WHOLE, packed >> 64, record.version)
+        for add in record.adds:
+            hashed = add_hash(add)
+            live[add.id] = record.version << 64 | hashed
+            for sums in self._active:
+                sums.kept += _with(hashed, record.version)
+
+    def _compare_range(self, sums: _RangeSums) -> None:
+        try:
+            content = read_range(self._scan.log.fs, sums.name, ended=True)
+        except (NotFound, CorruptData):
+            return  # others merge
+        removes = sum(hash((add_id, version)) & WHOLE for add_id, version in content.removes.items())
+        found = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
+        if found != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
+            self._bad_range(sums.name, "other adds than its records")
+
+    def _bad_range(self, name: layout.RangeName, found: str) -> None:
+        path = layout.range_path(name)
+        self._scan.misleading.add(path)
+        expected = f"what the records {name.first} to {name.last} say"
+        finding = find("bad-range", path, expected, found, Action("move-aside", path), Action("rebuild-ranges"))
+        others = {other for other in list_ranges(self._scan.log.fs) if other != name}
+        if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in others):
+            finding = finding.without_repair("The records are not kept: restore it from a copy of the directory")
+        self.findings.append(finding)
+
+    def _tell_of_missing(self, missing: list[int]) -> None:
+        path, expected = layout.record_path(missing[0]), "all records that are kept"
+        found = f"{len(missing)} records up to version {missing[-1]} are missing or damaged"
+        try:
+            snapshot_at(self._scan.reader(), self._scan.state)
+        except CorruptData:
+            finding = find("missing-record", path, expected, found, Action("cut-log", version=missing[0]))
+            # All that comes before the first of an uncut log can be read.
+            self.findings.append(finding if self._start == 0 else finding.without_repair())
+            return
+        remedy = (
+            "Restore them from a copy; if there is none, ftfile.repair(path, accept_lost_records=True, dry_run=False) "
+            "lets the log begin after them. No row of the newest version is lost: bases and ranges stand for them"
+        )
+        action = Action("start-log", version=missing[-1] + 1)
+        self.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))
+
+
+def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Add]]:
+    """Yield the adds of a range's documents after the versions that brought and ended them."""
+    for document in documents:
+        versions = document.versions()
+        removed: Sequence[int | None] = versions.removed or [None] * document.count
+        yield from zip(versions.added, removed, decode_adds(versions.ids, document.rest), strict=True)
+
+
+def _sum_of(documents: Iterable[Document]) -> int:
+    """Return the sum of the adds with their versions, as `_RangeSums` has it."""
+    return sum(_with(add_hash(add), added, removed) for added, removed, add in adds_in(documents)) & WHOLE

@@ -1,0 +1,250 @@
+"""The log as files: how far it can be read, which bases are right, and which records are lost."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.core.errors import CorruptData, NotFound
+from ftfile.log.apply import after
+from ftfile.log.checkpoints import decode_base, list_bases
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.read.compacted_records import list_ranges
+from ftfile.log.read.times import created_ms
+from ftfile.log.records import read_published
+from ftfile.log.sealed import SealedFileSystem
+from ftfile.log.state import LogState
+from ftfile.operate.verify.findings import Action, Finding, find
+from ftfile.storage.calls import THREADS_MAX, parallel
+from ftfile.storage.registry import WrapperFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from ftfile.log.format.model import Record
+    from ftfile.storage.api import FileInfo, FileSystem
+
+
+_Result = TypeVar("_Result")
+# The store's clock may be ahead of this machine's by so much, and nothing is wrong.
+CLOCKS_APART_MS = 60_000
+
+
+@dataclass
+class LogScan:
+    """The content of the log's files."""
+
+    log: CommitLog
+    state: LogState = field(default_factory=LogState)  # of the newest version that can be read; nothing is unpublished
+    versions: frozenset[int] = frozenset()  # of the records that are there
+    bases: dict[layout.BaseName, LogState] = field(default_factory=dict)  # that can be read and are of this log
+    broken: int | None = None  # the first version that cannot be read although there are later ones
+    published: int = -1  # the version up to which a hint of this log calls everything published
+    misleading: set[str] = field(default_factory=set)  # paths of derived files that readers must not believe
+    beyond: dict[str, int] = field(default_factory=dict)  # of derived files that know later versions: the last of each
+    findings: list[Finding] = field(default_factory=list)
+
+    def reader(self) -> CommitLog:
+        """Return a log that does not see what misleads."""
+        fs = self.log.fs
+        if not self.misleading:
+            return CommitLog(fs)
+        if isinstance(fs, SealedFileSystem):
+            return CommitLog(SealedFileSystem(_Hiding(fs.inner, self.misleading), fs.keys))
+        return CommitLog(_Hiding(fs, self.misleading))
+
+    def readable(self, version: int) -> Record | None:
+        """Return a record; None if there is none, or it is damaged."""
+        try:
+            return self.log.read_record(version)
+        except CorruptData:
+            return None
+
+    def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
+        """Yield versions and what is `readable` of each; many records are asked for side by side."""
+        for start in range(first, last + 1, THREADS_MAX):
+            versions = range(start, min(start + THREADS_MAX, last + 1))
+            yield from zip(versions, parallel(self.log.fs, self.readable, versions), strict=True)
+
+
+class _Hiding(WrapperFileSystem):
+    """A file system, for reading, on which some files are not found."""
+
+    def __init__(self, inner: FileSystem, paths: Collection[str]) -> None:
+        super().__init__(inner)
+        self._paths = frozenset(paths)
+
+    def around(self, operation: str, path: str, call: Callable[[], _Result]) -> _Result:
+        if path in self._paths:
+            raise NotFound(operation, path, "it is passed over")
+        return call()
+
+    def list(self, path: str) -> list[FileInfo]:
+        return [info for info in super().list(path) if info.path not in self._paths]
+
+
+def scan_log(fs: FileSystem) -> LogScan:
+    """Read bases and the records after the newest right one."""
+    scan = LogScan(CommitLog(fs))
+    if not fs.exists(layout.FORMAT_FILE):
+        path, action = layout.FORMAT_FILE, Action("write-format", layout.FORMAT_FILE)
+        scan.findings.append(find("missing-format", path, "the layout of the log", "no such file", action))
+    for path in () if fs.capabilities.implied_directories else layout.DIRECTORIES:
+        if path != layout.LOG and not fs.exists(path):
+            found = "none: a copy without empty directories, or somebody deleted it"
+            action = Action("make-directory", path)
+            scan.findings.append(find("missing-directory", path, "a directory", found, action))
+    with contextlib.suppress(NotFound):  # where directories are implied, of an empty log
+        names = map(layout.parse_log_name, fs.names_after(layout.LOG, ""))
+        scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
+    suspects = _read_bases(scan)
+    _follow(scan)
+    for path, wrong in suspects.items():
+        scan.misleading.add(path)
+        finding = find("bad-base", path, "a base of this log", wrong, *_anew(path, "base"))
+        scan.findings.append(finding.without_repair() if scan.state.version < 0 else finding)
+    _look_beyond(scan)
+    _check_log_directory(scan)
+    scan.findings += [*_check_hint(scan), *_check_horizon(scan)]
+    return scan
+
+
+def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
+    """Return the findings that cost no more than a look at the head: lost newest records, a horizon in the future."""
+    scan = LogScan(log, head)
+    for name in list_bases(log.fs):
+        if name.version > head.version:
+            scan.beyond[layout.base_path(name)] = name.version
+    _look_beyond(scan)
+    _check_log_directory(scan)
+    return [*scan.findings, *_check_horizon(scan)]
+
+
+def advance(state: LogState, *records: Record) -> LogState:
+    """Return the state after some more records, with nothing unpublished; CorruptData for one that does not follow."""
+    return replace(after(state, *records), unpublished={})
+
+
+def _anew(path: str, kind: str) -> tuple[Action, Action]:
+    """Return the actions that put a derived file aside and make it anew."""
+    return Action("move-aside", path), Action(f"rebuild-{kind}")
+
+
+def _read_bases(scan: LogScan) -> dict[str, str]:
+    """Take in the bases that are right; return the paths of the others, each with how it differs."""
+    suspects: dict[str, str] = {}
+    for name in sorted(list_bases(scan.log.fs)):
+        path = layout.base_path(name)
+        try:
+            base = decode_base(scan.log.fs.read(path), path)
+            record = scan.log.read_record(name.version)
+        except NotFound:
+            continue
+        except CorruptData as error:
+            if error.path == path:
+                suspects[path] = error.found
+            continue
+        if record is None and name.version > max(scan.versions, default=-1):
+            scan.beyond[path] = name.version
+        elif base.version != name.version or (record is not None and record.nonce != base.nonce):
+            suspects[path] = f"version {base.version} of another history"
+        elif record is not None:
+            scan.bases[name] = replace(base, unpublished={})
+    return suspects
+
+
+def _follow(scan: LogScan) -> None:
+    """Read on from the newest base to where the log ends, or cannot be read."""
+    newest = max(scan.bases, default=None)
+    scan.state = scan.bases[newest] if newest is not None else LogState()
+    if newest is None and scan.versions and 0 not in scan.versions:
+        scan.broken = min(scan.versions)
+        found = f"none, and the records before version {scan.broken} are gone"
+        scan.findings.append(find("missing-base", layout.BASES, "a base", found))
+        return
+    last = max(scan.versions, default=-1)
+    while True:
+        version = scan.state.version + 1
+        try:
+            record = scan.log.read_record(version)
+            if record is None:
+                break
+            scan.state = advance(scan.state, record)
+        except CorruptData as error:
+            scan.broken = version
+            scan.findings.append(_unreadable(scan, version, error))
+            return
+    if version < last:
+        scan.broken = version
+        path, found = layout.record_path(version), f"none, although there are records up to version {last}"
+        scan.findings.append(find("missing-record", path, "a record", found, Action("cut-log", version=version)))
+
+
+def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
+    record, action = scan.readable(version), Action("cut-log", version=version)
+    if record is not None and record.previous_nonce not in {None, scan.state.nonce}:
+        path = layout.record_path(version - 1)
+        return find("foreign-record", path, error.expected, error.found, action)
+    return find("damaged-record", error.path, error.expected, error.found, action)
+
+
+def _look_beyond(scan: LogScan) -> None:
+    """Look for what tells that the newest records are lost."""
+    fs, head = scan.log.fs, scan.state.version
+    hint = read_published(fs)
+    if hint is not None and hint.version > head:
+        scan.beyond[layout.PUBLISHED_HINT] = hint.version
+    scan.beyond |= {layout.range_path(name): name.last for name in list_ranges(fs) if name.last > head}
+    # Queries may have gone on meanwhile.
+    scan.beyond = {path: last for path, last in scan.beyond.items() if not fs.exists(layout.record_path(last))}
+    scan.misleading |= scan.beyond.keys()
+    if not scan.beyond or scan.broken is not None:
+        return
+    last, path = max((last, path) for path, last in scan.beyond.items())
+    expected, found = f"version {last}, which {path!r} knows", f"version {head} as the newest one"
+    actions = (Action("move-aside", path) for path in sorted(scan.beyond))
+    scan.findings.append(find("lost-records", layout.LOG, expected, found, *actions))
+
+
+def _check_log_directory(scan: LogScan) -> None:
+    """Report a log without a directory: it is made before the first commit, and then no copy leaves it out."""
+    fs, path = scan.log.fs, layout.LOG
+    if scan.state.version >= 0 or fs.capabilities.implied_directories or fs.exists(path):
+        return
+    make = Action("make-directory", path)
+    known = next((number for number, found in enumerate(scan.findings) if found.code == "lost-records"), None)
+    if known is None:
+        scan.findings.append(find("lost-records", path, "the directory of the log", "no such directory", make))
+    else:
+        scan.findings[known] = replace(scan.findings[known], actions=(*scan.findings[known].actions, make))
+
+
+def _check_hint(scan: LogScan) -> Iterable[Finding]:
+    fs, path = scan.log.fs, layout.PUBLISHED_HINT
+    if path in scan.beyond or not fs.exists(path):
+        return
+    found, hint = "something else", read_published(fs)
+    if hint is not None:
+        record = scan.readable(hint.version) if hint.version in scan.versions else None
+        if record is None:
+            return
+        if record.nonce == hint.nonce:
+            scan.published = hint.version
+            return
+        found = f"version {hint.version} of another history"
+    scan.misleading.add(path)
+    yield find("bad-hint", path, "the newest published version", found, *_anew(path, "hint"))
+
+
+def _check_horizon(scan: LogScan) -> Iterable[Finding]:
+    newest = created_ms(scan.log, scan.state.version) if scan.state.version >= 0 else None
+    ahead_ms = scan.state.horizon_ms - scan.log.clock.now_ms()
+    # The newest record may have been written while the store's clock was ahead, too.
+    if ahead_ms > (CLOCKS_APART_MS if scan.state.horizon_ms <= (newest or 0) else 0):
+        found = (
+            f"one {ahead_ms // 1000} s in the future: a vacuum ran while the store's clock was ahead, and commits fail"
+        )
+        expected = "a vacuum horizon in the past"
+        yield find("horizon-ahead", layout.LOG, expected, found, Action("lower-horizon"))

@@ -1,0 +1,205 @@
+"""Verify a directory: its log, what is derived of that, its files and, if asked for, their content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.core.errors import ConfigError, CorruptData, FtfileError, NotFound
+from ftfile.core.progress import Tracker
+from ftfile.formats.parts import read_add
+from ftfile.kv.planning.runs import is_run
+from ftfile.kv.reading.verify import check_bytes
+from ftfile.kv.run_files import OpenFiles
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Add
+from ftfile.log.places import has_content, list_or_empty, open_add
+from ftfile.log.read.snapshot import snapshot_at
+from ftfile.operate.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
+from ftfile.operate.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
+from ftfile.operate.verify.history import WHOLE, read_history
+from ftfile.operate.verify.log_scan import scan_log
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.write.workers import Threads, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.format.model import Record
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.operate.verify.log_scan import LogScan
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.messages import TaskIdentity
+    from ftfile.write.workers import Workers
+
+
+# A vacuum may run at any look.
+TRIES = 5
+
+
+def verify(
+    fs: FileSystem,
+    *,
+    full: bool = False,
+    workers: Workers | None = None,
+    progress: OnProgress | None = None,
+    on_record: Callable[[Record], object] | None = None,
+) -> VerifyReport:
+    """Return the differences between storage and the log; see `OpenedDirectory.verify`.
+
+    The workers read the content; by default, the threads of this process. `on_record` is called with each kept record
+    that can be read, oldest first, and with all of them again where the comparison starts over.
+    """
+    workers = Threads.of("verify", None, fs.context) if workers is None else workers
+    for _ in range(TRIES - 1):
+        report = _verify(fs, workers, progress, on_record, full=full)
+        # A vacuum beside this deletes records that were listed.
+        if report.ok or report.oldest_version == _oldest_version(fs, report):
+            return report
+    return _verify(fs, workers, progress, on_record, full=full)
+
+
+def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
+    try:
+        return CommitLog(fs).read_on().log_start
+    except CorruptData:
+        return report.oldest_version
+
+
+def _verify(
+    fs: FileSystem,
+    workers: Workers,
+    progress: OnProgress | None,
+    on_record: Callable[[Record], object] | None,
+    *,
+    full: bool,
+) -> VerifyReport:
+    scan = scan_log(fs)
+    if scan.broken is not None:
+        return _report(scan, scan.findings, 0, None, full=full)
+    files = list_files(fs)
+    history = read_history(scan, files.visible, files.staged, on_record)
+    findings = [*scan.findings, *history.findings]
+    reader = scan.reader()
+    try:
+        snapshot = snapshot_at(reader, scan.state)
+    except CorruptData as error:
+        findings.append(_wrong_ranges(scan, error.path, error.expected, error.found))
+        return _report(scan, findings, history.records, None, full=full)
+    compare_files(files, snapshot.adds.values(), lambda add: reader.read_on().is_live(add, scan.state.version))
+    if history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
+        findings.append(_wrong_ranges(scan, layout.RANGES, "the rows that the records say", "others"))
+    _forget_newer(reader, scan, files)
+    tell_of_stage(files, history)
+    tell_of_others(files, history, scan.published)
+    findings += files.findings
+    if full:
+        lost_paths = {finding.path for finding in files.findings}
+        findings += _compare_content(fs, snapshot, lost_paths, workers, progress)
+    return _report(scan, findings, history.records, files, full=full)
+
+
+def _report(scan: LogScan, findings: list[Finding], records: int, files: Files | None, *, full: bool) -> VerifyReport:
+    found = files if files is not None else Files(scan.log.fs)
+    return VerifyReport(
+        version=scan.state.version,
+        oldest_version=scan.state.log_start,
+        records=records,
+        files=found.parts,
+        segments=found.segments,
+        rows=found.rows,
+        size_bytes=found.size_bytes,
+        unrecorded_files=len(found.staged),
+        unrecorded_bytes=sum(found.staged.values()),
+        quarantined_files=sum(
+            info.path.endswith(".quarantined") for info in list_or_empty(scan.log.fs, layout.QUARANTINE)
+        ),
+        full=full,
+        complete=files is not None,
+        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
+    )
+
+
+def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
+    """Pass over the files of records that came meanwhile."""
+    for version in range(scan.state.version + 1, reader.read_on().version + 1):
+        record = reader.read_record(version)
+        for add in record.adds if record is not None else ():
+            files.visible.pop(add.final_path or "", None)
+            files.staged.pop(add.path, None)
+
+
+def _wrong_ranges(scan: LogScan, path: str, expected: str, found: str) -> Finding:
+    """Return the finding of ranges with which the newest version cannot be read, or is read wrongly."""
+    finding = find("bad-range", path, expected, found, Action("rebuild-ranges"))
+    if scan.state.log_start == 0:
+        return replace(finding, severity="error")
+    return finding.without_repair("The records are not kept: restore the ranges from a copy of the directory")
+
+
+def _compare_content(
+    fs: FileSystem, snapshot: Snapshot, known: Container[str], workers: Workers, progress: OnProgress | None
+) -> Iterator[Finding]:
+    """Read every live add but the `known` lost ones, and yield those that are not what was recorded."""
+    adds = [add for add in snapshot.adds.values() if (add.final_path or add.path) not in known]
+    encodings = {add.encoding for add in adds}
+    definitions = {key: text for key, text in snapshot.definitions.items() if key in encodings}
+    schema = None if snapshot.schema is None else snapshot.definitions[snapshot.schema]
+    work = Comparing(definitions, schema)
+    tracker = Tracker("verify", fs.context.clock, progress, len(adds), sum(map(work.size_of, adds)))
+    faults: dict[int, Fault] = {}
+    for number, fault in workers.do(work, adds, fs, {}):
+        tracker.add(1, work.size_of(adds[number]))
+        if fault is not None:
+            faults[number] = fault
+    for number, (path, found) in sorted(faults.items()):
+        add = adds[number]
+        expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
+        yield lost(add, f"damaged-{add.kind}", expected, found, path if add.kind == "part" else "")
+
+
+class Fault(NamedTuple):
+    """The content of an add that is not what was recorded."""
+
+    path: str  # where it lies
+    found: str  # there
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing(Work[Add, Fault | None]):
+    """Reads adds, and finds those that are not what was recorded."""
+
+    definitions: Mapping[str, Any]  # of the encodings of the adds, by key
+    schema: str | None  # the newest one
+
+    def size_of(self, piece: Add) -> int:
+        """Return the length of an add."""
+        return piece.length
+
+    def do(self, fs: FileSystem, _: TaskIdentity, pieces: Sequence[Add]) -> Iterator[Fault | None]:
+        """Yield what is wrong with each add; ConfigError if a key of an encrypted directory is not known."""
+        for add in pieces:
+            yield self._fault(fs, add)
+
+    def _fault(self, fs: FileSystem, add: Add) -> Fault | None:
+        encoding = self.definitions.get(add.encoding)
+        try:
+            path = open_add(add, fs.stat).path
+            if add.kind == "part" and not has_content(fs, path, add):
+                return Fault(path, "other bytes") if fs.exists(path) else None
+            if is_run(add):
+                check_bytes(add, OpenFiles(fs))
+            elif self.schema is not None and isinstance(encoding, dict):
+                for _ in read_add(fs, add, encoding, arrow_schema(self.schema)):
+                    pass
+        except ConfigError:
+            raise
+        except CorruptData as error:
+            return Fault(error.path, error.found)
+        except NotFound:
+            return None  # it moves at this moment
+        except FtfileError as error:
+            return Fault(add.path, str(error))
+        return None

@@ -1,1 +1,0 @@
-"""One part on storage: written through filters, read and verified."""

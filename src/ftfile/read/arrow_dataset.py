@@ -1,0 +1,133 @@
+"""A version as a `pyarrow.dataset`: its files, which engines that know Arrow read by themselves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import fs as arrow_fs
+
+from ftfile.core.errors import ConfigError
+from ftfile.log.places import open_add
+from ftfile.read.selection import partition_expression, path_values
+from ftfile.rows.spark_types import arrow_schema, has_nearest
+from ftfile.storage.api import as_file
+from ftfile.storage.calls import parallel
+from ftfile.storage.paths import parse
+from ftfile.storage.registry import is_local
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow.dataset as ds
+
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.storage.api import FileSystem
+
+
+def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, *, is_old: bool) -> ds.Dataset:
+    """Return the dataset of a snapshot's files, wherever they lie now; no file is read.
+
+    If the snapshot `is_old`, it is not the newest one; see `open_add`.
+
+    Raises:
+        ConfigError: pyarrow cannot read some of them; the error says what can.
+        CorruptData: a file is nowhere.
+    """
+    import pyarrow.dataset as ds
+
+    formats = {
+        "arrow": ds.IpcFileFormat,
+        "orc": ds.OrcFileFormat,
+        "parquet": lambda: ds.ParquetFileFormat(
+            default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+        ),
+    }
+    adds = list(snapshot.adds.values())
+    _require_readable(adds, snapshot.definitions, formats, schema)
+    infos = parallel(fs, lambda add: open_add(add, fs.stat, is_old=is_old), adds)
+    root, store = (
+        (parse(url).path, arrow_fs.LocalFileSystem()) if is_local(url) else ("", arrow_fs.PyFileSystem(_Handler(fs)))
+    )
+    used = {name: make() for name, make in formats.items()}
+    fragments = defaultdict[str, list[Any]](list)
+    known: dict[tuple[str, str], Any] = {}
+    for add, info in zip(adds, infos, strict=True):
+        name = snapshot.definitions[add.encoding]["format"]["name"]
+        place = add.bucket, add.encoding
+        if place not in known:
+            values = path_values(snapshot.definitions[add.encoding], add.bucket, schema)
+            known[place] = partition_expression(values)
+        path = f"{root.rstrip('/')}/{info.path}" if root else info.path
+        fragments[name].append(used[name].make_fragment(path, store, known[place], file_size=add.length))
+    parts = [ds.FileSystemDataset(own, schema, used[name], store) for name, own in fragments.items()]
+    if not parts:
+        return ds.FileSystemDataset([], schema, used["parquet"], store)
+    return parts[0] if len(parts) == 1 else ds.UnionDataset(schema, parts)
+
+
+def _require_readable(
+    adds: list[Add], definitions: Mapping[str, Any], formats: Mapping[str, object], schema: pa.Schema
+) -> None:
+    """Refuse what pyarrow cannot read as `schema`, each with the way to read it."""
+    checked: set[str] = set()
+    by_ftfile = "to_batches() and to_arrow() read them, also for engines that take Arrow"
+    for add in adds:
+        file_format = definitions[add.encoding]["format"]
+        if add.kind == "segment":
+            raise ConfigError(
+                "dataset(): some rows are in files that are still open, which pyarrow cannot read: ftfile.flush(path) "
+                f"finishes them, or {by_ftfile}"
+            )
+        if file_format["name"] not in formats:
+            raise ConfigError(
+                f"dataset(): some files are {file_format['name']}, and pyarrow reads {', '.join(sorted(formats))} as "
+                f"they were written: {by_ftfile}"
+            )
+        if add.filters or file_format.get("encryptionKeyId") is not None:
+            raise ConfigError(
+                f"dataset(): {add.final_path!r} is encrypted or filtered, and pyarrow cannot read it: {by_ftfile}"
+            )
+        if add.encoding not in checked and (name := _rounded(definitions[add.encoding], schema)) is not None:
+            raise ConfigError(
+                f"dataset(): column {name!r} has decimals in {add.final_path!r}, which are floating-point numbers in "
+                f"this version; those that pyarrow makes of them err in their last digit: {by_ftfile}"
+            )
+        checked.add(add.encoding)
+
+
+def _rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
+    """Return a column whose values pyarrow rounds in its own way, to read them as `schema`; None if there is none."""
+    in_file = [field for field in arrow_schema(encoding["schema"]) if field.name in schema.names]
+    return next((field.name for field in in_file if has_nearest(field.type, schema.field(field.name).type)), None)
+
+
+def _refuse(*_: object) -> None:
+    raise NotImplementedError("a version is only read")
+
+
+class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    """A file system of ftfile as one of Arrow: opens and sizes files; fragments ask for nothing else."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def get_type_name(self) -> str:
+        return "ftfile"
+
+    def get_file_info(self, paths: list[str]) -> list[arrow_fs.FileInfo]:
+        sizes = [self._fs.stat(path).size_bytes for path in paths]
+        kind = arrow_fs.FileType.File
+        return [arrow_fs.FileInfo(path, kind, size=size_bytes) for path, size_bytes in zip(paths, sizes, strict=True)]
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(as_file(self._fs.open(path)), mode="r")
+
+    open_input_stream = open_input_file
+    copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = _refuse
+    get_file_info_selector = move = open_append_stream = open_output_stream = _refuse

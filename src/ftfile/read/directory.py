@@ -1,0 +1,321 @@
+"""An ftfile directory as Python sees it: `ftfile.open(path)`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from ftfile.core.arguments import checked, require_count
+from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
+from ftfile.log.directory import refuse_store
+from ftfile.log.opening import open_log
+from ftfile.log.read.dead_letters import DeadLetter, read_dead_letters
+from ftfile.log.read.history import Version, read_history
+from ftfile.log.read.snapshot import Snapshot, oldest_readable, take_snapshot
+from ftfile.log.read.times import parsed_version_at
+from ftfile.read.new_rows import follow_log
+from ftfile.read.selection import Selection
+from ftfile.read.shares import FinishedFile, finished_files
+from ftfile.rows.moments import settled
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.rows.value_text import UTC
+from ftfile.storage.calls import by_threads
+from ftfile.storage.registry import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    from ftfile.core.context import Context
+    from ftfile.log.state import LogState
+    from ftfile.read.selection import ChosenAdd
+
+    Where: TypeAlias = Mapping[str, object] | str | pc.Expression | None
+    Rows: TypeAlias = Callable[[ChosenAdd], Iterator[pa.RecordBatch]]
+
+
+class Directory:
+    """Reads committed rows and nothing else; every call looks at the log anew. Needs no Spark."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        key_provider: str | None,
+        storage: Mapping[str, str] | None,
+        context: Context,
+    ) -> None:
+        self.path = normalise(os.fspath(path))
+        self._log = open_log(path, key_provider, storage, context)
+        self._storage = dict(storage or {})
+        self.file_system = self._log.fs
+
+    def __repr__(self) -> str:
+        return f"ftfile.open({self.path!r})"
+
+    def require_files(self) -> None:
+        """Raise a ConfigError if the directory is a store of keys and values.
+
+        A log that cannot be read raises nothing here: who reads rows will hear of it, and `verify` says how.
+        """
+        with contextlib.suppress(CorruptData, StorageError):
+            refuse_store(self._log.read_on(), self.path)
+
+    def version(self) -> int:
+        """Return the newest version; -1 when nothing has been committed yet."""
+        return self._log.read_on().version
+
+    @checked
+    def version_at(self, time: str | datetime) -> int:
+        """Return the newest version that was created at or before a time, by the store's clock.
+
+        Text is as in ISO 8601, such as `2024-07-01T12:00:00Z`; without a zone it is UTC.
+
+        Raises:
+            ConfigError: it is no time, or no version is as old as that.
+        """
+        found, head = parsed_version_at(self._log, time), self._log.read_on()
+        oldest = oldest_readable(self._log, head)
+        if found < oldest:
+            raise ConfigError(
+                f"version {found} was the newest then, and is vacuumed: the oldest that is left is {oldest}"
+            )
+        return found
+
+    @checked
+    def files(self, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
+        """Return the finished files of a version, by default the newest, in the order of their commits.
+
+        Lists each of their directories once, to find what is missing; a few files out of many are looked up one by one.
+
+        Args:
+            version: by default the newest one.
+            limit: the last ones only, this many at most; None for all. Of the others, less is read.
+
+        Raises:
+            ConfigError: there is no such version, or `limit` is negative.
+        """
+        return finished_files(self._log, version, limit)
+
+    def oldest_version(self) -> int:
+        """Return the oldest version of which vacuum has left every file; 0 when nothing has been committed.
+
+        `history` may begin before: it tells of versions whose files are gone, too.
+        """
+        return oldest_readable(self._log, self._log.read_on())
+
+    @checked
+    def history(self, limit: int | None = None) -> list[Version]:
+        """Return the commits that are kept, oldest first.
+
+        It begins with the oldest record that is kept; see `oldest_version` for what can be read.
+
+        Args:
+            limit: the newest ones only, this many at most; None for all. No more records are read.
+
+        Raises:
+            ConfigError: `limit` is negative.
+            CorruptData: the log is damaged.
+        """
+        return read_history(self._log, limit)
+
+    def time_zone(self) -> str:
+        """Return the `timeZone` of the newest writer, by whose clocks a condition has times without an offset."""
+        head = self._log.read_on()
+        zone: str = UTC if head.encoding is None else head.definitions[head.encoding]["timeZone"]
+        return zone
+
+    @checked
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Return the live adds of a version with what is needed to read them."""
+        return take_snapshot(self._log, version)
+
+    @checked
+    def spark_schema(self, version: int | None = None) -> str:
+        """Return the rows' schema as Spark's JSON.
+
+        Raises:
+            ConfigError: nothing has been committed, so that there is none.
+        """
+        return self._schema_of(take_snapshot(self._log, version))
+
+    @checked
+    def to_arrow(
+        self, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
+    ) -> pa.Table:
+        """Return rows of a version; empty, with its schema, when there are none. Files are read by several threads.
+
+        Files whose partition values contradict `where` are not opened. Of the others, Parquet, ORC and Arrow files are
+        read for the columns that are needed alone, and Parquet files without the row groups that cannot match.
+
+        Args:
+            version: the one to read; by default the newest one.
+            columns: those wanted, in this order; None for all. Without any, the table has the number of rows alone.
+            where: the rows wanted: values by column, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
+                `"month >= 7 AND city IN ('a', 'b')"`; or a `pyarrow.compute.Expression`. None for all.
+
+        Raises:
+            ConfigError: nothing has been committed; or there is no such version or column, or `where` is no condition.
+            CorruptData: a file is not what was committed.
+            HistoryGone: the version was vacuumed.
+        """
+        selection, rows = self._reading(version, columns, where)
+        with self._telling_of_vacuum(version):
+            found = by_threads(self.file_system, lambda chosen: list(rows(chosen)), selection.adds())
+            batches = chain.from_iterable(found)
+            return pa.Table.from_batches(batches, selection.schema)
+
+    @checked
+    def to_batches(
+        self, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
+    ) -> pa.RecordBatchReader:
+        """Return an iterator over the rows of a version, file by file, in memory for a row group; see `to_arrow`.
+
+        It is a `pyarrow.RecordBatchReader`, which DuckDB, Polars and others read by themselves, once.
+        """
+        selection, rows = self._reading(version, columns, where)
+
+        def read() -> Iterator[pa.RecordBatch]:
+            with self._telling_of_vacuum(version):
+                for chosen in selection.adds():
+                    yield from rows(chosen)
+
+        return pa.RecordBatchReader.from_batches(selection.schema, read())
+
+    @checked
+    def tail(
+        self, rows: int = 10, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
+    ) -> pa.Table:
+        """Return the last rows of a version, in the order of their commits; reads the newest files alone.
+
+        Args:
+            rows: how many, at most.
+            version: the one to read; by default the newest one.
+            columns: see `to_arrow`.
+            where: likewise.
+
+        Raises:
+            ConfigError, CorruptData, HistoryGone: see `to_arrow`; or `rows` is negative.
+        """
+        require_count("rows", rows)
+        selection, rows_of = self._reading(version, columns, where)
+        found: list[pa.RecordBatch] = []
+        missing = rows
+        with self._telling_of_vacuum(version):
+            for chosen in reversed([*selection.adds()] if missing else []):
+                batches: list[pa.RecordBatch] = []
+                for batch in rows_of(chosen):
+                    batches.append(batch)
+                    while batches and sum(each.num_rows for each in batches[1:]) >= missing:
+                        del batches[0]
+                found[:0] = batches
+                missing -= sum(each.num_rows for each in batches)
+                if missing <= 0:
+                    break
+        table = pa.Table.from_batches(found, selection.schema)
+        return table.slice(max(0, table.num_rows - rows))
+
+    @checked
+    def count(self, version: int | None = None, *, where: Where = None) -> int:
+        """Return the number of rows of a version for which `where` is true; see `to_arrow`.
+
+        It reads no file where `where` names partition columns alone: the log knows the rows of each file.
+
+        Raises:
+            ConfigError, CorruptData, HistoryGone: see `to_arrow`.
+        """
+        selection, rows = self._reading(version, (), where)
+
+        def count(chosen: ChosenAdd) -> int:
+            return chosen.add.rows if chosen.where is None else sum(batch.num_rows for batch in rows(chosen))
+
+        if where is None:
+            return sum(chosen.add.rows for chosen in selection.adds())
+        with self._telling_of_vacuum(version):
+            return sum(by_threads(self.file_system, count, selection.adds()))
+
+    @checked
+    def dataset(self, version: int | None = None) -> ds.Dataset:
+        """Return a `pyarrow.dataset.Dataset` of the files of a version, which engines read in parallel by themselves.
+
+        It has the recorded schema, partition columns included, and knows the partition of each file, so that DuckDB,
+        Polars, pandas and pyarrow read only the files and the columns that they need. It stays at its version: files
+        that come later are not in it, and where a compaction or a vacuum takes one away, they raise a
+        `FileNotFoundError`.
+
+        Raises:
+            ConfigError: nothing has been committed, or there is no such version; or there are files that pyarrow cannot
+                read: open or encrypted ones, of another format than Parquet, ORC and Arrow, or with decimals where the
+                version has floating-point numbers. `to_batches` reads them.
+            CorruptData: a file is nowhere.
+            HistoryGone: the version was vacuumed.
+        """
+        from ftfile.read.arrow_dataset import dataset_of  # noqa: PLC0415 - imports much
+
+        snapshot = take_snapshot(self._log, version)
+        schema = arrow_schema(self._schema_of(snapshot))
+        with self._telling_of_vacuum(version):
+            return dataset_of(self.file_system, self.path, snapshot, schema, is_old=version is not None)
+
+    def follow(
+        self, offset: dict[str, Any] | None = None, **options: object
+    ) -> Iterator[tuple[dict[str, Any], Iterator[pa.RecordBatch]]]:
+        """Yield rows that were not read before, batch by batch, each with the offset that stands for all up to there.
+
+        It ends where the log ends when it begins. Keep the offset, plain JSON, with what was made of the rows, and
+        give it to the next call: every row comes once. Without one it begins with all rows that are there.
+
+        Args:
+            offset: that an earlier call yielded.
+            options: those of a stream, such as `maxRowsPerTrigger=1000` or `startingVersion="latest"`.
+
+        Raises:
+            ConfigError: an option is wrong, or nothing has been committed, so that there are no columns.
+            SourceError: the log cannot be followed from the offset: `HistoryGone`, `AnotherLog`, `ChangedRows`.
+        """
+        columns = arrow_schema(self._schema_of(self._log.read_on()))
+        return follow_log(self._log, self.path, columns, offset, options)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the records of all batches that could not be written, with `badRecords=deadLetter`, and why.
+
+        Raises:
+            CorruptData: a file of dead letters is not what was committed.
+        """
+        return read_dead_letters(self._log)
+
+    @contextlib.contextmanager
+    def _telling_of_vacuum(self, version: int | None) -> Iterator[None]:
+        """Have a file that is gone because its version is too old be a HistoryGone."""
+        try:
+            yield
+        except CorruptData as error:
+            oldest = self.oldest_version()
+            if version is None or version >= oldest:
+                raise
+            raise HistoryGone(
+                f"version {version} was vacuumed, and {error.path!r} is gone: the oldest version that has all of its "
+                f"files is {oldest}. For longer, vacuum with a longer retention"
+            ) from error
+
+    def _reading(self, version: int | None, columns: Sequence[str] | None, where: Where) -> tuple[Selection, Rows]:
+        """Return the selection of a read, and the function that reads the rows of an add."""
+        snapshot = take_snapshot(self._log, version)
+        # Without a condition nothing is read by clocks, and the log need not be looked at once more.
+        zone = UTC if where is None else self.time_zone()
+        where = settled(where, self._log.clock.now_ms(), zone)
+        selection = Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, zone)
+        return selection, partial(selection.rows, self.file_system, is_old=version is not None)
+
+    def _schema_of(self, version: Snapshot | LogState) -> str:
+        if version.schema is None:
+            raise ConfigError(f"nothing has been committed to {self.path!r} yet, so its columns are not known")
+        schema: str = version.definitions[version.schema]
+        return schema

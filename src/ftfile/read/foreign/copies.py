@@ -1,0 +1,287 @@
+"""Copies of known files, also compressed ones, found by their content: `fileIdentity=content`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ftfile.core.errors import CorruptData, FtfileError, NotFound, StorageError
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import plain_pieces
+from ftfile.read.foreign.known import (
+    CONTENT_BYTES_MIN,
+    ROW,
+    WINDOW_BYTES,
+    Fingerprints,
+    KnownFile,
+    codec_in,
+    fingerprints,
+    marks_of,
+    read_positions,
+)
+from ftfile.storage.calls import parallel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.read.foreign.survey import Candidate, Start, Survey
+    from ftfile.storage.api import FileSystem, InputFile
+
+
+_ORIGINALS_MAX = 64  # listed files that one file is compared with, the newest ones
+_READ_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Content:
+    """The plain content of an open file; of a compressed one, each call decodes it from its start."""
+
+    file: InputFile
+    codec: str  # by its name; empty for none
+
+    @cached_property
+    def first(self) -> bytes:
+        """Return the first KiB, or less of a shorter file; raises `CorruptData` if it cannot be decoded."""
+        if not self.codec:
+            return self.file.read_at(0, WINDOW_BYTES)
+        data = b""
+        for piece in self._pieces():
+            data += piece[: WINDOW_BYTES - len(data)]
+            if len(data) == WINDOW_BYTES:
+                break
+        return data
+
+    def marks(self, positions: Iterable[int]) -> tuple[int, dict[int, Fingerprints]]:
+        """Return the length, and the fingerprints at its end and at positions, as far as there is so much content.
+
+        Raises:
+            CorruptData: it cannot be decoded.
+        """
+        if not self.codec:
+            size = self.file.size_bytes
+            found = {position: fingerprints(self.file.read_at, position) for position in {*positions, size}}
+            return size, {position: marks for position, marks in found.items() if marks is not None}
+        return marks_of(self._pieces(), positions)
+
+    def _pieces(self) -> Iterator[bytes]:
+        stored = (self.file.read_at(at, _READ_BYTES) for at in range(0, self.file.size_bytes, _READ_BYTES))
+        return plain_pieces(stored, Chain.for_reading((self.codec,)).decoder(""), self.file.path)
+
+
+class Copy(NamedTuple):
+    """A file that has the content of a known one."""
+
+    start: Start  # where reading goes on
+    codec: str  # in which the content is the same
+    size: int  # of that content
+    marks: Fingerprints  # at its end
+    original: str | None = None  # path of the known file, if that goes on itself
+    is_read: bool = False  # all of the content was read at the original
+    is_cut: bool = False  # the original was cut off, and its content before that is not there to compare
+    stored: Fingerprints | None = None  # at the end of the file as it is stored and was listed; None if it is shorter
+
+
+class _Opened(NamedTuple):
+    """A file that may be a copy: its content as it is stored, and as it is decoded; or why it cannot be read."""
+
+    contents: tuple[Content, ...] = ()
+    error: FtfileError | None = None
+
+
+class Copies:
+    """The known files of which others may be copies."""
+
+    def __init__(self, fs: FileSystem, survey: Survey, starts: Mapping[int, Start]) -> None:
+        """Take the files of a survey, and where those begin that are known by now, by their places."""
+        self._fs = fs
+        self._survey = survey
+        moved = {start.candidate.place: start.moved for start in starts.values() if start.moved is not None}
+        self._claimed = {known.key for known in moved.values()}
+        replaced = [start.candidate for start in starts.values() if start.is_replaced]
+        gone = np.array([candidate.place for candidate in replaced], np.intp)
+        self._orphans = _Heads(np.concatenate([survey.missing, survey.rows_at(gone)]))
+        self._cut_off = {
+            candidate.key: candidate.path
+            for candidate in replaced
+            if candidate.known is not None and candidate.known.identity == candidate.identity_hash
+        }
+        self._firsts: dict[str, bytes | None] = {}  # first KiB of files compared with, by path; None if gone
+        self._new: dict[bytes, list[Candidate]] = defaultdict(list)  # files that this plan finds, by their beginning
+        others = [place for place, start in starts.items() if start.moved is not None or not start.position]
+        places = np.setdiff1d(survey.known_places(), others)
+        renamed = np.frombuffer(b"".join(known.packed() for known in moved.values()), ROW)
+        rows = np.concatenate([survey.rows_at(places), renamed])
+        self._live = _Heads(rows, np.concatenate([places, np.array([*moved], np.intp)]))
+
+    def find(self, starts: Sequence[Start]) -> list[Copy | FtfileError | None]:
+        """Return each file as a copy of a known one, or None, or why it cannot be read.
+
+        An original that was found again is found once: the files are compared in their order, and only opened at once.
+        """
+        with ExitStack() as files:
+            opened = parallel(self._fs, partial(self._opened, files), starts)
+            return [self._find_in(start, one) for start, one in zip(starts, opened, strict=True)]
+
+    def _opened(self, files: ExitStack, start: Start) -> _Opened:
+        """Return the content of a file; none if it is no copy, whatever it has."""
+        known, path = start.candidate.known, start.candidate.path
+        has_twin = known is not None and self._orphans.count(known) + self._live.count(known) > 1
+        if start.moved is not None or (start.position and not has_twin):
+            return _Opened()
+        try:
+            file = files.enter_context(self._fs.open(path))
+            if not start.candidate.is_in_place(self._fs):
+                return _Opened(error=NotFound("open", path, "the file that was listed has another name now"))
+            codec = codec_in(path, file.read_at)
+            contents = (Content(file, ""), *([Content(file, codec)] if codec else []))
+            for content in contents:
+                with suppress(CorruptData):  # raised again if this content is needed
+                    _ = content.first
+        except StorageError as error:
+            return _Opened(error=error)
+        return _Opened(contents)
+
+    def _find_in(self, start: Start, opened: _Opened) -> Copy | FtfileError | None:
+        try:
+            found = (self._find(start, content) for content in opened.contents)
+            copy = next((copy for copy in found if copy is not None), None)
+            if copy is not None and copy.start.moved is not None:  # another copy of it waits until this one is known
+                self._new[opened.contents[0].first[:CONTENT_BYTES_MIN]].append(start.candidate)
+            if copy is None or (copy.original is None and not copy.codec):
+                return copy or opened.error
+            stored = fingerprints(opened.contents[0].file.read_at, start.candidate.size_bytes)
+            return copy._replace(stored=stored)
+        except (StorageError, CorruptData) as error:
+            return error
+
+    def _find(self, start: Start, content: Content) -> Copy | None:
+        first, codec = content.first, content.codec
+        if len(first) < CONTENT_BYTES_MIN:
+            return None
+        rank = start.position, start.candidate.key
+        orphans = [known for known, _ in self._orphans.beginning(first) if known.position > start.position]
+        orphans = [known for known in orphans if known.key not in self._claimed]
+        originals = self._live.beginning(first) + self._live.longer(len(first))
+        # Of two equal files that are both known, one is the original.
+        live = [(known, place) for known, place in originals if (known.position, known.key) > rank]
+        if not (orphans or live):
+            return self._with_new(start, content, codec, first)
+        listed = self._survey.listing
+        done = [known for known, place in live if known.position >= listed.sizes[place]]
+        size, marks = content.marks(known.position for known in (*orphans, *done))
+        equal = [known for known in (*orphans, *done) if marks.get(known.position) == (known.head, known.tail)]
+        if equal:
+            begun = max(equal, key=lambda known: known.position)
+            is_orphan = begun in orphans
+            if is_orphan:
+                self._claimed.add(begun.key)
+            is_read = not is_orphan and begun.position == size
+            before = Fingerprints(begun.head, begun.tail)
+            going = replace(start, position=begun.position, moved=begun if is_orphan else None, before=before)
+            return Copy(start if is_read else going, codec, size, marks[size], "" if is_read else None, is_read)
+        newest = sorted(live, key=lambda found: -found[0].modified_ms)[:_ORIGINALS_MAX]
+        compared = [self._survey.candidate(place) for _, place in newest]
+        if size <= WINDOW_BYTES:
+            parallel(self._fs, self._first_of, compared)
+        for (known, place), original in zip(newest, compared, strict=True):
+            if place != start.candidate.place and self._begins_with(original, size, marks[size]):
+                return Copy(start, codec, size, marks[size], original.path, is_read=size <= known.position)
+        cut_off = [known.key for known in orphans if known.position > size and known.key in self._cut_off]
+        if cut_off:
+            return Copy(start, codec, size, marks[size], self._cut_off[cut_off[0]], is_read=True, is_cut=True)
+        return self._with_new(start, content, codec, first)
+
+    def _with_new(self, start: Start, content: Content, codec: str, first: bytes) -> Copy | None:
+        """Return that a file waits: it is the beginning of one that is new itself, or the other way round."""
+        if start.position:
+            return None
+        others = self._new[first[:CONTENT_BYTES_MIN]]
+        if others:
+            size, marks = content.marks([other.size_bytes for other in others])
+            for other in others[-_ORIGINALS_MAX:]:
+                at = min(size, other.size_bytes)
+                if self._begins_with(other, at, marks[at]):
+                    return Copy(start, codec, size, marks[size], other.path)
+        if not codec:
+            others.append(start.candidate)
+        return None
+
+    def _begins_with(self, original: Candidate, size: int, marks: Fingerprints) -> bool:
+        """Return True if a file begins so; False if its path names another one now, such as the copy itself."""
+        if size <= WINDOW_BYTES:
+            first = self._first_of(original)
+            return first is not None and fingerprints(partial(_slice, first), size) == marks
+        try:
+            with self._fs.open(original.path) as file:
+                is_long = file.size_bytes >= size and original.is_in_place(self._fs)
+                return is_long and fingerprints(file.read_at, size) == marks
+        except NotFound:
+            return False
+
+    def _first_of(self, original: Candidate) -> bytes | None:
+        """Return the first KiB of a file, or less of a shorter one; None if it is not there any more."""
+        path = original.path
+        if path not in self._firsts:
+            try:
+                with self._fs.open(path) as file:
+                    is_in_place = original.is_in_place(self._fs)
+                    self._firsts[path] = file.read_at(0, WINDOW_BYTES) if is_in_place else None
+            except NotFound:
+                self._firsts[path] = None
+        return self._firsts[path]
+
+
+def _slice(content: bytes, offset: int, length: int) -> bytes:
+    return content[offset : offset + length]
+
+
+class _Heads:
+    """Known files by their first bytes, with their places in the listing if they are listed."""
+
+    def __init__(self, rows: NDArray[Any], places: NDArray[np.intp] | None = None) -> None:
+        positions = read_positions(rows)
+        is_long = positions >= CONTENT_BYTES_MIN
+        self._rows = rows[is_long]
+        self._places = np.full(len(self._rows), -1) if places is None else places[is_long]
+        self._order = np.argsort(self._rows["head"], kind="stable")
+        self._sorted = self._rows["head"][self._order]
+        self._windows = np.minimum(positions[is_long], WINDOW_BYTES)
+        self._lengths = np.unique(self._windows).tolist()
+
+    def count(self, known: KnownFile) -> int:
+        """Return the number of files with the first bytes of a known one, with itself."""
+        return len(self._with(known.head))
+
+    def beginning(self, first: bytes) -> list[tuple[KnownFile, int]]:
+        """Return the files that begin with these bytes, as far as they were read."""
+        found: list[tuple[KnownFile, int]] = []
+        for length in self._lengths:
+            if length > len(first):
+                break
+            marks = fingerprints(partial(_slice, first), length)
+            numbers = () if marks is None else self._with(marks.head)
+            found += [self._at(number) for number in numbers if self._windows[number] == length]
+        return found
+
+    def longer(self, length: int) -> list[tuple[KnownFile, int]]:
+        """Return the newest files of which more was read than `length` bytes, which are less than a window."""
+        if length >= WINDOW_BYTES:
+            return []
+        numbers = np.flatnonzero(self._windows > length)
+        newest = np.argsort(self._rows["modified"][numbers])[-_ORIGINALS_MAX:]
+        return [self._at(number) for number in numbers[newest]]
+
+    def _at(self, number: np.intp) -> tuple[KnownFile, int]:
+        return KnownFile.unpacked(self._rows[number].tobytes()), int(self._places[number])
+
+    def _with(self, head: str) -> NDArray[np.intp]:
+        number = np.frombuffer(bytes.fromhex(head).ljust(8, b"\0"), "<u8")[0]
+        low, high = np.searchsorted(self._sorted, number, "left"), np.searchsorted(self._sorted, number, "right")
+        return self._order[low:high]

@@ -1,0 +1,231 @@
+"""The rows of a task's share of foreign files, with the columns asked for.
+
+The same share has the same rows at every call, wherever its files lie by then, or is an error.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied
+from ftfile.core.logs import get_logger
+from ftfile.filters.keys import Keys
+from ftfile.formats.partition_paths import parse_bucket_path, with_path_columns
+from ftfile.log.places import list_or_empty
+from ftfile.read.foreign.decoding.lines import OpenedFile, filters_of_name, filters_of_range
+from ftfile.read.foreign.decoding.settings import columns_in_path, require_columns
+from ftfile.read.foreign.known import CONTENT_BYTES_MIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ftfile.read.foreign.decoding.settings import FileDecoding
+    from ftfile.read.foreign.plan import Cut, FileShare, Range
+    from ftfile.storage.api import FileInfo, FileSystem
+
+    Reader = Callable[[OpenedFile, Cut, pa.Schema, FileDecoding], Iterator[pa.RecordBatch]]
+
+
+_log = get_logger(__name__)
+
+_READERS = {
+    "text": "ftfile.read.foreign.decoding.lines:text_rows",
+    "json": "ftfile.read.foreign.decoding.json_lines:json_rows",
+    "csv": "ftfile.read.foreign.decoding.csv_lines:csv_rows",
+    "parquet": "ftfile.read.foreign.decoding.columnar:column_rows",
+    "orc": "ftfile.read.foreign.decoding.columnar:column_rows",
+    "arrow": "ftfile.read.foreign.decoding.columnar:column_rows",
+    "avro": "ftfile.read.foreign.decoding.columnar:avro_rows",
+    "binary": "ftfile.read.foreign.decoding.lines:binary_rows",
+}
+_MULTI_LINE = {
+    "json": "ftfile.read.foreign.decoding.json_lines:multi_line_json",
+    "csv": "ftfile.read.foreign.decoding.csv_lines:multi_line_csv",
+}
+
+# Listings of a directory in which files go on being renamed while one of them is looked for.
+LISTINGS_MAX = 20
+
+# Directories in which a file is looked for that is not in its own any more: a root may be that of a whole disk.
+DIRECTORIES_MAX = 1000
+
+
+def read_files(
+    fs: FileSystem, share: FileShare, requested: pa.Schema, decoding: FileDecoding
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a share in the order of its cuts, with the columns of `requested`.
+
+    Columns that `a=b` directories name are read from the path, others from the file by name; one that is nowhere is
+    null.
+
+    Raises:
+        FileChanged: a file has other content than when it was planned, or is gone.
+        CorruptData: a file is damaged, behind the rows that came; `ignoreCorruptFiles` keeps these.
+        SourceError: a record cannot be read, with `badRecords=fail`.
+        SchemaError: a file has other columns.
+        ConfigError: files of the format cannot have such columns.
+    """
+    elsewhere = Elsewhere(fs)
+    for cut in share.cuts:
+        yield from _cut_rows(fs, cut, requested, decoding, elsewhere)
+
+
+def _cut_rows(
+    fs: FileSystem, cut: Cut, requested: pa.Schema, decoding: FileDecoding, elsewhere: Elsewhere
+) -> Iterator[pa.RecordBatch]:
+    planned = cut.range
+    in_path = _path_values(planned.path, requested, decoding.times.zone)
+    in_file = pa.schema([field for field in requested if field.name not in in_path])
+    require_columns(in_file, decoding, path=planned.path)
+    with locate(fs, planned, decoding, elsewhere) as opened:
+        if opened is None:
+            return
+        try:
+            for batch in _reader(decoding)(opened, cut, in_file, decoding):
+                if batch.num_rows:
+                    yield with_path_columns(batch, in_path, requested) if in_path else batch
+        except CorruptData as error:
+            if not decoding.ignore_corrupt:
+                raise
+            _log.warning("the rows before the damage are read: %s", error)
+        opened.require_range()
+
+
+def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, pa.Scalar]:
+    """Return the values that the directories of a path give to columns, found by name, case aside."""
+    found = columns_in_path(path, requested)
+    schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in found.items()])
+    values = parse_bucket_path(path.rpartition("/")[0], schema, time_zone)
+    return {name: values[spelling] for name, spelling in found.items()}
+
+
+def _reader(decoding: FileDecoding) -> Reader:
+    """Return the reader of a format, whose module is imported when it is asked for."""
+    readers = _READERS | _MULTI_LINE if decoding.multi_line else _READERS
+    reader: Reader = pkgutil.resolve_name(readers[decoding.file_format])
+    return reader
+
+
+class Elsewhere:
+    """Files below a root by the names that their store gives them, listed once when one is asked for.
+
+    Those of the first `DIRECTORIES_MAX` directories, the ones nearest to the root.
+    """
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._paths: dict[str, str] | None = None
+
+    def path_of(self, identity: str) -> str | None:
+        """Return the path of a file; None if it is not there, or in a directory that may not be listed."""
+        if self._paths is None:
+            self._paths = {info.identity: info.path for info in self._files() if info.identity is not None}
+        return self._paths.get(identity)
+
+    def _files(self) -> Iterator[FileInfo]:
+        directories = [""]
+        for directory in directories:
+            with suppress(PermissionDenied):
+                for info in list_or_empty(self._fs, directory):
+                    if not info.is_directory:
+                        yield info
+                    elif not info.is_link and len(directories) < DIRECTORIES_MAX:
+                        directories.append(info.path)
+
+
+@contextmanager
+def locate(fs: FileSystem, planned: Range, decoding: FileDecoding, elsewhere: Elsewhere) -> Iterator[OpenedFile | None]:
+    """Open the file that has the content of a range: that at its path, else one beside it or elsewhere, if renamed.
+
+    Where files are told by their content, it may be a copy beside it, or a compressed one. It is None if nothing is at
+    the path, no other file is the one, and missing files are ignored.
+
+    Raises:
+        FileChanged: the file at the path has other content, or is gone, and no other file is the one.
+    """
+    keys = Keys.from_reference(decoding.key_provider) if decoding.key_provider else None
+    is_gone = True
+    for path, filters in _places(fs, planned, elsewhere, by_content=decoding.by_content):
+        try:
+            file = fs.open(path)
+        except NotFound:
+            continue
+        except PermissionDenied:
+            if path == planned.path:
+                raise
+            continue
+        with file:
+            is_gone = is_gone and path != planned.path
+            opened = OpenedFile(file, planned, filters, keys)
+            if _has_range(opened):
+                yield opened
+                return
+    what = f"the bytes {planned.start} to {planned.end} of {planned.path!r}, which a batch is to read"
+    if not is_gone:
+        raise FileChanged(f"{what}, are there no more: the file has other content now, and so have those beside it")
+    if not decoding.ignore_missing:
+        raise FileChanged(
+            f"{what}, are gone with the file: bring it back, or pass over such files with ignoreMissingFiles=true"
+        )
+    _log.warning("passed over: %s, are gone with the file", what)
+    yield None
+
+
+def _has_range(opened: OpenedFile) -> bool:
+    try:
+        return opened.has_range()
+    except CorruptData:  # a packed file, which is another one then
+        return False
+
+
+def _places(
+    fs: FileSystem, planned: Range, elsewhere: Elsewhere, *, by_content: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield paths where the file may be, with its filters there, the likeliest first.
+
+    The directory is listed again until two listings name the same files: one may be renamed before it is opened. At
+    last all directories are searched for the name that the store gives the file.
+    """
+    filters = filters_of_range(planned)
+    yield planned.path, filters
+    directory = planned.path.rpartition("/")[0]
+    names: set[tuple[str, str | None]] | None = None
+    for _ in range(LISTINGS_MAX):
+        beside = [info for info in list_or_empty(fs, directory) if not info.is_directory]
+        before, names = names, {(info.path, info.identity) for info in beside}
+        if names == before:
+            break
+        others = sorted((info for info in beside if info.path != planned.path), key=lambda info: info.path)
+        yield from _places_beside(others, planned, by_content=by_content)
+    moved = None if planned.identity is None else elsewhere.path_of(planned.identity)
+    if moved is not None:
+        yield moved, filters
+
+
+def _places_beside(
+    others: Sequence[FileInfo], planned: Range, *, by_content: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the places among the other files of the directory."""
+    filters = filters_of_range(planned)
+    renamed = [info for info in others if info.identity is not None and info.identity == planned.identity]
+    for info in renamed:
+        yield info.path, filters
+    if not by_content or planned.end < CONTENT_BYTES_MIN:
+        return
+    for info in others:
+        if info not in renamed and _may_hold(info, planned):
+            yield info.path, filters
+    for info in others:
+        packed = filters_of_name(info.path)
+        if packed and "aes-gcm" not in packed and not planned.whole and packed != filters:
+            yield info.path, packed
+
+
+def _may_hold(info: FileInfo, planned: Range) -> bool:
+    if planned.whole:
+        return info.size_bytes == planned.end
+    return bool(planned.compression) or info.size_bytes >= planned.end

@@ -1,0 +1,346 @@
+"""CSV records as rows, one a line, or of a whole file: those that every parser reads alike at once, others one by one.
+
+Every field is read as text first, so that the row of a line depends on that line alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from ftfile.formats.parts import recorded_names
+from ftfile.formats.reading import batch_of
+from ftfile.read.foreign.decoding.lines import as_utf_8, first_lines, line_blocks, whole_text
+from ftfile.read.foreign.decoding.records import Rows, finished_rows, joined_lines, lines_of, read_texts
+from ftfile.read.foreign.decoding.settings import own_columns
+from ftfile.rows.buffers import text_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.read.foreign.decoding.lines import OpenedFile
+    from ftfile.read.foreign.decoding.records import Lines
+    from ftfile.read.foreign.decoding.settings import FileDecoding
+    from ftfile.read.foreign.plan import Cut
+
+
+_BLANK_MAX = ord(" ")  # Java trims all of these
+_NEWLINE = ord("\n")
+_MARK = "\ufeff"
+
+
+def csv_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a cut; a blank line, and a comment, are none.
+
+    With a header, columns are found by the names in it, case aside; else they are those of the schema in its order.
+    """
+    names, header_end = own_columns(schema, decoding).names, 0
+    if decoding.header:
+        header = _header(opened, decoding)
+        if header is None:
+            return
+        names, header_end = header
+    reader = CsvRows(schema, names, decoding)
+    for block in line_blocks(opened, cut, decoding.separator, header_end):
+        lines = lines_of(as_utf_8(block, decoding), decoding.line_sep.encode())
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def multi_line_csv(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of CSV whose quoted fields may have line ends."""
+    del cut
+    text = whole_text(opened, decoding).replace("\r\n", "\n")
+    records = list(_records(text, decoding))
+    names = own_columns(schema, decoding).names
+    if decoding.header:
+        header = next((place for place, record in enumerate(records) if has_fields(record, decoding)), len(records))
+        names = [name or "" for record in records[header : header + 1] for name in fields_of(record, decoding)]
+        records = records[header + 1 :]
+    if records:
+        lines = joined_lines([record.encode() for record in records])
+        reader = CsvRows(schema, names, decoding)
+        yield from finished_rows(reader.rows(lines), lines, schema, decoding, opened.planned.path)
+
+
+def _records(text: str, decoding: FileDecoding) -> Iterator[str]:
+    """Yield records without their ends; a line feed ends none between the quotes around a field."""
+    quote, sep, escape = (re.escape(character) for character in (decoding.quote, decoding.sep, decoding.escape))
+    escaped = f"{quote}{quote}" if quote == escape else f"{escape}."
+    other = f"[^{quote}]" if quote == escape else f"[^{quote}{escape}]"
+    field = rf"(?:{quote}{other}*(?:{escaped}{other}*)*{quote}(?=[{sep}\n])|[^{sep}\n]*)"
+    comment = f"{re.escape(decoding.comment)}[^\\n]*\\n|" if decoding.comment else ""
+    if text and not text.endswith("\n"):
+        text += "\n"
+    for match in re.finditer(rf"{comment}{field}(?:{sep}{field})*\n", text, re.DOTALL):
+        yield match[0][:-1]
+
+
+def _header(opened: OpenedFile, decoding: FileDecoding) -> tuple[list[str], int] | None:
+    """Return the names in the first line that is no comment, and where it ends; None if there is none yet."""
+    end = 0
+    for block in first_lines(opened, decoding.separator):
+        for line in block.split(decoding.separator)[:-1]:
+            end += len(line) + len(decoding.separator)
+            text = as_utf_8(line, decoding).decode().removeprefix(_MARK).removesuffix("\r")
+            if has_fields(text, decoding):
+                return [name or "" for name in fields_of(text, decoding)], end
+    return None
+
+
+def has_fields(text: str, decoding: FileDecoding) -> bool:
+    """Return True for a record that is neither blank nor a comment."""
+    return bool(text.strip()) and not (decoding.comment and text.startswith(decoding.comment))
+
+
+class CsvRows:
+    """Reads lines, whose fields have these names, with the columns of a schema."""
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str], decoding: FileDecoding) -> None:
+        self._stand_in = ""
+        self._decoding = decoding
+        self._schema = own_columns(schema, decoding)
+        self._width = len(names)
+        spelled = recorded_names(names, self._schema.names)
+        self._places = [list(names).index(name) if name in names else None for name in spelled]
+        self._direct = self._types_read_at_once()
+
+    def _types_read_at_once(self) -> dict[str, pa.DataType]:
+        """Return the columns, by their numbers, whose values pyarrow's parser reads as `read_texts` does."""
+        if self._decoding.null_value:
+            return {}
+        fields = zip(self._places, self._schema, strict=True)
+        return {
+            str(place): field.type
+            for place, field in fields
+            if place is not None and self._places.count(place) == 1 and _is_read_alike(field.type, self._decoding)
+        }
+
+    def rows(self, lines: Lines) -> Rows:
+        """Return the rows of a block of lines in UTF-8 without carriage returns at their ends."""
+        rows = Rows()
+        self._stand_in = lines.stand_in
+        is_record = ~self._is_blank(lines)
+        if not self._width:
+            records = np.flatnonzero(is_record)
+            rows.add(batch_of([], self._schema, len(records)), records)
+            return rows
+        is_odd = self._is_odd(lines) & is_record
+        plain = np.flatnonzero(is_record & ~is_odd)
+        self._take_plain(rows, lines, plain)
+        texts, numbers = [], []
+        for number in np.flatnonzero(is_odd):
+            fields = fields_of(lines.text(int(number)), self._decoding)
+            if len(fields) == self._width:
+                texts.append(fields)
+                numbers.append(int(number))
+            else:
+                rows.bad[int(number)] = self._wrong_width(len(fields))
+        columns = [pa.array([fields[place] for fields in texts], pa.string()) for place in range(self._width)]
+        self._take(rows, columns, np.array(numbers, np.int64))
+        return rows
+
+    def _is_blank(self, lines: Lines) -> NDArray[np.bool_]:
+        """Return which lines are comments or have nothing but blanks."""
+        first = lines.bytes[lines.starts]
+        blank = first <= _BLANK_MAX
+        for number in np.flatnonzero(blank & (first != _NEWLINE)):
+            text = lines.text(int(number))
+            blank[number] = all(ord(character) <= _BLANK_MAX for character in text)
+        if self._decoding.comment:
+            blank |= first == ord(self._decoding.comment)
+        return blank
+
+    def _is_odd(self, lines: Lines) -> NDArray[np.bool_]:
+        """Return which lines not every parser reads alike: by their quotes, or a carriage return within."""
+        odd = np.zeros(len(lines), np.bool_)
+        data, decoding = lines.bytes, self._decoding
+        if b"\r" in lines.block:
+            self._mark(odd, lines, np.flatnonzero(data == ord("\r")))
+        if decoding.quote.encode() not in lines.block:
+            return odd
+        quotes = np.flatnonzero(data == ord(decoding.quote))
+        first = np.searchsorted(quotes, lines.starts)
+        counts = np.diff(np.append(first, len(quotes)))
+        is_doubled = decoding.escape == decoding.quote
+        if not is_doubled and decoding.escape.encode() in lines.block:
+            has_escape = np.zeros(len(lines), np.bool_)
+            self._mark(has_escape, lines, np.flatnonzero(data == ord(decoding.escape)))
+            odd |= has_escape & (counts > 0)
+        is_half = counts % 2 == 1
+        if is_half.any():
+            odd |= is_half
+            quotes = quotes[~np.repeat(is_half, counts)]
+        # Of the others, every second quote closes what the one before it opened.
+        outside = np.zeros(256, np.bool_)
+        outside[[ord(decoding.sep), _NEWLINE, *([ord(decoding.quote)] if is_doubled else [])]] = True
+        opening, closing = quotes[::2], quotes[1::2]
+        # A line feed is before the first line, too: the last byte of all.
+        self._mark(odd, lines, opening[~outside[data[opening - 1]]])
+        self._mark(odd, lines, closing[~outside[data[closing + 1]]])
+        return odd
+
+    @staticmethod
+    def _mark(odd: NDArray[np.bool_], lines: Lines, places: NDArray[np.integer]) -> None:
+        odd[np.searchsorted(lines.ends, places, side="right")] = True
+
+    def _take_plain(self, rows: Rows, lines: Lines, numbers: NDArray[np.integer]) -> None:
+        if not len(numbers):
+            return
+        data = lines.joined(numbers)
+        if self._direct and not _has_blanks_around_values(lines, self._decoding):
+            try:
+                parsed, wrong = self._parsed(data, self._direct)
+            except pa.ArrowInvalid:
+                # Values are spelled in another way, as they likely are in the rest of the file.
+                self._direct = {}
+                parsed, wrong = self._parsed(data, {})
+        else:
+            parsed, wrong = self._parsed(data, {})
+        for number, width in wrong:
+            rows.bad[int(numbers[number])] = self._wrong_width(width)
+        right = np.delete(numbers, [number for number, _ in wrong]) if wrong else numbers
+        columns = [column.combine_chunks() for column in parsed.columns]
+        self._take(rows, columns, right)
+
+    def _parsed(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, list[tuple[int, int]]]:
+        """Return all fields of lines, as text but for some columns; and the lines with other widths, and these."""
+        decoding, names = self._decoding, list(map(str, range(self._width)))
+        wrong: list[tuple[int, int]] = []
+
+        def skip(row: arrow_csv.InvalidRow) -> str:
+            wrong.append((row.number - 1, row.actual_columns))
+            return "skip"
+
+        parsed = arrow_csv.read_csv(
+            pa.BufferReader(data),
+            arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
+            arrow_csv.ParseOptions(
+                delimiter=decoding.sep,
+                quote_char=decoding.quote,
+                double_quote=decoding.escape == decoding.quote,
+                escape_char=False,
+                ignore_empty_lines=False,
+                invalid_row_handler=skip,
+            ),
+            arrow_csv.ConvertOptions(
+                check_utf8=False,
+                column_types={**dict.fromkeys(names, pa.string()), **types},
+                null_values=[""],
+                true_values=["true", "True", "TRUE"],
+                false_values=["false", "False", "FALSE"],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=not decoding.null_value,
+            ),
+        )
+        return parsed, wrong
+
+    def _wrong_width(self, found: int) -> str:
+        return f"{found} fields instead of {self._width}"
+
+    def _take(self, rows: Rows, columns: list[pa.StringArray], numbers: NDArray[np.integer]) -> None:
+        """Take the rows of fields as text, in halves where they cannot be read together."""
+        if not len(numbers):
+            return
+        try:
+            rows.add(self._typed(columns, len(numbers)), numbers)
+        except ValueError as error:
+            if len(numbers) == 1:
+                rows.bad[int(numbers[0])] = str(error)
+                return
+            half = len(numbers) // 2
+            self._take(rows, [column.slice(0, half) for column in columns], numbers[:half])
+            self._take(rows, [column.slice(half) for column in columns], numbers[half:])
+
+    def _typed(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
+        fields = zip(self._places, self._schema.types, strict=True)
+        found = [pa.nulls(rows, kind) if at is None else self._values(columns[at], kind) for at, kind in fields]
+        return batch_of(found, self._schema, rows)
+
+    def _values(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
+        if not pa.types.is_string(texts.type):
+            return texts  # read by pyarrow's parser already
+        if self._decoding.null_value:
+            is_null = pc.equal(texts, text_scalar(self._decoding.null_value, pa.string()))
+            texts = pc.if_else(is_null, None, texts)
+        if self._stand_in:
+            texts = pc.replace_substring(texts, self._stand_in, "\n")
+        return texts.view(kind) if pa.types.is_binary(kind) else read_texts(texts, kind, self._decoding.times)
+
+
+def _is_read_alike(kind: pa.DataType, decoding: FileDecoding) -> bool:
+    """Return True for types that pyarrow's parser reads as casting texts does, where no blanks are around them."""
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        return decoding.times.is_iso(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _has_blanks_around_values(lines: Lines, decoding: FileDecoding) -> bool:
+    """Return True if a blank is beside a separator, a line end or a quote; pyarrow's parser trims numbers."""
+    blanks = [blank for blank in b" \t" if blank != ord(decoding.sep)]
+    if not any(bytes([blank]) in lines.block for blank in blanks):
+        return False
+    data = lines.bytes
+    is_blank = np.isin(data, blanks)
+    is_edge = (data == ord(decoding.sep)) | (data == _NEWLINE) | (data == ord(decoding.quote))
+    return bool(is_blank[0] or np.any(is_blank[1:] & is_edge[:-1]) or np.any(is_blank[:-1] & is_edge[1:]))
+
+
+def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
+    """Return the fields of a record; None for one that is empty, and not quoted unless `nullValue` is empty, too."""
+    fields: list[str | None] = []
+    position = 0
+    while True:
+        if text.startswith(decoding.quote, position):
+            field, position = _quoted(text, position, decoding)
+            fields.append(None if not field and not decoding.null_value else field)
+        else:
+            end = text.find(decoding.sep, position)
+            end = len(text) if end < 0 else end
+            fields.append(text[position:end] or None)
+            position = end
+        if position >= len(text):
+            return fields
+        position += 1
+
+
+def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
+    """Return the value that begins with a quote, and where it ends."""
+    quote, sep, escape = decoding.quote, decoding.sep, decoding.escape
+    pieces: list[str] = []
+    position = start + 1
+    while position < len(text):
+        character = text[position]
+        following = text[position + 1 : position + 2]
+        if character == escape and following == quote:
+            pieces.append(quote)
+            position += 2
+        elif character == escape != quote and following == escape:
+            pieces.append(escape)
+            position += 2
+        elif character != quote:
+            pieces.append(character)
+            position += 1
+        else:
+            end = _behind_space(text, position + 1, sep)
+            if end in {len(text), text.find(sep, end)}:
+                return "".join(pieces), end
+            break
+    else:
+        return "".join(pieces), position  # no quote closes it: it has all that follows
+    # A quote within that is not escaped: then quotes are characters like others.
+    end = text.find(sep, position)
+    end = len(text) if end < 0 else end
+    return quote + "".join(pieces) + text[position:end], end
+
+
+def _behind_space(text: str, position: int, sep: str) -> int:
+    while text[position : position + 1] not in {"", sep} and text[position] <= " ":
+        position += 1
+    return position

@@ -1,0 +1,288 @@
+"""A foreign file that is open: its bytes, its plain content behind codecs and encryption, and its lines or records.
+
+Lines come in blocks of UTF-8 that end with a line feed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import CorruptData, FileChanged
+from ftfile.filters.chain import Chain
+from ftfile.filters.decoded import plain_pieces, stream_errors
+from ftfile.formats.binary_records import BinaryRecords
+from ftfile.formats.reading import batch_of
+from ftfile.log.format.layout import storage_identity
+from ftfile.read.foreign.known import Fingerprints, codec_as_written, codec_of, fingerprints, first_line_end, marks_of
+from ftfile.rows.buffers import strings_from
+from ftfile.storage.api import RangeFile, as_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ftfile.filters.keys import Keys
+    from ftfile.read.foreign.decoding.settings import FileDecoding
+    from ftfile.read.foreign.plan import Cut, Range
+    from ftfile.storage.api import InputFile
+
+
+LINE_BYTES_MAX = 512 << 20  # a row's strings must stay below 2 GiB, also where all bytes are replaced
+
+_SEARCH_BYTES = 64 << 10
+
+_ENCRYPTED = ".enc"
+
+_READ_BYTES = 4 << 20
+
+
+def filters_of_name(name: str) -> tuple[str, ...]:
+    """Return the filters that the ending of a file's name tells, in the order in which they were applied."""
+    plain, encrypted, _ = name.rpartition(_ENCRYPTED) if name.endswith(_ENCRYPTED) else (name, "", "")
+    codec = codec_of(plain)
+    return (*([codec] if codec else []), *(["aes-gcm"] if encrypted else []))
+
+
+def filters_of_range(planned: Range) -> tuple[str, ...]:
+    """Return the filters of the file in which a range was planned; a file that is read in cuts has none."""
+    if planned.compression:
+        return (planned.compression,)
+    return filters_of_name(planned.path) if planned.whole else ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A file in which a range was found."""
+
+    file: InputFile  # as it is stored; its opener closes it
+    planned: Range
+    filters: tuple[str, ...] = ()  # by their names, in the order in which they were applied
+    keys: Keys | None = None
+
+    def has_range(self) -> bool:
+        """Return True if the content before the end of the range is that which was planned."""
+        planned = self.planned
+        expected = Fingerprints(planned.head, planned.tail)
+        if planned.whole:
+            return self.file.size_bytes == planned.end and fingerprints(self.file.read_at, planned.end) == expected
+        if not self.filters:
+            return fingerprints(self.file.read_at, planned.end) == expected
+        _, found = marks_of(self.plain_pieces(0, planned.end), [planned.end])
+        return found.get(planned.end) == expected
+
+    def require_range(self) -> None:
+        """Raise `FileChanged` if the file was changed while it was read."""
+        if not self.has_range():
+            raise FileChanged(f"{self.planned.path!r} was changed while it was read")
+
+    def stored_pieces(self, start: int, end: int, step: int = _READ_BYTES) -> Iterator[bytes]:
+        """Yield the bytes `[start, end)` as they are stored, `step` at a time; `FileChanged` if there are fewer."""
+        while start < end:
+            data = self.file.read_at(start, min(step, end - start))
+            if not data:
+                raise FileChanged(f"{self.planned.path!r} became shorter while it was read")
+            yield data
+            start += len(data)
+
+    def plain_pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield the plain content from one offset to another, by default to its end; `CorruptData` if it is damaged."""
+        position = 0
+        for piece in self._decoded():
+            begin = max(0, start - position)
+            position += len(piece)
+            if end is not None and position >= end:
+                yield piece[begin : len(piece) - (position - end)]
+                return
+            if begin < len(piece):
+                yield piece[begin:]
+
+    def as_file(self) -> BinaryIO:
+        """Return the plain content as a seekable file: if it is small, or not stored as it is, all of it is in memory.
+
+        Readers of columns come back to the end of a file, and each time costs a call of the store.
+        """
+        if not self.filters and self.file.size_bytes > _READ_BYTES:
+            # Closing it leaves the file open, which is looked at again.
+            return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
+        plain = io.BytesIO(b"".join(self.plain_pieces()))
+        plain.name = self.planned.path  # what errors call it
+        return plain
+
+    def _decoded(self) -> Iterator[bytes]:
+        stored = self.stored_pieces(0, self.file.size_bytes)
+        if not self.filters:
+            yield from stored
+            return
+        with stream_errors(self.planned.path):
+            filters = (codec_as_written(*self.filters, self.file.read_at),) if len(self.filters) == 1 else self.filters
+            # The sink bound an encrypted file to the id in its name.
+            decoder = Chain.for_reading(filters, self.keys).decoder(storage_identity("part", self.planned.path))
+        yield from plain_pieces(stored, decoder, self.planned.path)
+
+
+def line_blocks(opened: OpenedFile, cut: Cut, separator: bytes, skip_until: int = 0) -> Iterator[bytes]:
+    """Yield the bytes of the lines that start in a cut, as they are in the plain content, in blocks of some megabytes.
+
+    Every block ends with a separator; where the last line has none, one is added. Lines before `skip_until`, an offset
+    in the plain content, are left out.
+
+    Raises:
+        CorruptData: the file is damaged, behind the lines that came; or a line has more than `LINE_BYTES_MAX`.
+        FileChanged: it became shorter.
+    """
+    planned = cut.range
+    if opened.filters or planned.whole:
+        start, end = (0, None) if planned.whole else (planned.start, planned.end)
+        pieces = opened.plain_pieces(max(start, skip_until), end)
+    else:
+        start = max(_line_start(opened, cut.start, separator), skip_until)
+        pieces = opened.stored_pieces(start, _line_start(opened, cut.end, separator))
+    blocks = _whole_lines(pieces, separator, planned.path)
+    return _without_mark(blocks) if max(start, skip_until) == 0 else blocks
+
+
+def first_lines(opened: OpenedFile, separator: bytes) -> Iterator[bytes]:
+    """Yield the lines from the start of the plain content on, as `line_blocks` does, up to the end of the range."""
+    planned = opened.planned
+    if opened.filters or planned.whole:
+        pieces = opened.plain_pieces(0, None if planned.whole else planned.end)
+    else:
+        pieces = opened.stored_pieces(0, planned.end, _SEARCH_BYTES)
+    return _whole_lines(pieces, separator, planned.path)
+
+
+def _line_start(opened: OpenedFile, position: int, separator: bytes) -> int:
+    """Return where the first line starts at or after a position in a range; its end if none does."""
+    planned = opened.planned
+    if position <= planned.start:
+        return planned.start
+    begin = max(planned.start, position - len(separator))
+    found = first_line_end(opened.file.read_at, begin, planned.end, separator)
+    return planned.end if found is None else found
+
+
+def _whole_lines(pieces: Iterable[bytes], separator: bytes, path: str) -> Iterator[bytes]:
+    held: list[bytes] = []
+    held_bytes, more = 0, len(separator) - 1
+    for piece in pieces:
+        if more and held:  # a separator may begin in one piece and end in the next
+            border = held.pop()
+            held_bytes -= len(border)
+            piece = border + piece  # noqa: PLW2901
+        end = piece.rfind(separator) + len(separator)
+        if end >= len(separator):
+            yield b"".join([*held, memoryview(piece)[:end]]) if held else piece[:end]
+            held, held_bytes, piece = [], 0, piece[end:]  # noqa: PLW2901
+        if piece:
+            held += [piece[:-more], piece[-more:]] if more else [piece]
+            held_bytes += len(piece)
+        if held_bytes > LINE_BYTES_MAX:
+            raise CorruptData(path, f"lines of at most {LINE_BYTES_MAX} bytes", "a longer one")
+    if held_bytes:
+        yield b"".join([*held, separator])
+
+
+def _without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield blocks without the byte-order mark of UTF-8 at the start of a file."""
+    for number, block in enumerate(blocks):
+        yield block.removeprefix(codecs.BOM_UTF8) if number == 0 else block
+
+
+def as_utf_8(block: bytes, decoding: FileDecoding) -> bytes:
+    """Return whole lines in UTF-8; what is no character becomes U+FFFD."""
+    if decoding.encoding != "utf-8":
+        return block.decode(decoding.encoding, "replace").encode()
+    if block.isascii() or _is_utf_8(block):
+        return block
+    return block.decode("utf-8", "replace").encode()
+
+
+def whole_text(opened: OpenedFile, decoding: FileDecoding) -> str:
+    """Return the plain content of a file."""
+    content = b"".join(opened.plain_pieces())
+    return as_utf_8(content, decoding).decode().removeprefix("\ufeff")
+
+
+def _is_utf_8(block: bytes) -> bool:
+    text = strings_from(np.array([0, len(block)]), np.frombuffer(block, np.uint8), pa.string())
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+_NEWLINE = ord("\n")
+
+
+def text_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield the lines of a cut without their ends; a column of binary values has their bytes as they are."""
+    is_raw = bool(len(schema)) and pa.types.is_binary(schema.types[0])
+    separator = decoding.separator if is_raw else decoding.line_sep.encode()
+    for block in line_blocks(opened, cut, decoding.separator):
+        lines = _split(block if is_raw else as_utf_8(block, decoding), separator)
+        columns = [lines.view(kind) for kind in schema.types]
+        yield batch_of(columns, schema, len(lines))
+
+
+def _split(block: bytes, separator: bytes) -> pa.BinaryArray:
+    """Return the lines of a block without their ends: a carriage return before a line feed is of the end."""
+    if separator != b"\n":
+        return pa.array(block.split(separator)[:-1], pa.binary())
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n")
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
+    offsets = np.zeros(len(ends) + 1, np.int64)
+    offsets[1:] = ends - np.arange(len(ends))
+    return strings_from(offsets, np.frombuffer(block.replace(b"\n", b""), np.uint8), pa.binary())
+
+
+def binary_rows(opened: OpenedFile, cut: Cut, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
+    """Yield one row for the file, with its bytes as they are stored, or one for each record in its plain content."""
+    del cut
+    if decoding.framing is None:
+        yield _whole_file(opened, schema)
+        return
+    end = b"" if decoding.length_prefix else decoding.delimiter or b""
+    file = cast("BinaryIO", _Pieces(opened.plain_pieces(), opened.planned.path, end))
+    yield from BinaryRecords(decoding.framing).decode(file, schema)
+
+
+def _whole_file(opened: OpenedFile, schema: pa.Schema) -> pa.RecordBatch:
+    planned = opened.planned
+    values: dict[str, Any] = {
+        "path": planned.path,
+        "length": planned.end,
+        "modificationtime": 1000 * planned.modified_ms,
+    }
+    if "content" in map(str.lower, schema.names):
+        if planned.end > LINE_BYTES_MAX:
+            raise CorruptData(planned.path, f"files of at most {LINE_BYTES_MAX} bytes", f"one of {planned.end}")
+        values["content"] = b"".join(opened.stored_pieces(0, planned.end))
+    columns = [pa.array([values[name.lower()]], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
+    return batch_of(columns, schema, 1)
+
+
+class _Pieces:
+    """A file of pieces, which ends with `end`, added where it does not."""
+
+    def __init__(self, pieces: Iterator[bytes], name: str, end: bytes) -> None:
+        self.name = name
+        self._pieces = pieces
+        self._end = end
+        self._last = b""
+
+    def read(self, _: int) -> bytes:
+        """Return the next bytes, however many; none at the end."""
+        for piece in self._pieces:
+            if piece:
+                self._last = (self._last + piece)[-len(self._end) :] if self._end else b""
+                return piece
+        missing = self._end if self._last not in {b"", self._end} else b""
+        self._last = b""
+        return missing

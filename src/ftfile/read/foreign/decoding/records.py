@@ -1,0 +1,214 @@
+"""Records that are lines: their values, those that are rows, and the treatment of those that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ftfile.core.errors import SourceError
+from ftfile.core.logs import get_logger
+from ftfile.formats.json_lines import from_base64
+from ftfile.formats.reading import batch_as, batch_of
+from ftfile.rows.buffers import text_scalar
+from ftfile.rows.time_text import instants_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.formats.reading import TimeFormats
+    from ftfile.read.foreign.decoding.settings import FileDecoding
+
+
+_log = get_logger(__name__)
+
+_NEWLINE = ord("\n")
+_SHOWN_CHARS = 200
+# Stand-ins for a line feed within a record, of which one is taken that does not occur: hardly used separators.
+_STAND_INS = "\x1d\x1c\x1e\x1f\x01\x02\x03\x04"
+
+_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
+_HAS_ZONE = f":.*{_ZONE}"
+_WITHOUT_ZONE = (rf"(:.*?){_ZONE}", r"\1")
+_DAY = (r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1")
+_PLUS = (r"^\+(\d)", r"\1")
+_MICROSECONDS = (r"(\.\d{6})\d+", r"\1")
+_EXACT = Context(prec=100, rounding=ROUND_HALF_UP)
+_CLOCK = pa.timestamp("us")
+
+
+def read_texts(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
+    """Return texts as values of a type; `ValueError` if one is none.
+
+    Times in ISO 8601 without a zone are those of the clocks of `times`; binary values are base64.
+    """
+    if pa.types.is_string(target):
+        return texts
+    if pa.types.is_binary(target):
+        return from_base64(texts)
+    if pa.types.is_temporal(target):
+        return _times(texts, target, times)
+    if pa.types.is_decimal(target):
+        return _decimals(texts, target)
+    return _booleans(texts) if pa.types.is_boolean(target) else _cast(texts, target, _PLUS)
+
+
+def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
+    lower = pc.utf8_lower(texts)
+    is_true = pc.equal(lower, text_scalar("true", pa.string()))
+    is_false = pc.equal(lower, text_scalar("false", pa.string()))
+    if pc.all(pc.or_(is_true, is_false)).as_py() is False:
+        raise ValueError("a value is neither true nor false")
+    return is_true
+
+
+def _cast(texts: pa.StringArray, target: pa.DataType, pattern: tuple[str, str]) -> pa.Array:
+    """Return texts cast to a type; a pattern and what replaces it make texts of those that Arrow does not take."""
+    try:
+        return texts.cast(target)
+    except pa.ArrowInvalid:
+        return pc.replace_substring_regex(texts, *pattern).cast(target)
+
+
+def _times(texts: pa.StringArray, target: pa.DataType, times: TimeFormats) -> pa.Array:
+    if not times.is_iso(target):
+        return times.pattern(target).read(texts, target, times.zone)
+    if pa.types.is_timestamp(target):
+        return _timestamps(texts, target, times.zone)
+    return _cast(texts, target, _DAY)
+
+
+def _timestamps(texts: pa.StringArray, target: pa.TimestampType, zone: str) -> pa.Array:
+    try:
+        return texts.cast(target)  # nearly all files spell all of them in one way: with a zone where there is one
+    except pa.ArrowInvalid:
+        texts = pc.replace_substring_regex(texts, *_MICROSECONDS)
+    if target.tz is None:
+        return pc.replace_substring_regex(texts, *_WITHOUT_ZONE).cast(target)
+    has_zone = pc.fill_null(pc.match_substring_regex(texts, _HAS_ZONE), fill_value=False)
+    zoned = pc.if_else(has_zone, texts, None).cast(target)
+    return pc.coalesce(zoned, instants_of(pc.if_else(has_zone, None, texts).cast(_CLOCK), zone))
+
+
+def _decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> pa.Array:
+    try:
+        return texts.cast(target)
+    except pa.ArrowInvalid:
+        values = [None if text is None else decimal_of(text, target) for text in texts.to_pylist()]
+        return pa.array(values, target)
+
+
+def decimal_of(text: str, target: pa.Decimal128Type) -> Decimal:
+    """Return the nearest decimal of a type; `ValueError` if the text is no number, or it is too large."""
+    try:
+        value = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=_EXACT)
+    except ArithmeticError as error:
+        raise ValueError(f"{text!r} is no {target}") from error
+    if not value.is_finite() or len(value.as_tuple().digits) > target.precision:
+        raise ValueError(f"{text!r} is no {target}")
+    return value
+
+
+class Lines:
+    """The lines of a block that ends with a line feed, by their numbers; `stand_in` is a line feed within one."""
+
+    def __init__(self, block: bytes, stand_in: str = "") -> None:
+        self.stand_in = stand_in
+        self.block = block
+        self.bytes = np.frombuffer(block, np.uint8)
+        self.ends = np.flatnonzero(self.bytes == _NEWLINE) + 1  # with their line feeds
+        self.starts = np.zeros(len(self.ends), np.int64)
+        self.starts[1:] = self.ends[:-1]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def text(self, number: int) -> str:
+        """Return a line without its end."""
+        line = self.block[self.starts[number] : self.ends[number]].decode().removesuffix("\n").removesuffix("\r")
+        return line.replace(self.stand_in, "\n") if self.stand_in else line
+
+    def joined(self, numbers: NDArray[np.integer]) -> bytes:
+        """Return the bytes of some lines, which are in order."""
+        if len(numbers) == len(self):
+            return self.block
+        if not len(numbers):
+            return b""
+        last = np.append(np.flatnonzero(np.diff(numbers) != 1), len(numbers) - 1)
+        first = np.append(0, last[:-1] + 1)
+        runs = zip(self.starts[numbers[first]], self.ends[numbers[last]], strict=True)
+        return b"".join(self.block[start:end] for start, end in runs)
+
+
+def lines_of(text: bytes, separator: bytes) -> Lines:
+    """Return the lines of text in UTF-8 that ends with a separator, without carriage returns before line feeds.
+
+    Raises:
+        SourceError: lines have line feeds within, and no character is left to stand for them.
+    """
+    if separator == b"\n":
+        return Lines(text.replace(b"\r\n", b"\n") if b"\r" in text else text)
+    return joined_lines(text.split(separator)[:-1])
+
+
+def joined_lines(records: Sequence[bytes]) -> Lines:
+    """Return records, which may have line feeds within, as lines; raises as `lines_of`."""
+    if not any(b"\n" in record for record in records):
+        return Lines(b"".join(record + b"\n" for record in records))
+    used = b"".join(records)
+    stand_in = next((character for character in _STAND_INS if character.encode() not in used), None)
+    if stand_in is None:
+        raise SourceError(f"records with line feeds within cannot have all of the characters {_STAND_INS!r}, too")
+    return Lines(b"".join(record.replace(b"\n", stand_in.encode()) + b"\n" for record in records), stand_in)
+
+
+@dataclass
+class Rows:
+    """The rows of some lines, piece by piece in any order, and the lines that have none because they are bad."""
+
+    pieces: list[tuple[pa.RecordBatch, NDArray[np.integer]]] = field(default_factory=list)  # with each row's line
+    bad: dict[int, str] = field(default_factory=dict)  # why, by the line's number
+
+    def add(self, batch: pa.RecordBatch, numbers: NDArray[np.integer]) -> None:
+        """Add rows of lines, which are in order."""
+        self.pieces.append((batch, numbers))
+
+
+def finished_rows(
+    rows: Rows, lines: Lines, schema: pa.Schema, decoding: FileDecoding, path: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows in the order of their lines, bad ones as the options say: none, or the text of the line alone.
+
+    Raises:
+        SourceError: a line is bad, with `badRecords=fail`.
+    """
+    keeps = decoding.corrupt_column in schema.names
+    if rows.bad and not keeps:
+        number, reason = min(rows.bad.items())
+        shown = lines.text(number)[:_SHOWN_CHARS]
+        if decoding.bad_records == "fail":
+            raise SourceError(
+                f"{path!r} has a record that cannot be read as {decoding.file_format}: {reason}: {shown!r}. Drop such "
+                f"records with badRecords=drop, or keep their text in a column {decoding.corrupt_column} string"
+            )
+        _log.warning("dropped %d records of %s, the first: %s: %r", len(rows.bad), path, reason, shown)
+    pieces = [(batch_as(batch, schema) if keeps else batch, numbers) for batch, numbers in rows.pieces]
+    if keeps and rows.bad:
+        numbers = sorted(rows.bad)
+        texts = pa.array([lines.text(number) for number in numbers], pa.string())
+        alone = batch_of([texts], pa.schema([schema.field(decoding.corrupt_column)]), len(numbers))
+        pieces.append((batch_as(alone, schema), np.array(numbers)))
+    if not pieces:
+        return
+    if len(pieces) == 1:
+        yield pieces[0][0]
+        return
+    order = np.argsort(np.concatenate([numbers for _, numbers in pieces]), kind="stable")
+    joined = pa.Table.from_batches([batch for batch, _ in pieces]).combine_chunks().take(pa.array(order))
+    yield from joined.combine_chunks().to_batches()

@@ -1,0 +1,275 @@
+"""A plan in the making: the next range of each file, limits of all, and what is forgotten behind it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ftfile.core.errors import CorruptData
+from ftfile.read.foreign.known import (
+    CONTENT_BYTES_MIN,
+    END_MARKS,
+    Fingerprints,
+    codec_in,
+    codec_of,
+    end_of_lines,
+    fingerprints,
+    first_line_end,
+    has_end_mark,
+)
+from ftfile.read.foreign.plan import Late, Move, Parked, Plan, Range, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from ftfile.read.foreign.copies import Copy
+    from ftfile.read.foreign.settings import FilesSettings
+    from ftfile.read.foreign.survey import Candidate, Start, Survey
+    from ftfile.storage.api import FileSystem, InputFile
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The parts of a plan that come from one file; without any, it is looked at again when it changes, or later."""
+
+    range: Range | None = None
+    seen: Seen | None = None
+    parked: str = ""  # the reason
+    warning: str = ""
+    wait_s: float = math.inf
+
+
+def next_of(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float, bytes_max: int | None) -> Found:
+    """Return the next range of a file that has not changed for `quiet_s`, or another finding.
+
+    A range of a growing file has `bytes_max` at most, unless its first line is longer; None is no limit.
+
+    Raises:
+        NotFound: the file is gone.
+        StorageError: it cannot be read now.
+        CorruptData: another file was put in its place.
+    """
+    if start.candidate.size_bytes < 0:
+        return parked(start, "its store does not tell how long it is: copy it to one that does")
+    if settings.tail and not codec_of(start.candidate.path):  # its lines are read as they appear
+        return _next_lines(fs, settings, start, quiet_s, bytes_max)
+    return _next_whole(fs, settings, start, quiet_s)
+
+
+def parked(start: Start, reason: str) -> Found:
+    """Return that a file is left out until it changes; one that was found at another path stays known there."""
+    return Found(seen=moved(start), parked=reason)
+
+
+def next_of_copy(settings: FilesSettings, copy: Copy, quiet_s: float) -> Found:
+    """Return the next range, or another finding, of a copy of a file that is live, cut off, or gone and compressed."""
+    start = copy.start
+    candidate = start.candidate
+    if copy.original is not None and not copy.is_cut and (not copy.is_read or quiet_s < settings.min_age_s):
+        return Found(wait_s=0)  # it may be growing still, and may turn out to be another file
+    if copy.stored is None:
+        return Found(wait_s=0)
+    seen = _seen(candidate, candidate.size_bytes, copy.stored)
+    if copy.is_cut:
+        return Found(seen=seen, warning=f"is taken for a copy of {copy.original!r} before that was cut off: not read")
+    if copy.original is not None or copy.size == start.position:
+        return Found(seen=seen)
+    rest = replace(_range(start, start.position, copy.size, copy.marks), compression=copy.codec)
+    return Found(range=rest, seen=seen)
+
+
+def _next_lines(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float, bytes_max: int | None) -> Found:
+    candidate, begin, size = start.candidate, start.position, start.candidate.size_bytes
+    nothing = Found(seen=moved(start))
+    if begin >= size:
+        return nothing
+    with fs.open(candidate.path) as file:
+        if file.size_bytes < size or not candidate.is_in_place(fs):
+            return Found(wait_s=0)  # it was cut off or renamed since it was listed
+        if start.before is not None and fingerprints(file.read_at, begin) != start.before:
+            # Another file was put in its place; the next listing tells.
+            raise CorruptData(candidate.path, f"what was read before byte {begin}", "other content")
+        end = end_of_lines(file.read_at, begin, size, settings.separator, bytes_max)
+        if settings.identity == "content" and end < CONTENT_BYTES_MIN:
+            # A copy could not be told from it: it waits for more lines.
+            enough = CONTENT_BYTES_MIN - len(settings.separator)
+            end = first_line_end(file.read_at, max(begin, enough), size, settings.separator) or begin
+        is_last = bytes_max is None or size - begin <= bytes_max or end == begin
+        if is_last and quiet_s >= settings.close_inactive_s:
+            end = size
+        if end == begin:
+            wait_s = max(settings.close_inactive_s - quiet_s, 0)
+            return Found(seen=nothing.seen, wait_s=wait_s)
+        marks = fingerprints(file.read_at, end)
+    return Found(wait_s=0) if marks is None else Found(range=_range(start, begin, end, marks))
+
+
+def _next_whole(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float) -> Found:
+    candidate = start.candidate
+    path, size = candidate.path, candidate.size_bytes
+    is_changed = start.is_replaced or start.position > 0
+    if start.position == size and not start.is_replaced:
+        return Found(seen=moved(start))  # nothing but its name or its time is another one
+    with fs.open(path) as file:
+        if file.size_bytes != size or not candidate.is_in_place(fs):
+            return Found(wait_s=0)
+        fault = _unfinished(fs, settings, candidate.path, file, quiet_s)
+        marks = fingerprints(file.read_at, size)
+        codec = codec_in(path, file.read_at)
+    if fault is not None:
+        return fault
+    if marks is None:
+        return Found(wait_s=0)
+    if is_changed and not settings.allow_overwrites:
+        seen = _seen(candidate, size, marks)
+        return Found(seen=seen, warning="has changed since it was read; allowOverwrites=true reads such files again")
+    return Found(range=replace(_range(start, 0, size, marks), whole=True, compression=codec))
+
+
+def _unfinished(fs: FileSystem, settings: FilesSettings, path: str, file: InputFile, quiet_s: float) -> Found | None:
+    """Return why a file cannot be read as a whole yet, or None."""
+    young = Found(wait_s=settings.min_age_s - quiet_s) if quiet_s < settings.min_age_s else None
+    if fs.capabilities.visible_at == "at_close":
+        young = None
+    if settings.file_format in END_MARKS and not codec_of(path):
+        length = min(file.size_bytes, 16)
+        if has_end_mark(settings.file_format, file.read_at(file.size_bytes - length, length)):
+            return None
+        return young or Found(parked=f"it does not end as {settings.file_format} files do")
+    return young
+
+
+def seen_at(fs: FileSystem, settings: FilesSettings, start: Start, quiet_s: float, bytes_max: int | None) -> Found:
+    """Return a file as known up to where `next_of` would read it; one that is not complete stays new."""
+    # Too little to tell a copy is enough to tell where a file ends.
+    found = next_of(fs, replace(settings, identity="native"), start, quiet_s, bytes_max)
+    if found.range is None:
+        return found
+    marks = Fingerprints(found.range.head, found.range.tail)
+    return Found(seen=_seen(start.candidate, found.range.end, marks))
+
+
+def moved(start: Start) -> Seen | None:
+    """Return a file that was found at another path as known there, up to where it was read."""
+    known = start.moved
+    return None if known is None else _seen(start.candidate, known.position, Fingerprints(known.head, known.tail))
+
+
+def _seen(candidate: Candidate, position: int, marks: Fingerprints) -> Seen:
+    return Seen(candidate.path, position, *marks, candidate.size_bytes, candidate.modified_ms, candidate.identity)
+
+
+def _range(start: Start, begin: int, end: int, marks: Fingerprints) -> Range:
+    candidate = start.candidate
+    size_bytes, modified_ms = candidate.size_bytes, candidate.modified_ms
+    return Range(candidate.path, begin, end, marks.head, marks.tail, size_bytes, modified_ms, candidate.identity)
+
+
+class Draft:
+    """The parts of a plan, within limits: None is no limit."""
+
+    def __init__(self, files_max: int | None, bytes_max: int | None) -> None:
+        self.files_left = math.inf if files_max is None else files_max  # of which the plan may yet have ranges
+        self._bytes_max = bytes_max
+        self._size_bytes = 0
+        self._places: list[int] = []  # in the listing, of all files of the plan
+        self._ranges: list[Range] = []
+        self._moves: list[Move] = []
+        self._seen: list[Seen] = []
+        self._parked: list[Parked] = []
+        self._replaced: list[str] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Return True if no other range has room."""
+        return self.files_left <= 0 or (self.bytes_left is not None and self.bytes_left <= 0)
+
+    @property
+    def bytes_left(self) -> int | None:
+        """Return the bytes that the next range may have; None for any number."""
+        return None if self._bytes_max is None else self._bytes_max - self._size_bytes
+
+    @property
+    def moved(self) -> frozenset[bytes]:
+        """Return the keys of files that were found at other paths."""
+        return frozenset(bytes.fromhex(move.key) for move in self._moves)
+
+    def add(self, start: Start, found: Found) -> bool:
+        """Take what was found of a file, and return True; False if that would pass a limit."""
+        candidate = start.candidate
+        if found.range is not None:
+            size_bytes = found.range.end - found.range.start
+            if self._ranges and (self.is_full or size_bytes > (self.bytes_left or math.inf)):
+                return False
+            self._ranges.append(found.range)
+            self._size_bytes += size_bytes
+            self.files_left -= 1
+        if found.seen is not None:
+            self._seen.append(found.seen)
+        if found.parked:
+            marks = candidate.size_bytes, candidate.modified_ms, candidate.identity
+            self._parked.append(Parked(candidate.path, found.parked, *marks))
+        if start.moved is not None:
+            self._moves.append(Move(start.moved.key.hex(), candidate.path))
+        if start.is_replaced:
+            self._replaced.append(candidate.path)
+        self._places.append(candidate.place)
+        return True
+
+    def add_moves(self, starts: Iterable[Start]) -> None:
+        """Take files that were found at other paths, and that the limits left out: others may be at their old ones."""
+        places = set(self._places)
+        for start in starts:
+            if start.moved is not None and start.candidate.place not in places:
+                self.add(start, Found(seen=moved(start)))
+
+    def bytes_behind(self, survey: Survey, left: NDArray[np.intp]) -> int:
+        """Return the bytes that the plan leaves unread in files at some places of the listing."""
+        read = {each.path: each.end - each.start for each in self._ranges}
+        planned = sum(read.get(survey.listing.paths[place], 0) for place in left) if read else 0
+        return int(survey.unread_bytes(left).sum()) - planned
+
+    def plan(
+        self, survey: Survey, late: tuple[Late, ...], left: NDArray[np.intp], settings: FilesSettings, now_ms: int
+    ) -> Plan:
+        """Return the plan; files with something left to read, at the places `left`, are not forgotten."""
+        plan = Plan(
+            tuple(self._ranges),
+            tuple(self._moves),
+            tuple(self._seen),
+            tuple(self._parked),
+            late,
+            tuple(self._replaced),
+            survey.known.low,
+            settings.root,
+        )
+        if plan.is_empty:
+            return plan
+        low = self._low(survey, left, settings, now_ms)
+        places = set(self._places)
+        refreshed = tuple(
+            Seen(one.path, known.position, known.head, known.tail, known.size_bytes, low, one.identity)
+            for one in survey.touched_below(low)
+            if one.place not in places and (known := one.known) is not None and not known.is_parked
+        )
+        return replace(plan, seen=plan.seen + refreshed, low=low)
+
+    def _low(self, survey: Survey, left: NDArray[np.intp], settings: FilesSettings, now_ms: int) -> int:
+        """Return the time before which files are forgotten after this plan; none that is left to read is."""
+        low = survey.known.low
+        times = survey.listing.times
+        if self._ranges:
+            newest = max(found.modified_ms for found in self._ranges)
+            low = max(low, min(newest, now_ms) - int(settings.max_age_s * 1000))
+        known = survey.times_after(np.array(self._places, np.intp))
+        over = len(known) - settings.tracked_max
+        if over > 0:
+            last = int(np.partition(known, over - 1)[over - 1])
+            # Files of the newest time stay: others may yet appear with it, and would be late.
+            low = max(low, min(last + 1, int(known.max())))
+        return max(survey.known.low, min(low, int(times[left].min()))) if len(left) else low

@@ -1,0 +1,245 @@
+"""The log of plans: plan n is version n of a log of its own, durable before anybody hears of it, and never changed.
+
+Spark names a plan in its offsets. Of two drivers that plan at the same time one creates the plan, and both return it. A
+batch reads the one plan that its end names, and this plan names its own start: a record that a driver left behind
+created in a place that was trimmed is never read, since no offset has its nonce.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import CorruptData, FtfileError, StateLost, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.log.commit_log import PLANS_LAYOUT, CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Body, StreamAuthor
+from ftfile.log.format.record import UNREADABLE, definition_key
+from ftfile.log.protocol import record_of
+from ftfile.log.publish import renew_base
+from ftfile.read.foreign import trimming
+from ftfile.read.foreign.known import KnownFiles
+from ftfile.read.foreign.plan import Plan, PlanPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.log.format.model import Record
+    from ftfile.log.state import LogState
+    from ftfile.read.foreign.trimming import ColumnsFile
+    from ftfile.storage.api import FileSystem
+
+
+# Looks at a state that other drivers trim meanwhile.
+LOAD_TRIES = 100
+_ANEW = (
+    "What is read next would not follow what was read. Restore the state and the checkpoint of one moment; or give the "
+    "query a new checkpointLocation, which reads all files anew"
+)
+_RESTORE = "Restore it from a copy of the state; or give the query a new checkpointLocation, which reads all files anew"
+
+_log = get_logger(__name__)
+
+
+class PlanLog:
+    """The plans of one source, in a directory of its own, whose name is the id.
+
+    The run's id tells this driver from others, for people. The log has the options for `ftfile.source_status`.
+    """
+
+    def __init__(self, fs: FileSystem, log_id: str, run_id: str, options: Mapping[str, str] | None = None) -> None:
+        self.id = log_id
+        self._run_id = run_id
+        self._options = {definition_key(options): dict(options)} if options else {}
+        self._log = CommitLog(fs, layout_line=PLANS_LAYOUT)
+        # The records read on the way to the head are needed again, for the files known there.
+        self._log.recent.is_kept = True
+        self._head: LogState | None = None
+        self._known: tuple[int, KnownFiles] | None = None  # with the plan after which it is known
+        self._done = -1
+        self._columns: ColumnsFile | None = None  # written, and to be named by the plan behind its version
+        self._trimmed_to = -1
+
+    @property
+    def head(self) -> PlanPosition | None:
+        """Return the newest plan as last read; None if the log was not read yet."""
+        return None if self._head is None else PlanPosition(self.id, self._head.version, self._head.nonce)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Return the options of the stream that made the newest plan, as last read; none where they are not known."""
+        state = None if self._head is None else self._head.queries.get(self.id)
+        if self._head is None or state is None or state.settings is None:
+            return {}
+        return dict(self._head.definitions.get(state.settings, {}))
+
+    def after(self, position: PlanPosition) -> PlanPosition | None:
+        """Return the plan that follows a position, durable; None if the position is the newest plan.
+
+        Raises:
+            StateLost: the log is not the one of the position, or has forgotten so old a one.
+            CorruptData: the log is damaged.
+        """
+        head = self._read_on()
+        if position.plan > head.version:
+            newest = f"the newest that there is is {head.version}" if head.version >= 0 else "there is none"
+            raise StateLost(f"the query has read plan {position.plan} of {self._told()}, and {newest}. {_ANEW}")
+        if position.plan == head.version:
+            self._require_same(position, head.nonce)
+            return None
+        number = position.plan + 1
+        record = self._log.read_record(number) if number >= head.log_start else None
+        # What lies at a version that is trimmed meanwhile may be a dead record.
+        oldest = self._read_on().log_start
+        if number < oldest:
+            raise StateLost(
+                f"plan {number} of {self._told()} is to be read, and the oldest that is kept is {oldest}: another run "
+                f"of the query went on to plan {head.version}. Stop this one; or, if its checkpoint was restored from "
+                "an older copy, use the newest one"
+            )
+        if record is None:
+            raise CorruptData(layout.record_path(number), "a plan", "nothing", _RESTORE)
+        self._require_same(position, record.previous_nonce)
+        return PlanPosition(self.id, number, record.nonce)
+
+    def add(self, position: PlanPosition, plan: Plan) -> PlanPosition:
+        """Create the plan that follows a position, made of the files known there; another driver's if that was first.
+
+        The plan that is returned is durable. The position is that of the newest plan, as far as is known.
+
+        Raises:
+            StateLost, CorruptData: as `after`.
+            CommitOutcomeUnknown: it is unknown if the plan was created; the next call finds out.
+        """
+        nonce, payload = self._log.ids.unique(), plan.to_json()
+        while (found := self.after(position)) is None:
+            head = self._head
+            assert head is not None, "after has read on"
+            self._log.prepare_directory()
+            columns, self._columns = self._columns, None
+            if columns is not None and columns.name.version != head.version:
+                columns = None  # it is of no use: the plan behind its version is another driver's
+            author = StreamAuthor(self.id, self._run_id, head.version + 1)
+            record = record_of(self._log, head, self._body(head, payload, columns), author, nonce)
+            if (after := self._log.create(record)) is not None:
+                self._head = after
+                if columns is not None:
+                    renew_base(self._log, after)
+                return PlanPosition(self.id, record.version, nonce)
+        return found
+
+    def read(self, position: PlanPosition, start: PlanPosition | None) -> Plan:
+        """Return the plan of a batch, by its end, and where it begins; None for the start.
+
+        Raises:
+            StateLost: there is no such plan, or another one.
+        """
+        record = self._record(position.plan)
+        if record is None or record.nonce != position.nonce:
+            found = "is gone" if record is None else "is another one"
+            raise StateLost(f"plan {position.plan} of {self._told()}, which the query is to read, {found}. {_ANEW}")
+        begins = PlanPosition(self.id, position.plan - 1, record.previous_nonce or "")
+        if begins != (start or PlanPosition(self.id, -1, "")):
+            raise StateLost(f"plan {position.plan} of {self._told()} does not follow {start}. {_ANEW}")
+        return _plan_of(record)
+
+    def last_plans(self, position: PlanPosition) -> list[Plan]:
+        """Return the plan of a position and the one before it, as far as they are kept."""
+        found, number, nonce = [], position.plan, position.nonce
+        while number > position.plan - 2 and (record := self._record(number)) is not None and record.nonce == nonce:
+            found.append(_plan_of(record))
+            number, nonce = number - 1, record.previous_nonce or ""
+        return found
+
+    def known(self) -> KnownFiles:
+        """Return the files known after the newest plan, as last read."""
+        for _ in range(LOAD_TRIES):
+            head = self._head or self._read_on()
+            try:
+                self._known = head.version, self._fold(head)
+            except CorruptData:
+                # Another driver may have gone on meanwhile, and have trimmed what was to be read.
+                if self._read_on().version == head.version:
+                    raise
+            else:
+                kept = self._log.recent.records
+                self._log.recent.records = {head.version: kept[head.version]} if head.version in kept else {}
+                return self._known[1]
+        raise StorageError("read", layout.COLUMNS, "the state changed faster than it could be read")
+
+    def commit(self, position: PlanPosition) -> None:
+        """Note that no batch up to a position comes again; trim what is older now. A failure is only logged."""
+        self._done = max(self._done, position.plan)
+        for step in (self._trim, self._write_columns):
+            try:
+                step(self._head or self._read_on())
+            except FtfileError as error:
+                _log.warning("could not trim %s, which stays longer than it needs to be: %s", self._told(), error)
+
+    def _trim(self, head: LogState) -> None:
+        if head.log_start > self._trimmed_to:
+            trimming.trim(self._log.fs, head)
+            self._trimmed_to = head.log_start
+
+    def _write_columns(self, head: LogState) -> None:
+        if trimming.is_columns_due(self._log, head):
+            content = self.known().to_bytes()
+            assert self._known is not None, "known() has set it"
+            self._columns = trimming.write_columns(self._log, self._known[0], content)
+
+    def _read_on(self) -> LogState:
+        self._head = self._log.read_on(durable=True)
+        return self._head
+
+    def _body(self, head: LogState, payload: dict[str, Any], columns: ColumnsFile | None) -> Body:
+        body = Body(payload=payload, settings=next(iter(self._options), None), definitions=self._options)
+        if columns is None:
+            return body
+        start = trimming.log_start_after(self._log, head, columns, self._done)
+        return replace(body, tables=trimming.naming(head, columns), log_start=start)
+
+    def _record(self, number: int) -> Record | None:
+        found = self._log.recent.records.get(number)
+        return found if found is not None else self._log.read_record(number)
+
+    def _fold(self, head: LogState) -> KnownFiles:
+        """Return the files known at the head: those known before, or in a columns file, changed by the plans since."""
+        if self._known is not None and head.log_start - 1 <= self._known[0] <= head.version:
+            version, known = self._known
+        else:
+            version, known = self._columns_of(head)
+        for number in range(version + 1, head.version + 1):
+            record = self._record(number)
+            if record is None:
+                raise CorruptData(layout.record_path(number), "a plan", "nothing", _RESTORE)
+            known = known.apply(_plan_of(record))
+        return known
+
+    def _columns_of(self, head: LogState) -> tuple[int, KnownFiles]:
+        """Return the newest columns that can be read; while the log is kept from its first plan on, none are needed."""
+        error = CorruptData(layout.COLUMNS, "a columns file", "none", _RESTORE)
+        for file in trimming.columns_files(head):
+            try:
+                return file.name.version, KnownFiles.from_bytes(trimming.read_columns(self._log.fs, file))
+            except CorruptData as damaged:
+                error = damaged
+                _log.warning("the known files are made from an older columns file and the plans behind it: %s", damaged)
+        if head.log_start > 0:
+            raise error
+        return -1, KnownFiles()
+
+    def _require_same(self, position: PlanPosition, nonce: str | None) -> None:
+        if nonce != position.nonce:
+            raise StateLost(f"plan {position.plan} of {self._told()} is not the one that the query has read. {_ANEW}")
+
+    def _told(self) -> str:
+        return f"the state {self.id!r} in stateLocation"
+
+
+def _plan_of(record: Record) -> Plan:
+    try:
+        return Plan.from_json(record.payload)
+    except UNREADABLE as error:
+        path = layout.record_path(record.version)
+        raise CorruptData(path, "a plan", f"unreadable fields ({error!r})", _RESTORE) from error

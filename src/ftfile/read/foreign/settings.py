@@ -1,0 +1,174 @@
+"""The options with which files are found and planned; and patterns of names as Hadoop, and so Spark, has them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from ftfile.core.errors import ConfigError
+from ftfile.read.foreign.decoding.settings import FileDecoding
+from ftfile.storage.paths import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.core.options import ParsedOptions
+
+
+_GROWING = ("text", "json", "csv")
+
+_WILDCARD = re.compile(r"[*?\[{\\]")
+_TOKEN = re.compile(r"\\.|\[[\^!]?\]?[^\]]*\]|.", re.DOTALL)
+_BRACES = re.compile(r"\\.|[{},]", re.DOTALL)
+
+
+def has_wildcard(text: str) -> bool:
+    """Return True if a name, or a path, is a pattern."""
+    return _WILDCARD.search(text) is not None
+
+
+@lru_cache
+def matcher(glob: str) -> Callable[[str], bool]:
+    r"""Return the test if a name matches a pattern as Hadoop has them: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\`.
+
+    Raises:
+        ConfigError: a bracket or a brace is not closed, or a range is empty.
+    """
+    try:
+        pattern = re.compile("|".join(f"(?:{_to_regex(one)})" for one in alternatives(glob)), re.DOTALL)
+    except re.error as error:
+        raise ConfigError(f"the pattern {glob!r} is not understood: {error}") from error
+    return lambda name: pattern.fullmatch(name) is not None
+
+
+def _to_regex(glob: str) -> str:
+    pieces = []
+    for match in _TOKEN.finditer(glob):
+        sign = match.group()
+        if sign == "*":
+            pieces.append("[^/]*")
+        elif sign == "?":
+            pieces.append("[^/]")
+        elif sign[0] == "[" and len(sign) > 1:
+            inner = sign[1:-1]
+            is_not = inner[0] in "^!"
+            inner = re.sub(r"([\[\]&~|^])", r"\\\1", inner[is_not:])
+            pieces.append(f"[{'^' if is_not else ''}{inner}]")
+        elif sign == "[":
+            raise ConfigError(f"the pattern {glob!r} has a [ without its ]; write \\[ for the character")
+        else:
+            pieces.append(re.escape(sign[-1]))
+    return "".join(pieces)
+
+
+def alternatives(glob: str) -> list[str]:
+    """Return a pattern for each choice of words in braces."""
+    depth, start, commas = 0, 0, []
+    for match in _BRACES.finditer(glob):
+        sign, place = match.group(), match.start()
+        if sign == "{":
+            depth += 1
+            if depth == 1:
+                start, commas = place, [place]
+        elif sign == "," and depth == 1:
+            commas.append(place)
+        elif sign == "}" and depth:
+            depth -= 1
+            if not depth:
+                words = [glob[begin + 1 : end] for begin, end in zip(commas, [*commas[1:], place], strict=True)]
+                return [one for word in words for one in alternatives(glob[:start] + word + glob[place + 1 :])]
+    if depth:
+        raise ConfigError(f"the pattern {glob!r} has a {{ without its }}; write \\{{ for the character")
+    return [glob]
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSettings:
+    """Where files are, which of them are read, and when; plain data, which travels to tasks."""
+
+    root: str  # URL of the directory to which all paths of plans are relative
+    pattern: str  # relative to it, of the files and directories that are read; as Hadoop has globs
+    file_format: str = "text"  # of all files
+    tail: bool = True  # files grow
+    separator: bytes = b"\n"  # ends a record of a growing file
+    recursive: bool = False
+    name_glob: str | None = None
+    file_pattern: str | None = None
+    ignore_pattern: str | None = None
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    files_max: int | None = None
+    bytes_max: int | None = None
+    scan_interval_s: float = 1.0
+    max_age_s: float = 7 * 86_400.0
+    tracked_max: int = 1_000_000
+    close_inactive_s: float = 300.0
+    min_age_s: float = 10.0
+    identity: Literal["native", "content"] = "native"
+    allow_overwrites: bool = False
+    fail_on_data_loss: bool = False
+    retries_max: int = 5
+
+    @property
+    def shown(self) -> str:
+        """Return the URL that is read, with its pattern."""
+        return f"{self.root.rstrip('/')}/{self.pattern}"
+
+    @property
+    def has_limits(self) -> bool:
+        """Return True if a plan may leave something to the next one."""
+        return self.files_max is not None or self.bytes_max is not None
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> FilesSettings:
+        """Return the settings that the options name; a ConfigError where they contradict each other."""
+        root, pattern = split_path(parsed["path"])
+        file_format = parsed["fileFormat"]
+        grows = file_format in _GROWING and not parsed["multiLine"]
+        tail = grows if parsed["tail"] is None else parsed["tail"]
+        if tail and not grows:
+            raise ConfigError(f"tail=true is for {', '.join(_GROWING)} without multiLine: other files are read whole")
+        parsed.for_format(file_format)
+        if parsed["pathGlobFilter"] is not None:
+            matcher(parsed["pathGlobFilter"])
+        return cls(
+            root,
+            pattern,
+            file_format,
+            tail=tail,
+            separator=FileDecoding.from_options(parsed.given).separator,
+            recursive=parsed["recursiveFileLookup"],
+            name_glob=parsed["pathGlobFilter"],
+            file_pattern=parsed["filePattern"],
+            ignore_pattern=parsed["ignoreFilePattern"],
+            starting_offsets=parsed["startingOffsets"],
+            files_max=parsed["maxFilesPerTrigger"],
+            bytes_max=parsed["maxBytesPerTrigger"],
+            scan_interval_s=parsed["scanInterval"],
+            max_age_s=parsed["maxFileAge"],
+            tracked_max=parsed["maxTrackedFiles"],
+            close_inactive_s=parsed["closeInactive"],
+            min_age_s=parsed["minFileAge"],
+            identity=parsed["fileIdentity"],
+            allow_overwrites=parsed["allowOverwrites"],
+            fail_on_data_loss=parsed["failOnDataLoss"],
+            retries_max=parsed["maxRetries"],
+        )
+
+
+def split_path(path: str | None) -> tuple[str, str]:
+    """Return the URL of the deepest directory that a path names without a pattern, and the rest of the path.
+
+    The last name always is in the rest, as it may be that of a file. A ConfigError says what is wrong with a pattern.
+    """
+    if path is None:
+        raise ConfigError("the stream has no `path`: spark.readStream.format('ftfile').load('/data/in')")
+    url = parse(path)
+    names = url.path.strip("/").split("/") if url.path != "/" else []
+    literal = next((place for place, name in enumerate(names) if has_wildcard(name)), max(len(names) - 1, 0))
+    for pattern in alternatives("/".join(names[literal:])):
+        for name in pattern.split("/"):
+            matcher(name)
+    root = "/" + "/".join(names[:literal])
+    return f"{url.scheme}://{url.authority}{root}", "/".join(names[literal:])

@@ -1,0 +1,153 @@
+"""`ftfile.source_status`: what streams of files have read, and what is still to come, seen from beside them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ftfile.core.arguments import absolute_path, checked
+from ftfile.core.context import SYSTEM
+from ftfile.core.options import parse_options
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.places import list_or_empty
+from ftfile.log.read.snapshot import read_records
+from ftfile.log.read.times import created_ms
+from ftfile.read.foreign.known import key_of, read_positions
+from ftfile.read.foreign.listing import list_files
+from ftfile.read.foreign.plan import Late, Parked, Plan
+from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.read.foreign.settings import FilesSettings, split_path
+from ftfile.read.foreign.stream import FilesConfig, open_state, state_location
+from ftfile.read.foreign.survey import Survey
+from ftfile.storage.paths import parse
+from ftfile.storage.registry import normalise, open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from ftfile.core.context import Context
+    from ftfile.read.foreign.known import KnownFiles
+    from ftfile.read.foreign.listing import Listing
+
+
+_PLACES = frozenset({"checkpointlocation", "statelocation"})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """One source of files: up to its newest plan, and what has come since then."""
+
+    id: str  # of the source; the name of its directory below the state's location
+    path: str  # URL of what it reads
+    plan: int  # the newest one, counted from 0
+    time_ms: int | None  # of that plan, since 1970 UTC by the clock of the state's store; None if its record is gone
+    known: int  # files that are remembered
+    parked: tuple[Parked, ...]  # files that could not be read, with the reasons; they are tried again when they change
+    late: int  # files that came too late to be read, ever
+    late_files: tuple[Late, ...]  # those of them that kept plans name
+    files_behind: int  # files with something to read, as far as their sizes tell
+    bytes_behind: int  # in them, unfinished last lines included
+    oldest_unread_ms: int | None  # when the oldest of them was changed, since 1970 UTC; None for none
+
+
+@checked
+def source_status(path: str | os.PathLike[str], **options: object) -> tuple[SourceStatus, ...]:
+    """Return the status of each source that reads files at a path and keeps its state in one place.
+
+    It reads the state and lists the files, changes nothing, and may be called beside running queries. A log that was
+    copied or compressed counts as unread until the next plan finds it again.
+
+    Args:
+        path: as the stream loads it.
+        options: `checkpointLocation` or `stateLocation` of the stream. Its other options are in the state; one that is
+            given here is taken instead, and `storage.<name>`, which the state does not have, is to be given.
+
+    Raises:
+        ConfigError: an option is wrong, or files are those of a directory that ftfile writes.
+        CorruptData: the state is damaged.
+    """
+    places = {name: absolute_path(str(options[name])) for name in options if name.lower() in _PLACES}
+    given = {"path": os.fspath(path)} | {name: str(value) for name, value in options.items()} | places
+    parsed = parse_options(given, "files")
+    location = state_location(parsed)
+    state = open_state(location, normalise(parsed["path"]), parsed.prefixed("storage"), SYSTEM)
+    listings: dict[FilesSettings, Listing] = {}
+    entries = sorted(entry.path for entry in list_or_empty(state, "") if entry.is_directory)
+    found = [status_of(location, log_id, given, SYSTEM, listings) for log_id in entries]
+    return tuple(each for each in found if each is not None)
+
+
+def status_of(
+    location: str, log_id: str, given: Mapping[str, str], context: Context, listings: dict[FilesSettings, Listing]
+) -> SourceStatus | None:
+    """Return the status of one source; None if it has made no plan, or reads another path than one that is given.
+
+    Options that are given are taken instead of those in the state; settings of a file system are for all of its scheme.
+    A listing that is missing is made.
+    """
+    store = normalise(given.get("path", location))  # of which `given` has the settings
+    fs = open_state(location, store, parse_options(given, "files").prefixed("storage"), context, log_id)
+    plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
+    known, kept = plans.known(), [Plan.from_json(record.payload) for record in read_records(log)]
+    if plans.head is None or plans.head.plan < 0 or not kept:
+        return None
+    options = plans.options | {"stateLocation": location} | dict(given)
+    root, _ = split_path(options.get("path"))
+    if kept[-1].root != root:
+        return None  # of another stream, for which options that are given may be mistakes
+    config = FilesConfig.from_options(parse_options(options, "files"), "{}")
+    settings = config.settings
+    if settings not in listings:
+        storage = config.storage if parse(root).scheme == parse(store).scheme else None
+        listings[settings] = list_files(open_filesystem(root, context, storage), settings)
+    listing = listings[settings]
+    unread = _unread(listing, known)
+    return SourceStatus(
+        id=log_id,
+        path=settings.shown,
+        plan=plans.head.plan,
+        time_ms=created_ms(log, plans.head.plan),
+        known=len(known),
+        parked=_parked(kept, listing, known),
+        late=known.late,
+        late_files=tuple(late for plan in kept for late in plan.late),
+        files_behind=len(unread),
+        bytes_behind=int(unread["bytes"].sum()),
+        oldest_unread_ms=int(unread["time"].min()) if len(unread) else None,
+    )
+
+
+def _unread(listing: Listing, known: KnownFiles) -> NDArray[Any]:
+    """Return the files with something to read: bytes and time of each."""
+    survey = Survey(listing, known)
+    sizes = dict(zip(survey.places.tolist(), survey.unread_bytes(survey.places).tolist(), strict=True))
+    suspects = survey.suspects()
+    hashes = np.frombuffer(b"".join(suspect.identity_hash for suspect in suspects), "<u8")
+    rows = known.rows[np.isin(known.rows["identity"], hashes[hashes != 0])]
+    positions = dict(zip(rows["identity"].tolist(), read_positions(rows).tolist(), strict=True))
+    for suspect, identity in zip(suspects, hashes.tolist(), strict=True):
+        if identity:
+            # A file that was renamed, or lies where another one was.
+            sizes[suspect.place] = max(0, suspect.size_bytes - positions.get(identity, 0))
+    found = [(size, listing.times[place]) for place, size in sizes.items() if size]
+    return np.array(found, [("bytes", "<i8"), ("time", "<i8")])
+
+
+def _parked(kept: list[Plan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
+    """Return the files of a listing that are parked; those whose plan is trimmed without their reasons."""
+    reasons = {key_of(plan.root, parked.path): parked for plan in kept for parked in plan.parked}
+    index = known.find(listing.keys[:, 0], listing.keys[:, 1])
+    found = []
+    for place in np.flatnonzero(index >= 0).tolist():
+        row = known.rows[index[place]]
+        if row["position"] < 0:
+            unknown = Parked(
+                listing.paths[place], "its reason is not kept any more", int(row["size"]), int(row["modified"])
+            )
+            found.append(reasons.get(listing.keys[place].tobytes(), unknown))
+    return tuple(found)

@@ -1,0 +1,308 @@
+"""Foreign files as a stream: offsets and shares, as Spark asks for them, by both of its protocols."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from ftfile.core.errors import AlreadyExists, ConfigError, NotADirectory, NotFound, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.log.directory import directory_url
+from ftfile.log.format import layout
+from ftfile.log.places import stat_or_none
+from ftfile.read.foreign.decoding.settings import FileDecoding, require_columns_beside
+from ftfile.read.foreign.listing import refuse_rows, refuse_rows_above
+from ftfile.read.foreign.plan import PlanPosition, position_of, to_offset
+from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.read.foreign.scan import Scanner
+from ftfile.read.foreign.settings import FilesSettings, has_wildcard
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.storage.paths import Url, join, parse
+from ftfile.storage.registry import open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ftfile.core.context import Context
+    from ftfile.core.options import ParsedOptions
+    from ftfile.read.foreign.listing import Listing
+    from ftfile.read.foreign.plan import FileShare, Plan, Range
+    from ftfile.storage.api import FileInfo, FileSystem
+
+
+_log = get_logger(__name__)
+
+# Below Spark's checkpoint, so that a query's state lives and dies with it.
+STATE_IN_CHECKPOINT = "ftfile-source"
+
+
+def open_cleaner(
+    path: str,
+    mode: Literal["off", "archive", "delete"],
+    archive: str | None,
+    context: Context,
+    storage: Mapping[str, str] | None = None,
+    *,
+    below: str = "",
+) -> Cleaner | None:
+    """Return the cleaner of the files that a stream reads in the directory `path`, `below` it; None if none is cleaned.
+
+    Raises:
+        ConfigError: the archive is not given, is of another store, or would be read itself; or it is given for nothing.
+    """
+    if archive is not None and mode != "archive":
+        raise ConfigError("sourceArchiveDir is for cleanSource=archive: set that, or leave sourceArchiveDir out")
+    if mode == "off":
+        return None
+    source = parse(path)
+    if mode == "delete":
+        return Cleaner(open_filesystem(source.url, context, storage))
+    if archive is None:
+        raise ConfigError("cleanSource=archive moves files that were read to sourceArchiveDir: name it")
+    target = parse(archive)
+    if (target.scheme, target.authority) != (source.scheme, source.authority):
+        raise ConfigError(
+            f"sourceArchiveDir={archive!r} is of another store than {path!r}: files are moved, not copied"
+        )
+    read = posixpath.join(source.path, below).rstrip("/")
+    if posixpath.commonpath([read, target.path]) in {read, target.path}:
+        raise ConfigError(f"sourceArchiveDir={archive!r} and path={read!r} are one within the other: keep them apart")
+    common = posixpath.commonpath([source.path, target.path])
+    fs = open_filesystem(Url(source.scheme, source.authority, common).url, context, storage)
+    above = "" if source.path == common else posixpath.relpath(source.path, common)
+    return Cleaner(fs, above, posixpath.relpath(target.path, common))
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner:
+    """Moves files away, or deletes them; a second call changes nothing."""
+
+    fs: FileSystem  # has the directory that is read, and the archive
+    source: str = ""  # the directory in it; empty for its root
+    archive: str | None = None  # where files go, under their paths below the source; None to delete them
+
+    def clean(self, ranges: Iterable[Range]) -> int:
+        """Clean the files that these ranges read to their ends, and return how many are gone now by this call.
+
+        One that was changed or moved since, or that the store does not let go, stays: the log tells.
+        """
+        return sum(self._clean(found) for found in ranges if _is_to_its_end(found))
+
+    def _clean(self, found: Range) -> bool:
+        try:
+            info = stat_or_none(self.fs, join(self.source, found.path))
+            if info is None:
+                return False
+            if not _is_unchanged(info, found):
+                _log.warning("cleanSource leaves %s, which was changed since it was read", found.path)
+                return False
+            if self.archive is None:
+                self.fs.delete(info.path)
+            else:
+                self._move(info, join(self.archive, found.path))
+        except NotFound:
+            return False
+        except StorageError as error:
+            _log.warning("cleanSource leaves a file that was read: %s", error)
+            return False
+        return True
+
+    def _move(self, info: FileInfo, target: str) -> None:
+        self.fs.make_directories(target.rpartition("/")[0])
+        try:
+            self.fs.rename(info.path, target)
+        except AlreadyExists:
+            there = self.fs.stat(target)
+            if there.identity is None or there.identity != info.identity:
+                raise
+            self.fs.delete(info.path)  # a move that was interrupted left both
+
+
+def _is_to_its_end(found: Range) -> bool:
+    # How much plain content a packed file has is not known here.
+    return found.whole or (not found.compression and found.end == found.size_bytes)
+
+
+def _is_unchanged(info: FileInfo, found: Range) -> bool:
+    now = (info.size_bytes, info.modified_ms, info.identity if found.identity is not None else None)
+    return now == (found.size_bytes, found.modified_ms, found.identity)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesConfig:
+    """A directory of foreign files and the options with which it is read. It is plain data, which travels to tasks."""
+
+    state_location: str  # plan logs are below it
+    storage: dict[str, str]
+    schema_json: str  # Spark's, of the columns that are read
+    settings: FilesSettings
+    decoding: FileDecoding
+    clean_source: Literal["off", "archive", "delete"] = "off"
+    archive: str | None = None  # where `archive` moves files
+    given: dict[str, str] = field(default_factory=dict)  # options as they were given, which the plan log keeps
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, schema_json: str) -> FilesConfig:
+        """Return the checked options; a ConfigError where they contradict each other, or name no path or state."""
+        settings, decoding = FilesSettings.from_options(parsed), FileDecoding.from_options(parsed.given)
+        return cls(
+            state_location(parsed),
+            parsed.prefixed("storage"),
+            schema_json,
+            settings,
+            decoding,
+            parsed["cleanSource"],
+            parsed["sourceArchiveDir"],
+            {name: text for name, text in parsed.texts.items() if name != "stateLocation"},
+        )
+
+
+class FileStream:
+    """The position of one query in a directory of files, in the process that Spark asks.
+
+    Nothing is known of a query before its first plan, which makes the name of its plan log. Spark 4.0 and 4.1 ask for
+    the newest offset without saying where the last batch ended, and tell that by asking for its partitions: the stream
+    remembers it.
+    """
+
+    def __init__(self, config: FilesConfig, context: Context) -> None:
+        self._config = config
+        self._context = context
+        root, pattern = config.settings.root, config.settings.pattern
+        fs = open_filesystem(root, context, config.storage)
+        _require_input(fs, config.settings)
+        refuse_rows_above(config.settings, context, config.storage)
+        _require_state(open_state(config.state_location, root, config.storage, context), config.state_location)
+        below = "" if has_wildcard(pattern) else pattern
+        self._cleaner = open_cleaner(root, config.clean_source, config.archive, context, config.storage, below=below)
+        self._scanner = Scanner(fs, config.settings, context)
+        self._run_id = context.ids.unique()
+        self._plans: PlanLog | None = None
+        self._position: PlanPosition | None = None
+        self._listing: Listing | None = None
+
+    def latest_offset(self, start: dict[str, Any] | None = None, *, limited: bool = True) -> dict[str, Any]:
+        """Return the offset of the next plan, which is durable; `start` itself if there is nothing to read.
+
+        It begins, by default, where the last shares ended.
+
+        Raises:
+            ConfigError: `start` is none of a source of files; or files that are new cannot have the columns asked for.
+            StateLost: the plans that follow `start` are not there, or are those of another query.
+        """
+        begin = self._position if start is None else position_of(start)
+        plans = self._plans_of(begin)
+        position = begin if begin is not None else PlanPosition(plans.id, -1, "")
+        # While nothing is new the state is not looked at: `add` finds the plans of others, and `known` may do so.
+        known = plans.known() if plans.head == position else None
+        while known is None or plans.head != position:
+            if (found := plans.after(position)) is not None:
+                return to_offset(found)
+            known = plans.known()
+        plan = self._scanner.plan(known, self._listing, limited=limited)
+        if plan is not None:
+            self._require_columns(plan)
+        return to_offset(begin if plan is None else plans.add(position, plan))
+
+    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[FileShare]:
+        """Return the shares between two offsets, one for each task; the same bytes at every call.
+
+        Raises:
+            ConfigError: an offset is none of a source of files; or files cannot have the columns asked for.
+            StateLost: the plan is not there any more.
+        """
+        begin, self._position = position_of(start), position_of(end)
+        if self._position is None or begin == self._position:
+            return []
+        plan = self._plans_of(self._position).read(self._position, begin)
+        self._require_columns(plan)
+        return plan.shares(self._config.decoding.max_partition_bytes)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Note that no batch up to an offset comes again, and clean the files that it has read to their ends."""
+        if (position := position_of(end)) is None:
+            return
+        plans = self._plans_of(position)
+        plans.commit(position)
+        if self._cleaner is not None:
+            for plan in plans.last_plans(position):
+                self._cleaner.clean(plan.ranges)
+
+    def stop_at_head(self) -> None:
+        """Read nothing that comes from now on: all plans are made of one listing."""
+        self._listing = self._scanner.list()
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the newest plan, and counts of files known and left to read; None before the first plan."""
+        head = self._plans.head if self._plans is not None else None
+        return None if head is None else {"plan": head.plan, **self._scanner.report()}
+
+    def _require_columns(self, plan: Plan) -> None:
+        columns = arrow_schema(self._config.schema_json)
+        require_columns_beside((found.path for found in plan.ranges), columns, self._config.decoding)
+
+    def _plans_of(self, position: PlanPosition | None) -> PlanLog:
+        """Return the log of a position; for the start, that of this process, which has a new name."""
+        log_id = position.log_id if position is not None else None
+        if self._plans is None or log_id not in {None, self._plans.id}:
+            log_id = log_id or self._context.ids.unique()
+            config = self._config
+            state = open_state(config.state_location, config.settings.root, config.storage, self._context, log_id)
+            self._plans = PlanLog(state, log_id, self._run_id, config.given)
+        return self._plans
+
+
+def open_state(location: str, root: str, storage: dict[str, str], context: Context, log_id: str = "") -> FileSystem:
+    """Open the directory of a plan log, by default that of all; settings of the store of `root` are for its like."""
+    url = f"{location.rstrip('/')}/{log_id}"
+    if parse(url).scheme == parse(root).scheme:
+        return open_filesystem(url, context, storage)
+    return open_filesystem(url, context, offered=storage)
+
+
+def state_location(parsed: ParsedOptions) -> str:
+    """Return the URL of the directory in which the plan logs of sources are."""
+    if parsed["stateLocation"] is not None:
+        return directory_url(parsed["stateLocation"], "stateLocation")
+    checkpoint = parsed.spark.get("checkpointlocation")
+    if not checkpoint:
+        raise ConfigError(
+            "a stream of files keeps a state and needs a place for it. Give the query's checkpoint to the reader, too, "
+            "by readStream.option('checkpointLocation', '/data/checkpoint'), so that the state lives and dies with it; "
+            "or give the state a directory of its own, by readStream.option('stateLocation', '/data/state')"
+        )
+    return f"{directory_url(checkpoint, 'checkpointLocation').rstrip('/')}/{STATE_IN_CHECKPOINT}"
+
+
+def _require_input(fs: FileSystem, settings: FilesSettings) -> None:
+    """Raise a ConfigError unless there is an input at or below the root, `fs`, which is no ftfile directory."""
+    is_literal, shown = not has_wildcard(settings.pattern), settings.shown
+    named = settings.pattern if is_literal else ""  # what a pattern stands for may come later
+    try:
+        is_there = fs.stat(named).is_directory or is_literal
+    except NotFound:
+        if not fs.capabilities.implied_directories:
+            missing = shown if is_literal else settings.root
+            raise ConfigError(
+                f"there is nothing at path={missing!r}, or a link to nothing: make the directory before the stream "
+                "starts, or correct the path"
+            ) from None
+        _log.warning("there is nothing at path=%r yet: the stream waits for the first file", shown)
+        is_there = True
+    except NotADirectory:
+        is_there = False
+    if not is_there:
+        raise ConfigError(
+            f"path={shown!r} leads through a file, or a link to nothing, and nothing is below: correct it"
+        )
+    refuse_rows(fs, settings, sorted({"", named}))
+
+
+def _require_state(fs: FileSystem, location: str) -> None:
+    """Raise a ConfigError for a directory of rows, or the log of plans of one source: others may have such logs."""
+    if stat_or_none(fs, layout.FORMAT_FILE) is not None:
+        raise ConfigError(
+            f"stateLocation={location!r} is a directory that ftfile keeps already, of rows or of the plans of one "
+            "stream: give the state a directory of its own"
+        )

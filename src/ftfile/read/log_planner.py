@@ -1,0 +1,318 @@
+"""Planning: up to where a batch reads, and the shares between two positions. It keeps nothing that matters.
+
+`plan` may refuse, since nothing stands on what it returns before Spark has written that down. `shares` depends on two
+positions and the log alone, so that a batch that is repeated has the rows that it had.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+
+from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.logs import get_logger
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.log.read.times import first_since
+from ftfile.read.log_positions import Beginning, InLog, InSnapshot, check_position, required_record
+from ftfile.rows.spark_types import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from ftfile.core.options import ParsedOptions
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, Record
+    from ftfile.log.state import LogState
+    from ftfile.read.log_positions import Position
+
+
+_log = get_logger(__name__)
+
+_Share = TypeVar("_Share")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a plan reads; None is no limit."""
+
+    files: int | None = None
+    size_bytes: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSettings:
+    """The options of a follower."""
+
+    starting_version: int | Literal["latest"] | None = None
+    starting_time: datetime | None = None
+    limits: Limits = Limits()
+    skip_changes: bool = False
+
+    @property
+    def has_limits(self) -> bool:
+        """Return True if a plan may leave something to the next one."""
+        return self.limits != Limits()
+
+    def __post_init__(self) -> None:
+        if self.starting_version is not None and self.starting_time is not None:
+            raise ConfigError("startingVersion and startingTimestamp both say where to begin: set one of them")
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> FollowSettings:
+        """Return the settings that the options name; a ConfigError where they contradict each other."""
+        limits = Limits(parsed["maxFilesPerTrigger"], parsed["maxBytesPerTrigger"], parsed["maxRowsPerTrigger"])
+        return cls(parsed["startingVersion"], parsed["startingTimestamp"], limits, parsed["skipChangeCommits"])
+
+
+class Unit(NamedTuple):
+    """Adds of one version that are read together, or not at all."""
+
+    place: int  # rises within the version; a position in it is the place of the first unit that is left
+    adds: Sequence[Add]  # at least one
+
+
+@dataclass
+class Plan:
+    """A plan in the making."""
+
+    position: Position  # up to which it goes
+    limits: Limits  # of all that it takes
+    records: list[Record] = field(default_factory=list)  # that are read, whole or in part
+    taken: list[tuple[int, Add]] = field(default_factory=list)  # that are read, each with a version at which it is live
+    _used: tuple[int, int, int] = (0, 0, 0)
+
+    def take_all(self, version: int, units: Iterable[Unit]) -> bool:
+        """Take all units and return True, or none if that would pass a limit."""
+        return self._take(version, [add for unit in units for add in unit.adds])
+
+    def take_first(self, version: int, units: Iterable[Unit]) -> int | None:
+        """Take units as far as the limits allow, the first of a plan always; return the place of the first left."""
+        for place, adds in units:
+            if not self._take(version, adds, always=not self.taken):
+                return place
+        return None
+
+    def _take(self, version: int, adds: Sequence[Add], *, always: bool = False) -> bool:
+        files, size_bytes, rows = self._used
+        used = files + len(adds), size_bytes + sum(add.length for add in adds), rows + sum(add.rows for add in adds)
+        limits = (self.limits.files, self.limits.size_bytes, self.limits.rows)
+        passes = any(limit is not None and amount > limit for amount, limit in zip(used, limits, strict=True))
+        if adds and passes and not always:
+            return False
+        self._used = used
+        self.taken += [(version, add) for add in adds]
+        return True
+
+
+class LogPlanner(ABC, Generic[_Share]):
+    """Plans batches of what is new in one log, with the columns that are read."""
+
+    def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema) -> None:
+        self._log = log
+        self._settings = settings
+        self._columns = _FollowedColumns(log.read_on(), columns)
+        self.head_version = -1  # when last read; -1 before the first record
+
+    def read_on(self) -> LogState:
+        """Return the log's state at its head, which is durable."""
+        head = self._log.read_on(durable=True)
+        self.head_version = head.version
+        return head
+
+    def plan(self, start: Position, end_version: int | None = None, *, limited: bool = True) -> Position:
+        """Return the position up to which a batch reads; `start` itself if there is nothing to read.
+
+        It reads no version behind `end_version`, and if `limited`, keeps to the limits of the settings.
+
+        Raises:
+            AnotherLog: the log is not the one that `start` is of.
+            HistoryGone: versions or files that are to be read are gone.
+            SchemaError: the next version has other columns than are read.
+            ConfigError: there is no such version to begin with.
+        """
+        head = self.read_on()
+        end = head.version if end_version is None else min(end_version, head.version)
+        check_position(self._log, head, start)
+        begin = _begin_at(self._log, self._settings, head, end, start)
+        if isinstance(start, InLog):
+            begin = replace(start, first=None)
+        plan = Plan(begin, self._settings.limits if limited else Limits())
+        if isinstance(begin, InSnapshot):
+            left = plan.take_first(begin.version, self._units_of_snapshot(begin))
+            plan.position = InLog(begin.version, begin.nonce) if left is None else replace(begin, read=left)
+        if isinstance(plan.position, InLog):
+            self._plan_records(head, plan, plan.position, end)
+        if plan.position == begin or isinstance(begin, Beginning):
+            return begin if isinstance(start, Beginning) else start
+        self._require_files(head, begin, plan)
+        return plan.position
+
+    def shares(self, start: Position, end: Position) -> list[_Share]:
+        """Return the shares of all that lies between two positions, one for each task.
+
+        Raises:
+            AnotherLog: the log is not the one that `end` is of.
+            HistoryGone: versions that are to be read are not kept any more.
+        """
+        if isinstance(end, Beginning) or start == end:
+            return []
+        head = self._log.read_on()
+        check_position(self._log, head, end)
+        if isinstance(start, Beginning):
+            start = _origin_of(end)
+        found: list[_Share] = []
+        if isinstance(start, InSnapshot):
+            found += self._shares_of_snapshot(head, start, end.read if isinstance(end, InSnapshot) else None)
+            if isinstance(end, InSnapshot):
+                return found
+            start = InLog(start.version, start.nonce)
+        assert isinstance(end, InLog), f"{end} does not follow {start}"
+        return [*found, *self._shares_of_records(head, start, end)]
+
+    def _plan_records(self, head: LogState, plan: Plan, begin: InLog, end: int) -> None:
+        """Go on record by record; what cannot be read ends the plan before it, or is raised if nothing comes before."""
+        read = begin.read
+        for version in range(begin.version + 1, end + 1):
+            record = required_record(self._log, head, version)
+            refusal = None if read else self._refusal(record)
+            if refusal is not None and plan.position == begin and not plan.taken:
+                raise refusal
+            if refusal is not None:
+                return
+            units = [unit for unit in self._units_of(record) if unit.place >= read]
+            left = None
+            if not plan.take_all(version, units):
+                if plan.taken:
+                    return
+                left = plan.take_first(version, units)
+            plan.records.append(record)
+            if left is not None:
+                plan.position = InLog(version - 1, record.nonce, left, begin.first)
+                return
+            plan.position, read = InLog(version, record.nonce, first=begin.first), 0
+
+    def _records_between(self, head: LogState, start: InLog, end: InLog) -> Iterator[tuple[Record, int, int | None]]:
+        """Yield records, each with the places from which on and before which it is read; None for all behind."""
+        for version in range(start.version + 1, end.version + 1 + (end.read > 0)):
+            first = start.read if version == start.version + 1 else 0
+            last = end.read if version == end.version + 1 else None
+            yield required_record(self._log, head, version), first, last
+
+    def _definitions_of(self, head: LogState, records: Sequence[Record], adds: Iterable[Add]) -> dict[str, Any]:
+        """Return the definitions of encodings that records refer to, or brought.
+
+        A record repeats no definition that the log has, and the head forgets those that nobody has used for long.
+        """
+        keys = {add.encoding for add in adds}
+        found: dict[str, Any] = dict(head.definitions)
+        for record in records:
+            found.update(record.definitions)
+        for record in records:
+            if any(add.encoding in keys - found.keys() for add in record.adds):
+                found.update(take_snapshot(self._log, record.version).definitions)
+        return found
+
+    def _refusal(self, record: Record) -> Exception | None:
+        """Return why a record cannot be followed, or None."""
+        change = self._columns.change_of(record)
+        return SchemaError(change) if change is not None else None
+
+    @abstractmethod
+    def _units_of(self, record: Record) -> Iterable[Unit]:
+        """Return the units that are new in a record, in its order."""
+
+    @abstractmethod
+    def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
+        """Return the units that are left to read of a snapshot, in an order that stays."""
+
+    @abstractmethod
+    def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
+        """Raise HistoryGone if files that a plan reads are deleted already; the log tells of all that are live."""
+
+    @abstractmethod
+    def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> Iterable[_Share]:
+        """Return the shares of a snapshot from a position on, and before a place; None for all."""
+
+    @abstractmethod
+    def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> Iterable[_Share]:
+        """Return the shares of the records between two positions."""
+
+
+def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int, start: Position) -> Position:
+    """Return the position from which a plan up to version `end` goes on: `start`, or that of a new follower."""
+    if not isinstance(start, Beginning):
+        return start
+    if settings.starting_version == "latest":
+        return _pinned_behind(log, head, end, end + 1)
+    if settings.starting_time is not None:
+        first = first_since(log, settings.starting_time)
+        if first > head.version and settings.starting_time.timestamp() * 1000 > log.clock.now_ms():
+            raise ConfigError(f"startingTimestamp={settings.starting_time.isoformat()} lies in the future")
+        return _pinned_behind(log, head, end, min(first, end + 1))
+    if settings.starting_version is not None:
+        if settings.starting_version > end + 1:
+            newest = f"the newest version is {end}" if end >= 0 else "nothing has been committed yet"
+            raise ConfigError(f"startingVersion={settings.starting_version}: {newest}")
+        if settings.starting_version < head.log_start:
+            oldest = f"the oldest version that vacuum has left is {head.log_start}"
+            raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
+        return _pinned_behind(log, head, end, settings.starting_version)
+    return InSnapshot(end, required_record(log, head, end).nonce, 0) if end >= 0 else start
+
+
+def _origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
+    """Return where the first batch began, by its end alone."""
+    if isinstance(end, InSnapshot) or end.first is None:
+        return InSnapshot(end.version, end.nonce, 0)
+    return InLog(end.first - 1, "")
+
+
+def _pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
+    """Return the position before version `first`, which may be the one that follows the end."""
+    nonce = required_record(log, head, end).nonce if first > end >= 0 else ""
+    return InLog(first - 1, nonce, first=first)
+
+
+class _FollowedColumns:
+    """Tells versions whose columns are not those that are read.
+
+    Columns that are those of the head when reading begins are followed: a later version with others is told. Columns
+    of the user's own choice are found by name in every version.
+    """
+
+    def __init__(self, head: LogState, requested: pa.Schema) -> None:
+        self._requested = requested
+        self._since = head.version
+        self._key: str | None = None
+        if head.schema is not None:
+            recorded = head.definitions[head.schema]
+            if self._is_requested(recorded):
+                self._key = head.schema
+                return
+            known = {name.lower() for name in requested.names}
+            if left_out := [name for name in arrow_schema(recorded).names if name.lower() not in known]:
+                _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
+
+    def change_of(self, record: Record) -> str | None:
+        """Return how the columns of a record differ, and what to do; None where that does not matter."""
+        if self._key is None or record.version <= self._since or record.schema in (None, self._key):
+            return None
+        recorded = record.definitions.get(record.schema or "")
+        if recorded is not None and self._is_requested(recorded):
+            return None
+        columns = [] if recorded is None else [f"{field.name} {field.type}" for field in arrow_schema(recorded)]
+        now = f": {', '.join(columns)}" if columns else ""
+        return (
+            f"from version {record.version} on the directory has other columns than this query reads{now}. All rows "
+            "before it were read: load the directory again and restart the query, which then goes on with the new "
+            "columns; or name columns of your own with .schema(…), which are found by name"
+        )
+
+    def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
+        found = arrow_schema(recorded)
+        return (found.names, found.types) == (self._requested.names, self._requested.types)

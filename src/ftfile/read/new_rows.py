@@ -1,0 +1,254 @@
+"""The new rows of each version of a directory, once: as a stream, and by `ftfile.open(path).follow()`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ChangedRows, ConfigError, CorruptData, HistoryGone
+from ftfile.core.logs import get_logger
+from ftfile.core.options import parse_options
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.directory import read_marker, refuse_store
+from ftfile.log.format import layout
+from ftfile.log.format.layout import original_id
+from ftfile.log.format.model import MaintenanceAuthor, Origin, StreamAuthor
+from ftfile.log.places import list_or_empty, open_add, stat_or_none
+from ftfile.log.read.snapshot import last_restore, moved_since, take_snapshot
+from ftfile.log.sealed import open_with_keys
+from ftfile.read.log_planner import FollowSettings, LogPlanner, Plan, Unit
+from ftfile.read.log_positions import START, InLog, InSnapshot, position_of, require_kept, to_offset
+from ftfile.read.log_stream import LogStream
+from ftfile.read.shares import Share, pack, read_share
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.storage.calls import parallel
+from ftfile.storage.registry import open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from ftfile.core.context import Context
+    from ftfile.log.format.model import Add, Record
+    from ftfile.log.state import LogState
+    from ftfile.read.log_positions import Position
+    from ftfile.read.log_stream import FollowConfig
+
+
+# Maintenance that replaces adds by others of the same rows.
+_REWRITES = frozenset({"compact", "flush"})
+
+_log = get_logger(__name__)
+
+
+class FollowPlanner(LogPlanner[Share]):
+    """Plans batches of new rows of one directory, add by add; errors name its path.
+
+    `plan` also raises `ChangedRows`: the next version replaces or removes rows.
+    """
+
+    def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema, path: str) -> None:
+        super().__init__(log, settings, columns)
+        self._path = path
+        self._first = FirstSnapshot(log)
+        self._told = -1
+        self.skipped = 0  # versions that were passed over
+
+    def read_on(self) -> LogState:
+        """Return the log's state at its head, which is durable; a ConfigError if it is that of a store."""
+        head = super().read_on()
+        refuse_store(head, self._path)
+        return head
+
+    def _units_of(self, record: Record) -> Iterable[Unit]:
+        return (Unit(place, (add,)) for place, add in enumerate(new_rows_of(record)))
+
+    def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
+        adds = self._first.adds(begin.version)
+        return (Unit(place, (adds[place],)) for place in range(begin.read, len(adds)))
+
+    def _refusal(self, record: Record) -> Exception | None:
+        """Return why a record cannot be followed, or None; note one that is passed over."""
+        if is_change(record):
+            if not self._settings.skip_changes:
+                return ChangedRows(
+                    f"{describe(record)} that may have been read. Rows that come later can be read with "
+                    "skipChangeCommits=true, which passes over such versions, with the rows that they add"
+                )
+            if record.version > self._told:
+                _log.warning("passed over: %s", describe(record))
+                self._told = record.version
+                self.skipped += 1
+        return super()._refusal(record)
+
+    def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
+        # What lies at a version that is not kept may be a dead record.
+        require_kept(self._log.read_on(), begin.version + isinstance(begin, InLog))
+        removed = [add for version, add in plan.taken if not head.is_live(add, version)]
+        removed = self._as_moved(head, begin.version, removed)
+        try:
+            parallel(self._log.fs, lambda add: open_add(add, self._log.fs.stat, is_old=True), removed)
+        except CorruptData as error:
+            raise HistoryGone(
+                f"{error.path!r} is to be read, was replaced by a later version, and vacuum has deleted it. Start the "
+                "query with a new checkpointLocation, and have vacuum keep more with a longer retention"
+            ) from error
+
+    def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> Iterator[Share]:
+        require_kept(head, start.version)
+        adds = self._first.adds(start.version)
+        return iter(pack(adds[start.read : behind], self._first.definitions))
+
+    def _shares_of_records(self, head: LogState, start: InLog, end: InLog) -> Iterator[Share]:
+        self._first.forget()
+        records: list[Record] = []
+        adds: list[Add] = []
+        for record, first, behind in self._records_between(head, start, end):
+            adds += new_rows_of(record)[first:behind]
+            records.append(record)
+        # What lies at a version that is not kept may be a dead record.
+        require_kept(self._log.read_on(), start.version + 1)
+        adds = self._as_moved(head, start.version, adds)
+        return iter(pack(adds, self._definitions_of(head, records, adds)))
+
+    def _as_moved(self, head: LogState, version: int, adds: list[Add]) -> list[Add]:
+        """Return adds of versions after one as restores since then have them: these move files."""
+        moved = moved_since(self._log, head, version) if adds else {}
+        return [moved.get(original_id(add.id), add) for add in adds] if moved else adds
+
+
+def new_rows_of(record: Record) -> tuple[Add, ...]:
+    """Return the adds of a record whose rows no earlier record has, in the record's order; none of a change.
+
+    What a batch made of earlier rows, parts and the rest of segments, is of an older origin.
+    """
+    author = record.author
+    if isinstance(author, MaintenanceAuthor) or is_change(record):
+        return ()
+    if isinstance(author, StreamAuthor):
+        own = Origin(author.query_id, author.batch_id, author.batch_id)
+    else:
+        own = Origin(author.job_id, 0, 0)
+    return tuple(add for add in record.adds if add.origin == own)
+
+
+def is_change(record: Record) -> bool:
+    """Return True if the record ends rows that were live, or brings others back: an overwrite, a drop, a restore."""
+    if record.restored is not None:
+        return True
+    if isinstance(record.author, MaintenanceAuthor):
+        return record.author.operation not in _REWRITES and len(record.removes) > len(record.adds)
+    return (record.overwrite or record.replaces is not None) and bool(record.removes)
+
+
+def describe(record: Record) -> str:
+    """Return the effect of a record that removes rows, for messages."""
+    author = record.author
+    if record.restored is not None:
+        changes = f"removes {len(record.removes)} files, and brings {len(record.adds)} back,"
+        return f"version {record.version}, a restore of version {record.restored}, {changes}"
+    if isinstance(author, MaintenanceAuthor):
+        return f"version {record.version}, a {author.operation}, removes {len(record.removes)} files"
+    return f"version {record.version}, an overwrite, replaces {len(record.removes)} files"
+
+
+class FirstSnapshot:
+    """The adds of one version, kept while they are read slice by slice."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._version: int | None = None
+        self._restored = -1
+        self._adds: tuple[Add, ...] = ()
+        self.definitions: dict[str, Any] = {}
+
+    def adds(self, version: int) -> Sequence[Add]:
+        """Return the live adds of a version in the order of their first batches and ids, the same at every call."""
+        # A restore moves files.
+        restored = last_restore(self._log.read_on())
+        if (self._version, self._restored) != (version, restored):
+            self._restored = restored
+            snapshot = take_snapshot(self._log, version)
+            ordered = sorted(snapshot.adds.values(), key=lambda add: (add.origin.first_batch, add.id))
+            self._version, self._adds, self.definitions = version, tuple(ordered), snapshot.definitions
+        return self._adds
+
+    def forget(self) -> None:
+        """Let go of the adds."""
+        self._version, self._adds, self.definitions = None, (), {}
+
+
+class FollowStream(LogStream[Share]):
+    """The position of one query in a directory; one that is not there yet is waited for."""
+
+    def __init__(self, config: FollowConfig, context: Context) -> None:
+        super().__init__()
+        self._config = config
+        self._context = context
+        self._planner: FollowPlanner | None = None
+        self._fs = open_filesystem(config.path, context, config.storage)
+
+    def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
+        """Return the new rows between two offsets, as `LogStream.shares` does."""
+        found = super().shares(start, end)
+        if found and self.marker is None:
+            self.marker = read_marker(self._fs)
+        return found
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the newest version, how many follow those that were planned, and how many were passed over."""
+        if self._planner is None or (found := super().report()) is None:
+            return None
+        return found | {"versionsSkipped": self._planner.skipped}
+
+    def _open(self) -> FollowPlanner:
+        """Return the planner of the directory; until there is one, a new planner of nothing."""
+        if self._planner is not None:
+            return self._planner
+        config = self._config
+        is_there = stat_or_none(self._fs, layout.FORMAT_FILE) is not None
+        if is_there:  # only now is it known if the directory is encrypted
+            self._fs = open_with_keys(config.path, self._context, config.key_provider, config.storage.items())
+        else:
+            self._require_empty()
+        log = CommitLog(self._fs)
+        if is_there:
+            log.check_layout()
+        planner = FollowPlanner(log, config.settings, arrow_schema(config.schema_json), config.path)
+        self._planner = planner if is_there else None
+        return planner
+
+    def _require_empty(self) -> None:
+        others = [info.path for info in list_or_empty(self._fs, "") if info.path != layout.META]
+        if others:
+            raise ConfigError(
+                f"{self._config.path!r} is not an ftfile directory: it has no log, and other files, such as "
+                f"{others[0]!r}. To read files that others write, set fileFormat"
+            )
+
+
+def follow_log(
+    log: CommitLog, path: str, columns: pa.Schema, offset: dict[str, Any] | None, options: Mapping[str, object]
+) -> Iterator[tuple[dict[str, Any], Iterator[pa.RecordBatch]]]:
+    """Yield the new rows behind an offset, plan by plan, each with the offset behind it; see `Directory.follow`."""
+    planner = FollowPlanner(log, _settings(options), columns, path)
+    position = position_of(START if offset is None else offset)
+    end_version = planner.read_on().version
+
+    def rows(start: Position, end: Position) -> Iterator[pa.RecordBatch]:
+        for share in planner.shares(start, end):
+            yield from read_share(log.fs, share, columns)
+
+    while (end := planner.plan(position, end_version)) != position:
+        yield to_offset(end), rows(position, end)
+        position = end
+
+
+def _settings(options: Mapping[str, object]) -> FollowSettings:
+    texts = {name: value.isoformat() if isinstance(value, datetime) else str(value) for name, value in options.items()}
+    parsed = parse_options(texts, "follow")
+    foreign = [name for name in ("path", "keyProvider", *parsed.own) if name in {*parsed.given, *parsed.own}]
+    if foreign:
+        raise ConfigError(f"{foreign[0]} is an argument of ftfile.open, and no option of follow")
+    return FollowSettings.from_options(parsed)

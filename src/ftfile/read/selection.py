@@ -1,0 +1,254 @@
+"""The rows that a read asks for: of a snapshot, some columns of the rows for which a condition is true."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import operator
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.formats.api import RowFilter, Wanted
+from ftfile.formats.partition_paths import bucket_values, columns_in_path, with_path_columns
+from ftfile.formats.parts import read_add
+from ftfile.formats.reading import batch_of
+from ftfile.log.format.layout import bucket_directory, bucket_stem
+from ftfile.rows import kernels as pc
+from ftfile.rows.conditions import predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.storage.api import FileSystem
+
+
+# A bucket, and the key of the encoding of files in it.
+_Bucket: TypeAlias = tuple[str, str]
+# The condition on rows that are known to be of this kind; see `ChosenAdd`.
+_Conditions: TypeAlias = "tuple[pc.Expression | None, pc.Expression | None]"
+
+_PIECE_ADDS = 10_000  # whose buckets are compared with a condition together
+_BATCH_ROWS = 65_536  # of columns that no file has
+_POSITION = "FieldPath("  # as an expression names a column by its number
+
+
+class ChosenAdd(NamedTuple):
+    """An add that may have rows of a selection."""
+
+    add: Add
+    where: pc.Expression | None  # the condition on its rows; None where it is true for all of them
+    known: pc.Expression | None  # an expression that is true for all of them; None for nothing
+
+
+class Selection:
+    """Columns, of the `schema`, of the rows of a snapshot for which a condition on the columns `filtered` is true."""
+
+    def __init__(
+        self, snapshot: Snapshot, recorded: pa.Schema, columns: Sequence[str] | None, where: object, time_zone: str
+    ) -> None:
+        """Choose from the rows of a snapshot, whose schema is `recorded`.
+
+        Times without an offset are by the clocks of `time_zone`, but those that are compared with columns in a path:
+        these are by the clocks of the path.
+
+        Raises:
+            ConfigError: there is no such column, or `where` is no condition on the columns.
+        """
+        self._snapshot = snapshot
+        self._recorded = recorded
+        self._asked = where
+        self._time_zone = time_zone
+        self._conditions: dict[tuple[str, frozenset[str]], pc.Expression | None] = {}
+        # Clocks change values of a condition, not its columns.
+        self._where = self._by_clocks(time_zone, frozenset())
+        self.filtered = pa.schema([recorded.field(name) for name in _columns_of(where, self._where, recorded)])
+        self.schema = recorded if columns is None else _select(recorded, columns)
+        more = [field for field in self.filtered if field.name not in self.schema.names]
+        self._read = pa.schema([*self.schema, *more])
+
+    def adds(self) -> Iterator[ChosenAdd]:
+        """Yield the adds that may have such rows, in the order of the snapshot; no file is opened."""
+        found: dict[_Bucket, _Conditions | None] = {}
+        adds = iter(self._snapshot.adds.values())
+        while piece := list(itertools.islice(adds, _PIECE_ADDS)):
+            if self._where is None:
+                yield from (ChosenAdd(add, None, None) for add in piece)
+                continue
+            found.update(self._compare({(add.bucket, add.encoding) for add in piece} - found.keys()))
+            for add in piece:
+                conditions = found[add.bucket, add.encoding]
+                if conditions is not None:
+                    yield ChosenAdd(add, *conditions)
+
+    def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of an add; a file is opened only for columns that it has. For the errors see `read_add`."""
+        add, where, known = chosen
+        encoding = self._snapshot.definitions[add.encoding]
+        schema = self.schema if where is None else self._read
+        if not {*schema.names} - columns_in_path(encoding):
+            yield from rows_of_path(add, encoding, schema)
+            return
+        if where is None:
+            yield from read_add(fs, add, encoding, schema, is_old=is_old)
+            return
+        wanted = Wanted(RowFilter(where, self.filtered, known))
+        with self._telling(where, add.final_path or add.path):
+            try:
+                for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=wanted):
+                    for rows in matching_rows(batch, where).to_batches():
+                        yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
+            except CorruptData:
+                # Arrow's reader of Parquet filters, too: without it, the file is whole, or the condition is at fault.
+                for batch in read_add(fs, add, encoding, schema, is_old=is_old):
+                    matching_rows(batch, where)
+                raise
+
+    @contextlib.contextmanager
+    def _telling(self, where: pc.Expression | None, place: str) -> Iterator[None]:
+        """Have an expression that fails on values be a ConfigError."""
+        try:
+            yield
+        except pa.ArrowException as error:
+            columns = ", ".join(map(repr, self.filtered.names))
+            raise ConfigError(
+                f"where: {where} fails on values of {columns} in {place!r} of version {self._snapshot.version}: {error}"
+            ) from error
+
+    def _by_clocks(self, path_zone: str, in_path: frozenset[str]) -> pc.Expression | None:
+        """Return the condition; times without an offset that are compared with columns in a path are by its clocks."""
+        if (path_zone, in_path) not in self._conditions:
+            zones = dict.fromkeys(in_path, path_zone)
+            found = predicate(self._asked, self._recorded, time_zone=self._time_zone, time_zones=zones)
+            self._conditions[path_zone, in_path] = found
+        return self._conditions[path_zone, in_path]
+
+    def _compare(self, buckets: Iterable[_Bucket]) -> dict[_Bucket, _Conditions | None]:
+        """Return, for each bucket, the condition on its rows and its partition; None where none is chosen."""
+        by_encoding = defaultdict[str, list[_Bucket]](list)
+        for bucket in buckets:
+            by_encoding[bucket[1]].append(bucket)
+        found: dict[_Bucket, _Conditions | None] = {}
+        for key, own in by_encoding.items():
+            encoding = self._snapshot.definitions[key]
+            in_path = columns_in_path(encoding)
+            where = self._by_clocks(encoding["timeZone"], in_path)
+            schema = pa.schema([field for field in self.filtered if field.name in in_path])
+            values = [path_values(encoding, bucket, schema) for bucket, _ in own]
+            if len(schema) == len(self.filtered):
+                with self._telling(where, "partitions"):
+                    are_true = _are_true(where, values, schema)
+                found.update(zip(own, ((None, None) if each else None for each in are_true), strict=True))
+                continue
+            known = [partition_expression(each) for each in values]
+            with self._telling(where, "partitions"):
+                possible = _may_be_true(where, known, self.filtered) if len(schema) else [True] * len(own)
+            for bucket, each, may_be in zip(own, known, possible, strict=True):
+                found[bucket] = (where, each) if may_be else None
+        return found
+
+
+def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
+    """Return the expression that columns have these values; None without any."""
+    parts = (pc.field(name) == value if value.is_valid else pc.field(name).is_null() for name, value in values.items())
+    return functools.reduce(operator.and_, parts) if values else None
+
+
+def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    by_name = {name.lower(): name for name in recorded.names}
+    found = [by_name.get(name.lower()) for name in columns]
+    for name, own in zip(columns, found, strict=True):
+        if own is None:
+            whole = by_name.get(name.partition(".")[0].lower())
+            if whole is not None and pa.types.is_nested(recorded.field(whole).type):
+                raise ConfigError(f"columns: {name!r} is within a column: take {whole!r}, which has it")
+            raise ConfigError(f"columns: {_no_such(name, recorded.names)}")
+    if twice := [name for place, name in enumerate(columns) if found[place] in found[:place]]:
+        raise ConfigError(f"columns: {', '.join(map(repr, twice))} comes twice")
+    return pa.schema([recorded.field(own) for own in found])
+
+
+def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema) -> list[str]:
+    """Return the columns that an expression names: without one of them, it means nothing."""
+    if where is None:
+        return []
+    text = str(where)
+    if _POSITION in text:
+        raise ConfigError(f"where: {text} names a column by its number: use its name, as in pyarrow.compute.field('a')")
+    # To try an expression without each of its columns takes the square of their number.
+    known = {name.lower() for name in asked} if isinstance(asked, Mapping) else set()
+    return [
+        name
+        for place, name in enumerate(recorded.names)
+        if name in text and (name.lower() in known or _needs(where, recorded.remove(place)))
+    ]
+
+
+def _needs(where: pc.Expression, others: pa.Schema) -> bool:
+    try:
+        others.empty_table().filter(where)
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+def path_values(encoding: Mapping[str, Any], bucket: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Return the values of those columns of `schema` that are in the path of a bucket; see `bucket_values`."""
+    return bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), schema)
+
+
+def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scalar]], schema: pa.Schema) -> list[bool]:
+    """Return True for those values of columns for which a condition on no others is true."""
+    numbers = pa.array(range(len(values)), pa.int64())
+    columns = [pa.array([each[field.name].as_py() for each in values], field.type) for field in schema]
+    table = pa.Table.from_arrays([*columns, numbers], schema=schema.append(pa.field("", pa.int64())))
+    chosen = {*matching_rows(table, where).column(len(columns)).to_pylist()}
+    return [number in chosen for number in range(len(values))]
+
+
+def _may_be_true(where: pc.Expression | None, known: Sequence[pc.Expression | None], schema: pa.Schema) -> list[bool]:
+    """Return False for those expressions with which a condition on columns of `schema` cannot be true."""
+    import pyarrow.dataset as ds
+    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415
+
+    # Arrow compares a condition with the partitions of fragments, and opens none.
+    file_format, fs = ds.ParquetFileFormat(), LocalFileSystem()
+    fragments = [file_format.make_fragment(str(number), fs, each) for number, each in enumerate(known)]
+    dataset = ds.FileSystemDataset(fragments, schema, file_format, fs)
+    possible = {int(fragment.path) for fragment in dataset.get_fragments(where)}
+    return [number in possible for number in range(len(known))]
+
+
+def matching_rows(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> pa.Table:
+    """Return the rows for which a condition is true, in their order, without threads."""
+    from pyarrow import acero  # noqa: PLC0415 - takes a while
+
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    plan = acero.Declaration.from_sequence([source, acero.Declaration("filter", acero.FilterNodeOptions(where))])
+    return plan.to_table(use_threads=False)
+
+
+def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an add with columns of its path alone."""
+    values = path_values(encoding, add.bucket, schema)
+    for start in range(0, add.rows, _BATCH_ROWS):
+        rows = batch_of([], pa.schema([]), min(_BATCH_ROWS, add.rows - start))
+        yield with_path_columns(rows, values, schema) if values else rows
+
+
+def _no_such(name: str, known: Collection[str]) -> str:
+    """Return the text that there is no column of a name, with those that there are."""
+    import difflib  # noqa: PLC0415 - for mistakes alone
+
+    spelling = {each.lower(): each for each in known}
+    near = [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]
+    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."
+    return f"there is no column {name!r}{meant} There are: {', '.join(known)}"

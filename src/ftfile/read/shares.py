@@ -1,0 +1,238 @@
+"""The finished files of a version and where they are; and the share of them that one task of a read takes."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeAlias
+
+import pyarrow as pa
+
+from ftfile.core.arguments import require_count
+from ftfile.formats.api import Span, Wanted
+from ftfile.formats.partition_paths import columns_in_path
+from ftfile.formats.parts import is_splittable, read_add, recorded_names
+from ftfile.log.format import layout
+from ftfile.log.places import Place, find_part, list_or_empty, walk
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.read.selection import matching_rows, path_values, rows_of_path
+from ftfile.rows.buffers import packed
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.storage.calls import parallel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ftfile.formats.api import RowFilter
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.storage.api import FileSystem
+
+
+# Files that a listing tells of in the time that it takes to look for one.
+LISTED_AT_ONCE = 10
+
+FileState: TypeAlias = Literal["published", "pending", "retired", "missing"]
+
+_STATES: dict[Place, FileState] = {
+    Place.PUBLISHED: "published",
+    Place.STAGED: "pending",
+    Place.TAKEN: "pending",
+    Place.IMPOSSIBLE: "pending",
+    Place.RETIRED: "retired",
+    Place.NOWHERE: "missing",
+    Place.DAMAGED: "missing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedFile:
+    """One committed file.
+
+    Its state is `published` where it is at `path` with its length; `pending` while it is committed and not there yet;
+    `retired` where a later version has replaced it; `missing` where none of these has it as it was committed.
+
+    Attributes:
+        path: relative to the directory.
+        size_bytes: on storage.
+        partition: the values of its partition columns, as in its rows; empty where there are none.
+        directory: the sub-directory, such as `column=value/…`; empty for the directory itself.
+        query_id: the streaming query that wrote it, else None.
+        batch_id: its last micro-batch of that query, else None.
+        job_id: the batch write or the maintenance operation that wrote it, as `history()` has it, else None.
+        checksum: of the bytes on storage.
+    """
+
+    path: str
+    rows: int
+    size_bytes: int
+    partition: dict[str, Any]
+    directory: str
+    query_id: str | None
+    batch_id: int | None
+    job_id: str | None
+    checksum: str
+    state: FileState
+
+
+def finished_files(log: CommitLog, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
+    """Return the finished files of a version, or the last ones; see `Directory.files`."""
+    require_count("limit", limit)
+    snapshot = take_snapshot(log, version)
+    newest = (add for add in snapshot.newest_first() if add.kind == "part")
+    parts = [*islice(newest, None if limit is None else min(limit, len(snapshot.adds)))][::-1]
+    partitions = _partitions(snapshot, parts)
+    queries, found = log.read_on().queries, []
+    is_few = len(parts) * LISTED_AT_ONCE < len(snapshot.adds)
+    states = parallel(log.fs, lambda part: _STATES[find_part(log.fs, part).place], parts) if is_few else None
+    for add, state in zip(parts, states or _file_states(log.fs, parts), strict=True):
+        origin = add.origin
+        is_stream = origin.query_id in queries
+        found.append(
+            FinishedFile(
+                path=add.final_path or add.path,
+                rows=add.rows,
+                size_bytes=add.length,
+                partition=dict(partitions.get((add.bucket, add.encoding), {})),
+                directory=layout.bucket_directory(add.bucket),
+                query_id=origin.query_id if is_stream else None,
+                batch_id=origin.last_batch if is_stream else None,
+                job_id=None if is_stream else origin.query_id,
+                checksum=add.checksum,
+                state=state,
+            )
+        )
+    return found
+
+
+def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return, for each bucket and encoding, the values of the columns in its path."""
+    if snapshot.schema is None:
+        return {}
+    schema = arrow_schema(snapshot.definitions[snapshot.schema])
+    values = {
+        (bucket, key): path_values(snapshot.definitions[key], bucket, schema)
+        for bucket, key in {(add.bucket, add.encoding) for add in parts}
+    }
+    return {place: {name: value.as_py() for name, value in found.items()} for place, found in values.items()}
+
+
+def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
+    """Return the state of each part; list the stage and every directory once, and search only for odd parts."""
+    directories = sorted({layout.parent(part.final_path or "") for part in parts})
+    listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
+    sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
+    staged = walk(fs, layout.STAGED)
+    found = [
+        sizes.get(part.final_path or "") == part.length and (part.path not in staged or part.path == part.final_path)
+        for part in parts
+    ]
+    odd = [part for part, is_there in zip(parts, found, strict=True) if not is_there]
+    places = iter(parallel(fs, lambda part: find_part(fs, part).place, odd))
+    return ["published" if is_there else _STATES[next(places)] for is_there in found]
+
+
+TASK_BYTES = 32 << 20
+OPEN_COST_BYTES = 1 << 20
+_SHARE_BYTES_MIN = 4 << 20  # of a read that is spread over cores
+_TASKS_MAX = 100_000  # about as many: of more, each reads more
+
+# What the cache of a core holds: the JVM copies a batch, and then goes over its rows. Larger ones take longer.
+_ROWS_MAX = 8_192
+_BYTES = 256 << 10  # about as many
+
+_P = ParamSpec("_P")
+
+
+class Piece(NamedTuple):
+    """An add, or a share of its rows."""
+
+    add: Add
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The pieces that one task reads, in their order."""
+
+    pieces: tuple[Piece, ...]
+    encodings: dict[str, Any]  # definitions by key, all that the adds refer to
+
+
+def pack(
+    adds: Iterable[Add], definitions: Mapping[str, Any], task_bytes: int = TASK_BYTES, cores: int = 1
+) -> list[Share]:
+    """Return the shares of tasks, each of about `task_bytes`, in the order of the adds.
+
+    Opening a file counts like reading 1 MiB of one. Large files whose rows are in groups are read by several tasks.
+    Few bytes are shared among as many tasks as `cores`, as far as files allow. No file is opened.
+    """
+    adds = list(adds)
+    whole = sum(add.length + OPEN_COST_BYTES for add in adds)
+    limit = max(min(task_bytes, max(_SHARE_BYTES_MIN, -(-whole // cores))), whole // _TASKS_MAX)
+    pieces = (piece for add in adds for piece in _pieces(add, definitions, limit))
+    return [
+        Share(tuple(group), {piece.add.encoding: definitions[piece.add.encoding] for piece in group})
+        for group in packed(pieces, _cost, limit + OPEN_COST_BYTES)
+    ]
+
+
+def read_share(
+    fs: FileSystem, share: Share, requested: pa.Schema, *, is_old: bool = True, row_filter: RowFilter | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of adds with the requested columns, found by name, case aside.
+
+    If the adds are not `is_old`, they are live; see `open_add`. The filter is on requested columns, by the same types,
+    and spelled as in the files.
+    """
+    recorded = {key: _as_recorded(encoding, requested) for key, encoding in share.encodings.items()}
+    for add, span in share.pieces:
+        encoding, schema = share.encodings[add.encoding], recorded[add.encoding]
+        in_path = columns_in_path(encoding)
+        if in_path.issuperset(schema.names):
+            batches = rows_of_path(add, encoding, schema) if span is None or span.number == 0 else iter(())
+        else:
+            batches = read_add(fs, add, encoding, schema, is_old=is_old, wanted=Wanted(row_filter, span))
+        if row_filter is not None and not in_path.issuperset(row_filter.schema.names):  # else all of its rows match
+            where = row_filter.where
+            batches = (rows for batch in batches for rows in matching_rows(batch, where).to_batches())
+        for batch in batches:
+            yield batch.rename_columns(requested.names)
+
+
+def _pieces(add: Add, definitions: Mapping[str, Any], limit: int) -> Iterator[Piece]:
+    count = -(-add.length // limit)
+    if count <= 1 or not is_splittable(add, definitions[add.encoding]):
+        yield Piece(add)
+        return
+    yield from (Piece(add, Span(number, count)) for number in range(count))
+
+
+def _cost(piece: Piece) -> int:
+    return piece.add.length // (1 if piece.span is None else piece.span.count) + OPEN_COST_BYTES
+
+
+def _as_recorded(encoding: dict[str, Any], requested: pa.Schema) -> pa.Schema:
+    found = [*arrow_schema(encoding["schema"]).names, *columns_in_path(encoding)]
+    names = recorded_names(found, requested.names)
+    return pa.schema([field.with_name(name) for name, field in zip(names, requested, strict=True)])
+
+
+def small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of at most 8,192 rows and about 256 KiB, and of at least one row; nothing is copied."""
+    for batch in batches:
+        count = max(1, min(_ROWS_MAX, _BYTES * batch.num_rows // max(1, batch.nbytes)))
+        for start in range(0, batch.num_rows, count):
+            yield batch if count >= batch.num_rows else batch.slice(start, count)
+
+
+def in_small_batches(read: Callable[_P, Iterable[pa.RecordBatch]]) -> Callable[_P, Iterator[pa.RecordBatch]]:
+    """Return a method whose batches come as small ones."""
+
+    @functools.wraps(read)
+    def reading(*args: _P.args, **kwargs: _P.kwargs) -> Iterator[pa.RecordBatch]:
+        return small_batches(read(*args, **kwargs))
+
+    return reading

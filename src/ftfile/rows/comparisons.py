@@ -1,0 +1,274 @@
+"""The words, signs and values of a text that is a condition; and comparisons of columns with literals.
+
+These are Arrow expressions that are false instead of null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import operator
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.arguments import CONDITION_TAKEN
+from ftfile.core.errors import ConfigError
+from ftfile.rows import kernels as pc
+from ftfile.rows.time_text import clocks_of
+from ftfile.rows.value_text import UTC, value_of, value_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+_COMPARED = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_DIGITS_MAX = 40  # of integers, with room: no column has as many
+_MIDNIGHT = " 00:00:00"
+_OFFSET = re.compile(r"[+-]\d\d:\d\d(?::\d\d)?$")
+_INSTANT = pa.timestamp("us", UTC)
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<comment>--|/\*)|(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?!\w)"""
+    r"""|(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<column>`(?:[^`]|``)+`)"""
+    r"""|(?P<word>[^\W\d]\w*)|(?P<sign><>|!=|==|<=|>=|[-+=<>(),]))"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of a condition."""
+
+    kind: str  # of the groups of `_TOKEN`, or `end`
+    text: str
+    position: int  # of its end in the condition
+
+    @property
+    def word(self) -> str:
+        """Return a word in capitals, or a sign; nothing for others, such as columns in backticks."""
+        return self.text.upper() if self.kind in ("word", "sign") else ""
+
+
+def tokens_of(where: str, argument: str) -> list[Token]:
+    """Return the pieces of a condition, and then its end; a ConfigError for what is none, and for comments."""
+    tokens, position, end = list[Token](), 0, len(where.rstrip())
+    while position < end:
+        match = _TOKEN.match(where, position)
+        if match is None:
+            rest = where[position:].strip()
+            raise ConfigError(f"{argument}={where!r}: {rest[:20]!r} is not understood; {CONDITION_TAKEN[argument]}")
+        if match["comment"]:
+            # Spark would not read what follows, where two signs would make a plus.
+            comment = where[match.start("comment") :][:20]
+            raise ConfigError(f"{argument}={where!r}: {comment!r}: comments are not understood")
+        position, kind = match.end(), str(match.lastgroup)
+        tokens.append(Token(kind, match[kind], position))
+    return [*tokens, Token("end", "", end)]
+
+
+class Cursor:
+    """Reads the pieces of a condition, which is the value of an argument, one after the other.
+
+    Raises:
+        ConfigError: as `tokens_of`.
+    """
+
+    def __init__(self, where: str, argument: str) -> None:
+        self._where = where
+        self._argument = argument
+        self._tokens = tokens_of(where, argument)
+        self._next = 0
+
+    def _peek(self) -> Token:
+        return self._tokens[self._next]
+
+    def _advance(self) -> Token:
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _take(self, word: str) -> bool:
+        taken = self._peek().word == word
+        self._next += taken
+        return taken
+
+    def _expect(self, word: str) -> None:
+        if not self._take(word):
+            raise self._error(word)
+
+    def _error(self, what: str) -> ConfigError:
+        """Return the error that something else is expected here."""
+        before = self._where[: self._tokens[self._next - 1].position].strip() if self._next else ""
+        found = self._peek().text or "nothing"
+        after = f"after {before!r}" if before else "at the start"
+        return ConfigError(f"{self._argument}={self._where!r}: {what} is expected {after}, not {found!r}")
+
+
+def unquoted(text: str) -> str:
+    """Return a text, or the name of a column, without its quotes."""
+    return text[1:-1].replace(text[0] * 2, text[0])
+
+
+def never() -> pc.Expression:
+    """Return the condition that no row meets."""
+    return pc.scalar(False)  # noqa: FBT003 - a literal of the expression
+
+
+@dataclass(frozen=True, slots=True)
+class TimeText:
+    """A date or a timestamp as it is written in a text."""
+
+    text: str
+    kind: str
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.text!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of rows, which are compared with literals."""
+
+    schema: pa.Schema
+    time_zone: str  # of timestamps without an offset
+    called: str  # in errors
+    time_zones: Mapping[str, str]  # of columns that have another
+    argument: str  # whose value the condition is, in errors
+
+    def fields(self, names: Iterable[str]) -> list[pa.Field]:
+        """Return the columns of these names, case aside; `ConfigError` names all that there are not."""
+        fields = {field.name.lower(): field for field in self.schema} | {field.name: field for field in self.schema}
+        names = list(names)
+        found = [fields.get(name, fields.get(name.lower())) for name in names]
+        unknown = ", ".join(repr(name) for name, field in zip(names, found, strict=True) if field is None)
+        if unknown:
+            which = f"which are {', '.join(self.schema.names)}" if fields else "of which this directory has none"
+            raise ConfigError(f"{self.argument}: {unknown} is none of the {self.called}, {which}")
+        return found
+
+    def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:
+        """Return `field sign value`; false instead of null."""
+        if value is None:
+            return never()
+        literal, column = self.literal(field, value), pc.field(field.name)
+        if not pa.types.is_floating(literal.type):
+            return _compared(column, sign, literal)
+        is_nan = pc.is_nan(column)
+        if math.isnan(literal.as_py()):
+            not_nan = ~is_nan
+            answers = {"=": is_nan, ">=": is_nan, "!=": not_nan, "<": not_nan, "<=": column.is_valid(), ">": never()}
+            return answers[sign]
+        compared = _compared(column, sign, literal)
+        return compared | is_nan if sign in (">", ">=") else compared
+
+    def is_in(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
+        """Return the condition that a column has one of the values, of which None is null."""
+        present = [value for value in values if value is not None]
+        found = self.is_one_of(field, present)
+        return found | pc.field(field.name).is_null() if len(present) < len(values) else found
+
+    def is_one_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
+        """Return `field IN (values)`; false instead of null."""
+        if len(values) == 1:
+            return self.compare(field, "=", values[0])
+        literals = [self.literal(field, value) for value in values if value is not None]
+        if not literals:
+            return never()
+        column, kind = pc.field(field.name), value_type(field.type)
+        if not pa.types.is_floating(kind):
+            return column.isin(pa.array(literals, kind))
+        numbers = [each.as_py() for each in literals]
+        zeros = [0.0, -0.0] if 0.0 in numbers else []  # which are equal, and other bytes
+        found = column.isin(pa.array([*numbers, *zeros], kind))
+        return found | pc.is_nan(column) if any(map(math.isnan, numbers)) else found
+
+    def is_none_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
+        """Return `field NOT IN (values)`; false instead of null."""
+        found = self.is_one_of(field, values)
+        return never() if any(value is None for value in values) else ~found & pc.field(field.name).is_valid()
+
+    def literal(self, field: pa.Field, value: object) -> pa.Scalar:
+        """Return a value as one of the column's type."""
+        kind = value_type(field.type)
+        if pa.types.is_nested(kind):
+            raise ConfigError(f"{self.argument}: column {field.name!r} is {kind}, which is compared with no value")
+        try:
+            return typed(value, kind, self.time_zones.get(field.name, self.time_zone))
+        except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
+            why = "it is out of range" if isinstance(error, OverflowError) else error
+            if isinstance(error, TypeError) and _holds_text(kind):
+                why = f"it takes a text, such as {str(value)!r}"
+            shown = value if isinstance(value, Decimal) else repr(value)
+            raise ConfigError(
+                f"{self.argument}: {field.name}={shown} is no value of the column's type {kind}: {why}"
+            ) from error
+
+
+def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
+    """Return a value as one of this type; `ValueError`, `TypeError`, or an error of Arrow's if it is none.
+
+    Of a text with an offset, a type without a zone has the time that clocks of `time_zone` show at this instant.
+    """
+    value = _plain(value, kind)
+    if isinstance(value, str) and not _holds_text(kind):
+        text = _time_text(value, kind)
+        if pa.types.is_timestamp(kind) and kind.tz is None and _OFFSET.search(text):
+            instant = value_of(text, _INSTANT, UTC)
+            return clocks_of(pa.array([instant.value], _INSTANT), time_zone)[0].cast(kind)
+        return value_of(text, kind, time_zone)
+    if isinstance(value, str) and pa.types.is_binary(kind):
+        value = value.encode()
+    found = pa.scalar(value, kind)
+    if found.as_py() != value and not pa.types.is_floating(kind):
+        raise ValueError(f"it would be taken for {found.as_py()!r}")  # Arrow makes 7 of 7.5
+    return found
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as columns
+    """Return a value as one that Arrow takes for this type: dates as text, numbers as Python's own."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    elif type(value).__module__ == "numpy":
+        value = value.item()
+    if isinstance(value, TimeText):
+        if not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
+            raise ValueError("it is compared with a date or a timestamp only; date_format(…, 'yyyyMMdd') makes a text")
+        return value.text
+    if type(value) is datetime.date and pa.types.is_timestamp(kind):
+        return value.isoformat()
+    if isinstance(value, datetime.datetime) and value.tzinfo is None and getattr(kind, "tz", None):
+        return value.isoformat(sep=" ")
+    if isinstance(value, float) and pa.types.is_decimal(kind):
+        return Decimal(repr(value))
+    if isinstance(value, Decimal) and not pa.types.is_decimal(kind):
+        whole = value.adjusted() < _DIGITS_MAX and value == value.to_integral_value()
+        return int(value) if whole else float(value)
+    return value
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
+
+
+def _time_text(text: str, kind: pa.DataType) -> str:
+    """Return the text of a date or a timestamp as `value_of` takes it."""
+    if pa.types.is_date(kind):
+        return text.removesuffix(_MIDNIGHT)
+    if pa.types.is_timestamp(kind):
+        text = text.replace("T", " ", 1)
+        text = f"{text[:-1]}+00:00" if text.endswith("Z") else text
+        return text if ":" in text else f"{text}{_MIDNIGHT}"
+    return text.lower() if pa.types.is_boolean(kind) else text
+
+
+def _compared(column: pc.Expression, sign: str, literal: pa.Scalar) -> pc.Expression:
+    return _COMPARED[sign](column, pc.scalar(literal))

@@ -1,0 +1,275 @@
+"""Conditions on rows: mappings, SQL-like text and Arrow expressions, all as Arrow expressions.
+
+The grammar of a text, in any case::
+
+    condition  = both {OR both}          both = negated {AND negated}
+    negated    = {NOT} (( condition ) | TRUE | FALSE | column | comparison)
+    comparison = column (= == != <> < <= > >=) literal | literal (= ...) column
+               | column [NOT] IN ( literal {, literal} ) | column [NOT] BETWEEN literal AND literal
+               | column IS [NOT] NULL
+    literal    = 7 | -7.5 | 1e3 | 'text' | "text" | TRUE | FALSE | NULL | DATE 'text' | TIMESTAMP 'text'
+
+Conditions are SQL's: a row is chosen only where the condition is true, and not where it is null. Floating-point numbers
+are ordered as in Spark: NaN equals NaN, and is greater than any other number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import threading
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.arguments import CONDITION_TAKEN
+from ftfile.core.errors import ConfigError
+from ftfile.rows import kernels as pc
+from ftfile.rows.comparisons import Columns, Cursor, TimeText, unquoted
+from ftfile.rows.value_text import UTC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+_DEPTH_MAX = 100  # of parentheses within each other
+_COMPARISONS_MAX = 1000  # Arrow walks them by recursion that has no guard: 20,000 end the process
+_CALLS_MAX = 4000  # of an expression: a comparison is one, and what joins two is another
+_WALK_BYTES = 512 << 20  # of stack, of which only what is used takes memory: enough for 200,000 calls and more
+# The end of a call in an expression that is serialized: a text of three letters.
+_CALL_END = b"\x03\x00\x00\x00end\x00"
+_COPIES = 2  # of the expression in a serialized one: at the start and at the end
+_FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_SIGNS = {sign: sign for sign in _OPPOSITE} | {"==": "=", "<>": "!="}
+_CONSTANTS = {"NULL": None, "TRUE": True, "FALSE": False}
+_TIMES = ("DATE", "TIMESTAMP")
+_COMPARISON = "a comparison by a sign, IN, BETWEEN or IS NULL"
+_WORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "NULL", "TRUE", "FALSE"})
+_WALKS = threading.Lock()
+
+
+def predicate(
+    where: Mapping[str, object] | str | pc.Expression | None,
+    schema: pa.Schema,
+    *,
+    time_zone: str = UTC,
+    time_zones: Mapping[str, str] | None = None,
+    columns: str = "columns",
+    argument: str = "where",
+) -> pc.Expression | None:
+    """Return a condition on rows of `schema` as an Arrow expression; None and an empty mapping are no condition.
+
+    `where` has, by column, a value or a list of values (None is null), of which one must be there; or it is a text in
+    the grammar of this module; or an expression, which is checked and returned. Names of columns match case aside, but
+    those in an expression. Literals become values of the column's type. Timestamps that have no offset are by the
+    clocks of `time_zone`, but those of columns in `time_zones` by the zones there. `columns` is what errors call the
+    columns of the schema, `argument` the condition.
+
+    Raises:
+        ConfigError: `where` is none of these, names no column, or compares a column with no value of its type.
+    """
+    if where is None:
+        return None
+    if isinstance(where, pc.Expression):
+        return _checked(where, schema, columns)
+    known = Columns(schema, time_zone, columns, time_zones or {}, argument)
+    if isinstance(where, str):
+        return _Parser(where, known).parsed()
+    if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
+        raise ConfigError(f"{argument}={where!r} is no condition: {CONDITION_TAKEN[argument]}")
+    fields = known.fields(where)
+    if not fields:
+        return None
+    return _all([known.is_in(field, _as_list(values)) for field, values in zip(fields, where.values(), strict=True)])
+
+
+def _as_list(values: object) -> list[Any]:
+    return list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
+
+
+def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expression:
+    if _calls(where) > _CALLS_MAX:
+        raise ConfigError(
+            f"where: an expression of more than {_CALLS_MAX} comparisons and operators, which Arrow cannot walk: for "
+            "many values of a column, use pyarrow.compute.field(name).isin(values)"
+        )
+    try:
+        schema.empty_table().filter(where)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        known = ", ".join(schema.names) or "none"
+        raise ConfigError(f"where: {where} is no condition on the {columns}, which are {known}: {error}") from error
+    return where
+
+
+def _calls(where: pc.Expression) -> int:
+    """Return the number of comparisons and operators in an expression, however deep it is."""
+    found: list[int] = []
+
+    def count() -> None:
+        # Arrow serializes no columns by number, which `Selection` refuses.
+        with contextlib.suppress(pa.ArrowNotImplementedError):
+            _, (serialized,) = where.__reduce__()
+            found.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)
+
+    # Arrow's recursion would overflow the stack of this thread.
+    with _WALKS:
+        before = threading.stack_size(_WALK_BYTES)
+        try:
+            walk = threading.Thread(target=count)
+            walk.start()
+        finally:
+            threading.stack_size(before)
+    walk.join()
+    return sum(found)
+
+
+def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]) -> pc.Expression:
+    """Return all conditions joined, as a tree that is as flat as it can be."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return join(_joined(join, conditions[:middle]), _joined(join, conditions[middle:]))
+
+
+_all, _any = partial(_joined, operator.and_), partial(_joined, operator.or_)
+
+
+class _Parser(Cursor):
+    """Reads a text once, and builds the condition, or with `negated` its opposite: only rows it is true for count."""
+
+    def __init__(self, where: str, columns: Columns) -> None:
+        super().__init__(where, columns.argument)
+        self._columns = columns
+        self._depth = self._comparisons = 0
+
+    def parsed(self) -> pc.Expression:
+        if len(self._tokens) == 1:
+            raise ConfigError(f"{self._argument}={self._where!r} says nothing: {CONDITION_TAKEN[self._argument]}")
+        condition = self._either(negated=False)
+        if self._peek().kind != "end":
+            raise self._error("AND, OR or the end")
+        return condition
+
+    def _either(self, *, negated: bool) -> pc.Expression:
+        found = [self._both(negated=negated)]
+        while self._take("OR"):
+            found.append(self._both(negated=negated))
+        return _all(found) if negated else _any(found)
+
+    def _both(self, *, negated: bool) -> pc.Expression:
+        found = [self._negated(negated=negated)]
+        while self._take("AND"):
+            found.append(self._negated(negated=negated))
+        return _any(found) if negated else _all(found)
+
+    def _negated(self, *, negated: bool) -> pc.Expression:
+        while self._take("NOT"):
+            negated = not negated
+        if not self._take("("):
+            return self._comparison(negated=negated)
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise ConfigError(f"{self._argument}: more than {_DEPTH_MAX} parentheses within each other")
+        condition = self._either(negated=negated)
+        self._expect(")")
+        self._depth -= 1
+        return condition
+
+    def _comparison(self, *, negated: bool) -> pc.Expression:
+        self._comparisons += 1
+        if self._comparisons > _COMPARISONS_MAX:
+            raise ConfigError(
+                f"{self._argument}: more than {_COMPARISONS_MAX} comparisons; IN takes any number of values"
+            )
+        if not self._is_column():
+            return self._of_literal(self._literal(), negated=negated)
+        field = self._column()
+        if self._is_sign():
+            return self._compare(field, self._sign(), self._literal(), negated=negated)
+        if self._take("IS"):
+            is_null = self._take("NOT") == negated
+            self._expect("NULL")
+            column = pc.field(field.name)
+            return column.is_null() if is_null else column.is_valid()
+        if self._take("NOT"):
+            negated = not negated
+            if self._peek().word not in ("IN", "BETWEEN"):
+                raise self._error("IN or BETWEEN")
+        if self._take("BETWEEN"):
+            low = self._compare(field, ">=", self._literal(), negated=negated)
+            self._expect("AND")
+            high = self._compare(field, "<=", self._literal(), negated=negated)
+            return low | high if negated else low & high
+        if self._take("IN"):
+            values = self._list()
+            return self._columns.is_none_of(field, values) if negated else self._columns.is_one_of(field, values)
+        if pa.types.is_boolean(field.type):
+            return self._compare(field, "=", True, negated=negated)  # noqa: FBT003 - a value
+        raise self._error(_COMPARISON)
+
+    def _of_literal(self, value: object, *, negated: bool) -> pc.Expression:
+        if self._is_sign():
+            sign = _FLIPPED[self._sign()]
+            return self._compare(self._column(), sign, value, negated=negated)
+        if value is None or isinstance(value, bool):
+            return pc.scalar(value is (not negated))
+        raise self._error("a comparison")
+
+    def _compare(self, field: pa.Field, sign: str, value: object, *, negated: bool) -> pc.Expression:
+        return self._columns.compare(field, _OPPOSITE[sign] if negated else sign, value)
+
+    def _list(self) -> list[object]:
+        self._expect("(")
+        values = [self._literal()]
+        while self._take(","):
+            values.append(self._literal())
+        self._expect(")")
+        return values
+
+    def _is_column(self) -> bool:
+        token = self._peek()
+        if token.kind == "column":
+            return True
+        return token.kind == "word" and not self._is_time() and token.word not in _WORDS
+
+    def _column(self) -> pa.Field:
+        if not self._is_column():
+            raise self._error("a column")
+        token = self._advance()
+        if self._peek().word == "(":
+            raise self._error(_COMPARISON)
+        return self._columns.fields([unquoted(token.text) if token.kind == "column" else token.text])[0]
+
+    def _is_sign(self) -> bool:
+        return self._peek().word in _SIGNS
+
+    def _sign(self) -> str:
+        return _SIGNS[self._advance().word]
+
+    def _literal(self) -> object:
+        """Return a value, None for null, or a `TimeText`."""
+        if self._is_time():
+            kind = self._advance().word
+            return TimeText(unquoted(self._advance().text), kind)
+        negative = self._take("-")
+        token = self._peek()
+        if token.kind != "number" and (negative or (token.kind != "text" and token.word not in _CONSTANTS)):
+            raise self._error("a literal, such as 7, 'text' or DATE '2024-12-31'")
+        self._next += 1
+        if token.kind == "text":
+            return unquoted(token.text)
+        if token.word:
+            return _CONSTANTS[token.word]
+        text = f"-{token.text}" if negative else token.text  # Python rounds the digits of `-value`
+        try:
+            return int(text) if token.text.isdigit() else Decimal(text)
+        except (ValueError, ArithmeticError):
+            raise ConfigError(f"{self._argument}: {text[:20]} is too long, or too large, for a number") from None
+
+    def _is_time(self) -> bool:
+        # `date` and `timestamp` are names of columns, too.
+        return self._peek().word in _TIMES and self._tokens[self._next + 1].kind == "text"

@@ -1,0 +1,264 @@
+"""Times by a clock in the text of a condition: what they are is written out before the condition is read.
+
+They are values, in the words of Spark and in any case::
+
+    moment = CURRENT_DATE() | CURRENT_TIMESTAMP() | NOW() | DATE 'text' | TIMESTAMP 'text' | moment (+ -) shift
+           | DATE_ADD( moment , 7 ) | DATE_SUB( moment , 7 )
+    shift  = INTERVAL 7 unit {7 unit} | 7, for days of a date
+    text   = DATE_FORMAT( moment , 'pattern' )
+
+A unit is YEAR, MONTH, WEEK, DAY, HOUR, MINUTE or SECOND, or one of them with an S; a number may have a sign.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+import re
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError
+from ftfile.rows.comparisons import Cursor, TimeText, typed, unquoted
+from ftfile.rows.time_text import DAYS_OF_TEXT, TimePattern, clocks_of
+from ftfile.rows.value_text import UTC, offset_text, value_texts
+
+if TYPE_CHECKING:
+    from ftfile.rows.comparisons import Token
+
+
+_Where = TypeVar("_Where")
+
+_FUNCTIONS = ("CURRENT_DATE", "CURRENT_TIMESTAMP", "NOW", "DATE_ADD", "DATE_SUB", "DATE_FORMAT")
+_LITERALS = ("DATE", "TIMESTAMP")
+_ANY = re.compile(rf"\b(?:{'|'.join(_FUNCTIONS)}|INTERVAL)\b|'\s*[-+]", re.IGNORECASE)
+_OFFSET = re.compile(r"(?:Z|[+-]\d\d:\d\d(?::\d\d)?)$")
+_DAY_US = 86_400_000_000
+_US = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": _DAY_US, "WEEK": 7 * _DAY_US}
+_MONTHS = {"MONTH": 1, "YEAR": 12}
+_SIGNS = ("+", "-")
+_FIRST_DAY, _LAST_DAY = DAYS_OF_TEXT
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+# Words that may follow a moment: other ones, such as DIV, would make it a part of something else.
+_AFTER = frozenset({"AND", "OR", "IN", "IS", "NOT", "BETWEEN", "LIKE", "WHEN", "THEN", "ELSE", "END"})
+_DIGITS_MAX = 9  # of a number; more leave the years that there are
+_NESTED_MAX = 100  # functions within each other
+_CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", UTC)
+
+
+def settled(where: _Where, now_ms: int, time_zone: str, argument: str = "where") -> _Where | str:
+    """Return a condition in which times by a clock are literals, as `DATE '2024-06-01'`; what is no text as it is.
+
+    `now_ms` counts from 1970 UTC. Dates, and steps of a day or more, are by the clocks of `time_zone`, as in a session
+    of Spark that has this zone: where they skip an hour, what falls into it comes later by the hour. Errors name the
+    argument that has the condition.
+
+    Raises:
+        ConfigError: an interval, a function or a pattern is not understood, or a time is beyond the years 1 to 9999.
+    """
+    if not isinstance(where, str) or not _ANY.search(where):
+        return where
+    return _Settling(where, argument, now_ms * 1000, time_zone).text()
+
+
+class _Moment(NamedTuple):
+    kind: str  # of `_LITERALS`
+    value: int  # days or microseconds since 1970 UTC
+
+
+class _Settling(Cursor):
+    """Walks a text once."""
+
+    def __init__(self, where: str, argument: str, now_us: int, time_zone: str) -> None:
+        super().__init__(where, argument)
+        self._now_us = now_us
+        self._zone = time_zone
+        self._nested = 0
+
+    def text(self) -> str:
+        pieces, copied = list[str](), 0
+        while (token := self._peek()).kind != "end":
+            if not self._is_moment():
+                self._next += 1
+                continue
+            pieces.append(self._where[copied : token.position - len(token.text)])
+            pieces.append(self._written_out())
+            copied = self._tokens[self._next - 1].position
+        return "".join([*pieces, self._where[copied:]])
+
+    def _written_out(self) -> str:
+        if self._next and self._tokens[self._next - 1].word in _SIGNS:
+            raise self._error("a number")  # what is before the sign would count first
+        literal = self._literal_text()
+        following = self._peek()
+        if following.kind not in ("sign", "end") and following.word not in _AFTER:
+            raise self._error("AND, OR or the end")
+        return literal
+
+    def _literal_text(self) -> str:
+        if not self._take("DATE_FORMAT"):
+            moment = self._moment()
+            return f"{moment.kind} '{self._text(moment)}'"
+        self._expect("(")
+        clock = pa.array([self._clock(self._instant(self._moment()))], _CLOCK)
+        self._expect(",")
+        text = self._quoted("a pattern, such as 'yyyyMMdd'")
+        pattern = TimePattern.parse(f"{self._argument} with date_format", text, _CLOCK)
+        self._expect(")")
+        return "'" + str(pattern.format(clock, UTC)[0].as_py()).replace("'", "''") + "'"
+
+    def _moment(self) -> _Moment:
+        self._nested += 1
+        if self._nested > _NESTED_MAX:
+            raise ConfigError(f"{self._argument}: more than {_NESTED_MAX} functions within each other")
+        found = self._first()
+        while self._peek().word in _SIGNS:
+            sign = -1 if self._peek().word == "-" else 1
+            self._next += 1
+            if self._take("INTERVAL"):
+                found = self._moved(found, sign)
+            elif found.kind == "DATE":
+                found = self._checked("DATE", found.value + sign * self._number())
+            else:
+                raise self._error("INTERVAL")
+        self._nested -= 1
+        return found
+
+    def _first(self) -> _Moment:
+        word = self._peek().word
+        if word == "DATE_FORMAT" or not (word in _LITERALS or self._is_moment()):
+            raise self._error("current_date(), now() or DATE '2024-12-31'")
+        self._next += 1
+        if word in _LITERALS:
+            return self._literal(word)
+        self._expect("(")
+        found = _Moment("TIMESTAMP", self._now_us)
+        if word == "CURRENT_DATE":
+            found = self._date(found)
+        elif word in ("DATE_ADD", "DATE_SUB"):
+            start = self._date(self._moment())
+            self._expect(",")
+            days = self._number()
+            found = self._checked("DATE", start.value + (days if word == "DATE_ADD" else -days))
+        self._expect(")")
+        return found
+
+    def _literal(self, kind: str) -> _Moment:
+        text = TimeText(self._quoted("a text, such as '2024-12-31'"), kind)
+        is_clock = kind == "TIMESTAMP" and not _OFFSET.search(text.text)
+        try:
+            found = typed(text, pa.date32() if kind == "DATE" else _CLOCK if is_clock else _INSTANT, UTC)
+        except (ValueError, pa.ArrowException) as error:
+            raise ConfigError(f"{self._argument}: {text!r}: {error}") from error
+        checked = self._checked(kind, found.value)
+        return _Moment(kind, self._shown(checked.value)) if is_clock else checked
+
+    def _moved(self, moment: _Moment, sign: int) -> _Moment:
+        """Return a moment with the interval that follows, as Spark has it: whole days and months are by clocks."""
+        months = micros = 0
+        while True:
+            number, unit = self._number(), self._unit(self._peek())
+            if unit in _MONTHS:
+                months += sign * number * _MONTHS[unit]
+            elif unit in _US:
+                micros += sign * number * _US[unit]
+            else:
+                raise self._error("a unit, such as DAYS")
+            self._next += 1
+            following = self._tokens[self._next : self._next + 3]
+            if following[0].word in _SIGNS and self._unit(following[-1]):
+                continue
+            if following[0].kind not in ("number", "text"):
+                break
+        if months and micros:
+            raise ConfigError(
+                f"{self._argument}={self._where!r}: months and days are intervals of their own, as in Spark"
+            )
+        days, rest = abs(micros) // _DAY_US, abs(micros) % _DAY_US
+        if micros < 0:
+            days, rest = -days, -rest
+        if moment.kind == "DATE" and not rest:
+            return self._checked("DATE", _plus_months(moment.value, months) + days)
+        instant = self._instant(moment)
+        if months or days:
+            clock = self._clock(instant)
+            day, time_us = divmod(clock, _DAY_US)
+            day = self._checked("DATE", _plus_months(day, months) + days).value
+            instant = self._shown(day * _DAY_US + time_us, clock - instant)
+        return self._checked("TIMESTAMP", instant + rest)
+
+    @staticmethod
+    def _unit(token: Token) -> str:
+        unit = token.word.removesuffix("S")
+        return unit if unit in _US or unit in _MONTHS else ""
+
+    def _date(self, moment: _Moment) -> _Moment:
+        if moment.kind == "DATE":
+            return moment
+        return _Moment("DATE", self._clock(moment.value) // _DAY_US)
+
+    def _instant(self, moment: _Moment) -> int:
+        return moment.value if moment.kind == "TIMESTAMP" else self._shown(moment.value * _DAY_US)
+
+    def _clock(self, instant: int) -> int:
+        """Return the local time at an instant, both in microseconds."""
+        found: int = clocks_of(pa.array([instant], _INSTANT), self._zone)[0].value
+        return found
+
+    def _shown(self, clock: int, offset: int | None = None) -> int:
+        """Return the instant at which clocks show a time, where they do twice that with this offset."""
+        before, after = (self._clock(clock + away) - clock - away for away in (-_DAY_US, _DAY_US))
+        for each in (before if offset is None else offset, before, after):
+            if self._clock(clock - each) == clock:
+                return clock - each
+        return clock - before
+
+    def _text(self, moment: _Moment) -> str:
+        if moment.kind == "DATE":
+            return value_texts(pa.array([moment.value], pa.date32()), UTC)[0]
+        clock = self._clock(moment.value)
+        return value_texts(pa.array([clock], _CLOCK), UTC)[0] + offset_text(clock - moment.value)
+
+    def _checked(self, kind: str, value: int) -> _Moment:
+        # A day is left at both ends, so that every zone has a clock.
+        if not _FIRST_DAY < (value if kind == "DATE" else value // _DAY_US) < _LAST_DAY:
+            raise ConfigError(f"{self._argument}={self._where!r}: a time is beyond the years 1 to 9999")
+        return _Moment(kind, value)
+
+    def _number(self) -> int:
+        negative = self._take("-")
+        if not negative:
+            self._take("+")
+        token = self._peek()
+        digits = unquoted(token.text) if token.kind == "text" else token.text
+        if token.kind not in ("number", "text") or not re.fullmatch(r"-?[0-9]+", digits):
+            raise self._error("a whole number")
+        if len(digits) > _DIGITS_MAX:
+            raise ConfigError(f"{self._argument}: {digits[:20]}: it takes a number of at most {_DIGITS_MAX} digits")
+        self._next += 1
+        return -int(digits) if negative else int(digits)
+
+    def _quoted(self, what: str) -> str:
+        if self._peek().kind != "text":
+            raise self._error(what)
+        return unquoted(self._advance().text)
+
+    def _is_moment(self) -> bool:
+        word, following = self._peek().word, self._tokens[self._next + 1 : self._next + 3]
+        if word in _FUNCTIONS:
+            return following[0].word == "("
+        is_literal = word in _LITERALS and following[0].kind == "text"
+        return is_literal and following[1].word in _SIGNS
+
+
+def _plus_months(day: int, months: int) -> int:
+    """Return a day some months later, or the last of its month where that has no such day."""
+    if not months:
+        return day
+    date = datetime.date.fromordinal(day + _EPOCH)
+    year, month = divmod(date.year * 12 + date.month - 1 + months, 12)
+    if not datetime.MINYEAR <= year <= datetime.MAXYEAR:
+        return _LAST_DAY  # which is refused
+    last = calendar.monthrange(year, month + 1)[1]
+    return datetime.date(year, month + 1, min(date.day, last)).toordinal() - _EPOCH

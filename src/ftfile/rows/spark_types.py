@@ -1,0 +1,301 @@
+"""Spark's schema JSON (`StructType.json()`) to Arrow and back, without pyspark; and types that take those of others.
+
+Spark 4.0 to 4.3 spell the types below alike; `time(p)`, `geometry(...)` and `geography(...)` came with 4.1.
+A collation is written as `string` with `__COLLATIONS` in the metadata of the field, and as `string collate X`
+where a type stands alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.errors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+_NULLABLE_KEYS = frozenset({"nullable", "containsNull", "valueContainsNull"})
+_COLLATIONS_KEY = "__COLLATIONS"
+_DEFAULT_COLLATION = "utf8_binary"
+
+_ATOMIC: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "decimal": pa.decimal128(10, 0),
+}
+_SPARK_NAMES = {arrow: name for name, arrow in _ATOMIC.items() if name != "decimal"}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_PRECISION_MAX = 38
+_SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+_SCHEMAS_KEPT = 64
+_CHARACTERS = re.compile(r"(var)?char\(\s*\d+\s*\)")
+_COLLATED = re.compile(r"string\s+collate\s+(\S+)", re.IGNORECASE)
+
+# What to do about types that no file format here gives back as they went in; the first match counts.
+_ADVICE = (
+    (re.compile(r"variant"), "store its JSON text: to_json(column)"),
+    (re.compile(r"time(\(|$)"), "store it as a string: cast(column AS STRING)"),
+    (re.compile(r"interval"), "store it as a string, or as a number of months or microseconds"),
+    (re.compile(r"geo(metry|graphy)"), "store it as WKB: st_asbinary(column)"),
+    (re.compile(r"(void|null)$"), "give it a type: cast(column AS STRING)"),
+)
+
+
+class _Problems(list[str]):
+    """All columns that cannot be stored, so that one error names them."""
+
+    def add(self, path: str, what: str, advice: str) -> None:
+        self.append(f"column `{path}`: {what}; {advice}" if path else f"{what}; {advice}")
+
+    def add_same_names(self, prefix: str, fields: list[dict[str, Any]]) -> None:
+        """Add names that differ in case only, or not at all: Spark's readers call them ambiguous."""
+        for name, count in Counter(field["name"].lower() for field in fields).items():
+            if count > 1:
+                self.add(f"{prefix}{name}", f"{count} columns have this name (case aside)", "rename them apart")
+
+    def add_collation(self, path: str, collation: str) -> None:
+        if collation.lower() != _DEFAULT_COLLATION:
+            advice = "no file format keeps collations: cast(column AS STRING COLLATE UTF8_BINARY)"
+            self.add(path, f"a string with collation {collation} cannot be stored", advice)
+
+
+@lru_cache(_SCHEMAS_KEPT)
+def arrow_schema(schema_json: str) -> pa.Schema:
+    """Return the Arrow schema of a Spark `StructType.json()`, cached; `SchemaError` names all unfit columns."""
+    try:
+        schema = json.loads(schema_json)
+        fields = schema["fields"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise SchemaError(f"not the JSON text of a Spark StructType: {schema_json[:200]!r}") from error
+    problems = _Problems()
+    if not fields:
+        problems.add("", "the schema has no columns", "select at least one")
+    problems.add_same_names("", fields)
+    arrow = pa.schema([_field(field, "", problems) for field in fields])
+    if problems:
+        raise SchemaError("the schema cannot be stored:\n  " + "\n  ".join(problems))
+    return arrow
+
+
+def _field(field: dict[str, Any], prefix: str, problems: _Problems) -> pa.Field:
+    name, path = field["name"], prefix + field["name"]
+    metadata = field.get("metadata") or {}
+    for where, collation in metadata.get(_COLLATIONS_KEY, {}).items():
+        # The path in the metadata starts at this field; the value is `provider.collation`.
+        problems.add_collation(prefix + where, collation.rpartition(".")[2])
+    return pa.field(name, _type(field["type"], path, problems), bool(field.get("nullable", True)))
+
+
+def _type(spark: str | dict[str, Any], path: str, problems: _Problems) -> pa.DataType:
+    if isinstance(spark, dict):
+        return _nested(spark, path, problems)
+    if atomic := _ATOMIC.get(spark):
+        return atomic
+    if match := _DECIMAL.fullmatch(spark):
+        precision, scale = int(match[1]), int(match[2])
+        if 0 < precision <= _PRECISION_MAX and 0 <= scale <= precision:
+            return pa.decimal128(precision, scale)
+        problems.add(path, f"type {spark} is out of bounds", "cast it to DECIMAL(p, s) with 0 <= s <= p <= 38")
+    elif match := _COLLATED.fullmatch(spark):
+        problems.add_collation(path, match[1])
+    elif not _CHARACTERS.fullmatch(spark):
+        advice = next((text for kind, text in _ADVICE if kind.match(spark)), "cast it to a supported type")
+        problems.add(path, f"type {spark} cannot be stored", advice)
+    return pa.string()
+
+
+def _nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataType:
+    kind = spark.get("type")
+    if kind == "array":
+        element = _type(spark["elementType"], f"{path}.element", problems)
+        return pa.list_(pa.field("element", element, bool(spark.get("containsNull", True))))
+    if kind == "map":
+        key = _type(spark["keyType"], f"{path}.key", problems)
+        value = _type(spark["valueType"], f"{path}.value", problems)
+        nullable = bool(spark.get("valueContainsNull", True))
+        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, nullable))
+    if kind == "struct":
+        fields = spark["fields"]
+        if not fields:
+            problems.add(path, "a struct without fields cannot be stored", "drop the column")
+        problems.add_same_names(f"{path}.", fields)
+        return pa.struct([_field(field, f"{path}.", problems) for field in fields])
+    if kind == "udt":
+        name = spark.get("pyClass") or spark.get("class") or "?"
+        problems.add(path, f"user-defined type {name} cannot be stored", "select its fields instead")
+    else:
+        problems.add(path, f"type {kind} cannot be stored", "cast it to a supported type")
+    return pa.string()
+
+
+def as_nullable(schema_json: str) -> str:
+    """Return the schema with everything nullable at every depth, as Spark's own file sink has it."""
+    # One batch without nulls promises nothing about the next.
+    return json.dumps(_as_nullable(json.loads(schema_json)), separators=(",", ":"), sort_keys=True)
+
+
+def _as_nullable(spark: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(spark, list):
+        return [_as_nullable(item) for item in spark]
+    if not isinstance(spark, dict):
+        return spark
+    return {
+        key: key in _NULLABLE_KEYS or (value if key == "metadata" else _as_nullable(value))
+        for key, value in spark.items()
+    }
+
+
+def sql_types(schema_json: str) -> dict[str, str]:
+    """Return the type of each column of a Spark `StructType.json()`, as SQL spells it."""
+    return {field["name"]: sql_type(field["type"]) for field in json.loads(schema_json)["fields"]}
+
+
+def sql_type(spark: Any) -> str:  # noqa: ANN401 - JSON
+    """Return a type of Spark's JSON as its SQL, and Hive's, spell it: `array<bigint>`."""
+    if isinstance(spark, str):
+        return _SQL_NAMES.get(spark, spark)
+    if spark["type"] == "array":
+        return f"array<{sql_type(spark['elementType'])}>"
+    if spark["type"] == "map":
+        return f"map<{sql_type(spark['keyType'])},{sql_type(spark['valueType'])}>"
+    fields = (f"`{field['name']}`:{sql_type(field['type'])}" for field in spark["fields"])
+    return f"struct<{','.join(fields)}>"
+
+
+def spark_schema_json(schema: pa.Schema) -> str:
+    """Return the inverse of `arrow_schema`; `SchemaError` for types that Spark does not send."""
+    return json.dumps(_spark_struct(schema), separators=(",", ":"), sort_keys=True)
+
+
+def _spark_struct(fields: Iterable[pa.Field]) -> dict[str, Any]:
+    described = [
+        {"name": field.name, "type": _spark_type(field.type, field.name), "nullable": field.nullable, "metadata": {}}
+        for field in fields
+    ]
+    return {"type": "struct", "fields": described}
+
+
+def _spark_type(arrow: pa.DataType, path: str) -> str | dict[str, Any]:
+    if name := _SPARK_NAMES.get(arrow):
+        return name
+    if isinstance(arrow, pa.Decimal128Type):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if isinstance(arrow, pa.StructType):
+        return _spark_struct(arrow)
+    if isinstance(arrow, pa.ListType):
+        element = _spark_type(arrow.value_type, f"{path}.element")
+        return {"type": "array", "elementType": element, "containsNull": arrow.value_field.nullable}
+    if isinstance(arrow, pa.MapType):
+        key = _spark_type(arrow.key_type, f"{path}.key")
+        value = _spark_type(arrow.item_type, f"{path}.value")
+        nullable = arrow.item_field.nullable
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": nullable}
+    raise SchemaError(f"column `{path}`: Arrow type {arrow} is no type of Spark's that can be stored")
+
+
+_WIDER = {
+    pa.int8(): (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    pa.int16(): (pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    pa.int32(): (pa.int64(), pa.float64()),
+    pa.float32(): (pa.float64(),),
+}
+
+# The digits that hold any integer of a type; Avro stores those up to 32 bits as one type.
+_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 19}
+# The digits of decimals of which a type holds all.
+_DECIMALS = {pa.int8(): 2, pa.int16(): 4, pa.int32(): 9, pa.int64(): 18, pa.float32(): 6, pa.float64(): 15}
+
+
+def is_wider(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return True if a type has all values of another one, which it is not."""
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        whole_digits = new.precision - new.scale >= old.precision - old.scale
+        return bool(whole_digits and new.scale >= old.scale)
+    return new in _WIDER.get(old, ())
+
+
+def reads_back(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return True if files of every format with values of the old type are read as the new one, and lose none.
+
+    Fields of structs are found by name; one that is missing on a side is null, or left out.
+    """
+    if not pa.types.is_nested(old):
+        return old.equals(new) or is_wider(old, new) or _has_digits(old, new)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        return not [*misfits(old, new), *respelled(old, new)]
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return reads_back(old.value_type, new.value_type)
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        keys = not pa.types.is_nested(old.key_type) and reads_back(old.key_type, new.key_type)
+        return (keys or old.key_type.equals(new.key_type)) and reads_back(old.item_type, new.item_type)
+    return False
+
+
+def _has_digits(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return True if one type is a decimal, the other one of numbers, and the new one has the digits of the old one."""
+    if pa.types.is_decimal(new):
+        return old in _DIGITS and bool(new.precision - new.scale >= _DIGITS[old])
+    if pa.types.is_decimal(old):
+        whole = old.scale == 0 or pa.types.is_floating(new)
+        return whole and bool(old.precision <= _DECIMALS.get(new, 0))
+    return False
+
+
+def has_nearest(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return True if fractions in decimal digits become floating-point numbers, the nearest ones; also within types."""
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        known = {field.name: field.type for field in new}
+        return any(has_nearest(field.type, known[field.name]) for field in old if field.name in known)
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return has_nearest(old.value_type, new.value_type)
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return has_nearest(old.key_type, new.key_type) or has_nearest(old.item_type, new.item_type)
+    return bool(pa.types.is_decimal(old) and old.scale and pa.types.is_floating(new))
+
+
+def misfits(old: Iterable[pa.Field], new: Iterable[pa.Field], *, narrower: bool = False) -> Iterator[str]:
+    """Yield a clause for each field of both, or within one, that is not read back; see `reads_back`.
+
+    With `narrower`, a smaller type of numbers fits, too: reading fails at a value that it does not have.
+    """
+    known = {field.name: field.type for field in old}
+    for field in new:
+        before = known.get(field.name)
+        if before is None or reads_back(before, field.type) or (narrower and _is_smaller(before, field.type)):
+            continue
+        yield f"{field.name} was {before} and is {field.type}"
+
+
+def _is_smaller(old: pa.DataType, new: pa.DataType) -> bool:
+    # Some formats cut the fractions off.
+    return is_wider(new, old) and not (pa.types.is_floating(old) and pa.types.is_integer(new))
+
+
+def respelled(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> Iterator[str]:
+    """Yield a clause for each new field whose name differs from an old one's by case alone, also within structs."""
+    known = {field.name.lower(): field for field in old}
+    for field in new:
+        before = known.get(field.name.lower())
+        if before is None:
+            continue
+        if before.name != field.name:
+            yield f"{field.name} is recorded as {before.name}"
+        elif pa.types.is_struct(before.type) and pa.types.is_struct(field.type):
+            yield from (f"in {field.name}, {clause}" for clause in respelled(before.type, field.type))

@@ -1,1 +1,0 @@
-"""Parts made of the segments of due groups."""

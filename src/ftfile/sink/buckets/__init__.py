@@ -1,1 +1,0 @@
-"""Buckets: in which directory, and in files of which name, each row is written."""

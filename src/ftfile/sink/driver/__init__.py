@@ -1,1 +1,0 @@
-"""The driver's side: messages to one commit."""

@@ -1,1 +1,0 @@
-"""Steps when parts become visible."""

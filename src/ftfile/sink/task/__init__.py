@@ -1,1 +1,0 @@
-"""The executor's side: rows to staged parts and segments."""

@@ -1,0 +1,326 @@
+"""`ftfile.spark.compact` and the like: maintenance of a large directory, shared among the tasks of a Spark job."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import io
+import os
+import pickle
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.logs import get_logger
+from ftfile.filters.aes_gcm import AesGcm
+from ftfile.filters.decoded import stream_errors
+from ftfile.kv.reading.reader import Reader
+from ftfile.kv.reading.verify import verify_runs
+from ftfile.kv.upkeep.compact import Merges, merge_all
+from ftfile.log.directory import read_marker, refuse_store, store_of, write_marker
+from ftfile.log.opening import maintaining, open_as_written
+from ftfile.log.sealed import SealedFileSystem
+from ftfile.operate.compact import TARGET_BYTES, compact_files
+from ftfile.operate.flush import Flush, files_each
+from ftfile.operate.verify.verify_directory import verify as verify_directory
+from ftfile.spark.settings import Place, absolute_options, require_shared
+from ftfile.spark.shipping import Shipped
+from ftfile.storage.registry import normalise, settings_for_others
+from ftfile.write.messages import JobIdentity, TaskIdentity
+from ftfile.write.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow.compute as pc
+    from pyspark.sql import SparkSession
+
+    from ftfile.core.progress import OnProgress
+    from ftfile.kv.reading.verify import StoreReport
+    from ftfile.kv.upkeep.compact import CompactReport as StoreCompactReport
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import MaintenanceAuthor
+    from ftfile.operate.compact import CompactReport
+    from ftfile.operate.flush import FlushReport
+    from ftfile.operate.verify.findings import VerifyReport
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.workers import Piece, Result, Work
+
+
+# Read by one task, where there is more than one for each core: a task that dies is repeated as a whole.
+SHARE_BYTES = 256 << 20
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTasks(Workers):
+    """The tasks of a cluster. What travels to them and back is sealed where the directory is encrypted."""
+
+    spark: SparkSession
+    place: Place
+
+    def do(
+        self, work: Work[Piece, Result], pieces: Sequence[Piece], fs: FileSystem, written: Mapping[str, str]
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield the results once all tasks have ended. Spark repeats a task that dies.
+
+        Raises:
+            Py4JJavaError, PySparkException: a task failed as often as Spark allows.
+        """
+        if not pieces:
+            return
+        sizes = [work.size_of(piece) for piece in pieces]
+        shares = shares_of(sizes, min(len(pieces), max(self.at_once, sum(sizes) // SHARE_BYTES)))
+        place = replace(self.place, storage=(*self.place.storage, *written.items()))
+        packed = [_packed(fs, [pieces[number] for number in share]) for share in shares]
+        task = _Shares(place, self.job_id, work, packed)
+        _log.info("%d pieces of work go to %d tasks", len(pieces), len(shares))
+
+        def results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return task.read(batches)
+
+        numbers = self.spark.range(0, len(shares), 1, len(shares))
+        rows = numbers.mapInArrow(results, "number long, result binary").collect()
+        for share, (_, result) in zip(shares, sorted(rows), strict=True):
+            yield from zip(share, _unpacked(fs, bytes(result)), strict=False)
+
+
+def shares_of(sizes: Sequence[int], count: int) -> list[list[int]]:
+    """Return the numbers of pieces of these sizes in shares of similar size, none of them empty."""
+    shares: list[list[int]] = [[] for _ in range(count)]
+    least = [(0, number) for number in range(count)]
+    for piece in sorted(range(len(sizes)), key=lambda piece: -sizes[piece]):
+        size, number = least[0]
+        shares[number].append(piece)
+        heapq.heapreplace(least, (size + max(sizes[piece], 1), number))
+    return shares
+
+
+class _Shares(Shipped):
+    """The work of the tasks of a job."""
+
+    def __init__(self, place: Place, job_id: str, work: Work[Any, Any], shares: Sequence[bytes]) -> None:
+        self._place = place
+        self._job_id = job_id
+        self._work = work
+        self._shares = shares
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the results of the shares that have these numbers."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                columns = [pa.array([number]), pa.array([self._result(number)], pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, ["number", "result"])
+
+    def _result(self, number: int) -> bytes:
+        fs, context = self._place.open(), TaskContext.get()
+        attempt = 0 if context is None else context.attemptNumber()
+        task = TaskIdentity(JobIdentity(self._job_id), number, attempt)
+        return _packed(fs, self._work.do(fs, task, _unpacked(fs, self._shares[number])))
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles errors that are not ours as text: the other side may not know their class."""
+
+    def reducer_override(self, thing: Any) -> Any:  # noqa: ANN401 - whatever is pickled
+        if isinstance(thing, Exception) and not isinstance(thing, FtfileError):
+            return FtfileError, (f"{type(thing).__name__}: {thing}",)
+        return NotImplemented
+
+
+def _packed(fs: FileSystem, things: Iterable[Any]) -> bytes:
+    """Return pieces or results as bytes, sealed where the directory is encrypted: Spark may keep them on its disks."""
+    file = io.BytesIO()
+    _Pickler(file).dump([*things])
+    if not isinstance(fs, SealedFileSystem):
+        return file.getvalue()
+    stream = AesGcm(fs.key_id, fs.keys).encoder(_TRAVELLING)
+    return stream.feed(file.getvalue()) + stream.finish()
+
+
+def _unpacked(fs: FileSystem, content: bytes) -> list[Any]:
+    if isinstance(fs, SealedFileSystem):
+        stream = AesGcm(keys=fs.keys).decoder(_TRAVELLING)
+        with stream_errors(_TRAVELLING):
+            content = stream.feed(content) + stream.finish()
+    things: list[Any] = pickle.loads(content)  # noqa: S301 - of our own driver or tasks
+    return things
+
+
+_TRAVELLING = "work for tasks"
+
+
+def compact(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    where: Mapping[str, object] | str | pc.Expression | None = None,
+    *,
+    target_bytes: int | None = None,
+    commit_every: int | None = None,
+    progress: OnProgress | None = None,
+    full: bool = False,
+    tasks: int | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> CompactReport | StoreCompactReport:
+    """Merge files as `ftfile.compact` does, or runs of a store as `ftfile.kv.compact`; return how many.
+
+    Tasks of Spark merge, and this process records. Spark repeats a task that dies; when it gives up, its error is
+    raised. Then, or when this process dies, what is recorded stays, another call goes on behind it, and a vacuum
+    deletes what tasks left. Of a store, each round of jobs is a record: up to `jobBytes` for each task. Safe beside
+    writers and readers, also beside another compaction; a second one with nothing new to merge creates no record.
+
+    Args:
+        spark: a session whose executors have this version of ftfile, and see the path.
+        path: of the directory of files, or of the store.
+        where: see `ftfile.compact`; of files alone, as are the next two.
+        target_bytes: likewise.
+        commit_every: new parts after which a record is created, each by a Spark job of its own.
+        progress: called with a `Progress` for each merge, once the tasks of its record have ended.
+        full: make one sorted run of each bucket; of stores alone.
+        tasks: that run at once; the default is `spark.sparkContext.defaultParallelism`.
+        key_provider: see `ftfile.vacuum`.
+        storage: likewise.
+
+    Raises:
+        ConfigError: nothing was committed there, its keys are not known, an argument is of the other kind of directory,
+            or executors see another directory there.
+        FtfileError: some could not be merged, such as damaged ones (`CorruptData`); all others were.
+        CommitError: as for a batch write.
+        Py4JJavaError, PySparkException: a task failed as often as Spark allows.
+    """
+    of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every}
+    with _maintaining("compact", spark, path, tasks, key_provider, storage) as (log, author, workers):
+        is_store = store_of(log.read_on()) is not None
+        _refuse_others(workers.place.path, of_files if is_store else {"full": full or None}, is_store=is_store)
+        if is_store:
+            return merge_all(Merges(log, author, workers, progress), full=full)
+        target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
+        return compact_files(
+            log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress
+        )
+
+
+def flush(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    due_only: bool = False,
+    query_id: str | None = None,
+    commit_every: int | None = None,
+    progress: OnProgress | None = None,
+    tasks: int | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> FlushReport:
+    """Finish open files as `ftfile.flush` does; tasks of Spark make them, and this process records; return how many.
+
+    Repeatable and safe as `ftfile.flush`. When Spark gives up on a task, its error is raised: what is recorded stays,
+    the rest stays open, and a vacuum deletes what tasks left.
+
+    Args:
+        spark: see `compact`.
+        path: of the directory.
+        due_only: see `ftfile.flush`.
+        query_id: likewise.
+        commit_every: likewise; each record has a Spark job of its own.
+        progress: called with a `Progress` for each job, once the tasks of its record have ended.
+        tasks: see `compact`.
+        key_provider: likewise.
+        storage: likewise.
+
+    Raises:
+        ConfigError: it is no directory of files, its keys are not known, or executors see another directory there.
+        FtfileError: as `ftfile.flush`.
+        Py4JJavaError, PySparkException: a task failed as often as Spark allows.
+    """
+    with _maintaining("flush", spark, path, tasks, key_provider, storage) as (log, author, workers):
+        url = workers.place.path
+        refuse_store(log.read_on(), url, "merge its runs with ftfile.spark.compact")
+        reopen = partial(open_as_written, url, key_provider, storage, SYSTEM)
+        return Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress).run()
+
+
+def verify(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    full: bool | None = None,
+    progress: OnProgress | None = None,
+    tasks: int | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> VerifyReport | StoreReport:
+    """Compare files with their log as `ftfile.open(path).verify()` does, or runs of a store as `ftfile.kv.verify`.
+
+    Writes nothing; safe beside running queries. Tasks of Spark read the content; this process reads the log, and lists
+    the files.
+
+    Args:
+        spark: see `compact`.
+        path: of the directory of files, or of the store.
+        full: read the content, as by default; without it, no task has anything to do. Of files alone.
+        progress: called with a `Progress` for each file, once the tasks have ended.
+        tasks: see `compact`.
+        key_provider: likewise.
+        storage: likewise.
+
+    Raises:
+        ConfigError: nothing was committed there, its keys are not known, `full` is given for a store, or executors see
+            another directory there.
+        StorageError: the store failed.
+        Py4JJavaError, PySparkException: a task failed as often as Spark allows.
+    """
+    with _maintaining("verify", spark, path, tasks, key_provider, storage) as (log, _, workers):
+        if store_of(log.read_on()) is not None:
+            _refuse_others(workers.place.path, {"full": full}, is_store=True)
+            return verify_runs(Reader(log, workers.place.path), workers, progress)
+        return verify_directory(log.fs, full=full is not False, workers=workers, progress=progress)
+
+
+@contextlib.contextmanager
+def _maintaining(
+    operation: str,
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    tasks: int | None,
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+) -> Iterator[tuple[CommitLog, MaintenanceAuthor, SparkTasks]]:
+    """Give the log of a directory, the author of what one operation records, and the tasks that do its work.
+
+    Raises:
+        ConfigError: there is no log or no task, or other processes cannot see the path.
+    """
+    at_once = _tasks_of(spark, tasks)
+    url = normalise(absolute_options({"path": os.fspath(path)})["path"])
+    with maintaining(operation, url, key_provider, storage, SYSTEM) as (log, author):
+        require_shared(log.fs, url)
+        others = tuple(settings_for_others(url, storage or {}).items())
+        marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)
+        yield log, author, SparkTasks(author.job_id, at_once, spark, Place(url, key_provider, others, marker))
+
+
+def _refuse_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:
+    """Raise a ConfigError for arguments of the other kind of directory."""
+    kind, other = ("a store", "a directory of files")[:: 1 if is_store else -1]
+    for name, value in arguments.items():
+        if value is not None:
+            raise ConfigError(f"{name}: {path!r} is {kind}, and only {other} takes it")
+
+
+def _tasks_of(spark: SparkSession, tasks: int | None) -> int:
+    """Return the number of tasks that the cluster does at once."""
+    if tasks is not None:
+        if tasks < 1:
+            raise ConfigError(f"tasks={tasks}: there must be at least one")
+        return tasks
+    if not hasattr(spark, "_jsparkSession"):
+        raise ConfigError("a session of Spark Connect does not know the cores of its cluster: give a number of `tasks`")
+    return spark.sparkContext.defaultParallelism

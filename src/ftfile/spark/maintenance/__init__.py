@@ -1,1 +1,0 @@
-"""Maintenance whose work is done by the tasks of a cluster."""

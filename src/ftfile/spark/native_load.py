@@ -1,0 +1,388 @@
+"""`ftfile.spark.load`: a DataFrame of exactly one version."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pickle
+import posixpath
+import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
+from collections import Counter
+from dataclasses import dataclass
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import StructType
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.core.logs import get_logger
+from ftfile.log.directory import read_marker
+from ftfile.log.sealed import keys_of
+from ftfile.read.directory import Directory
+from ftfile.read.shares import pack, read_share, small_batches
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.spark.plain_files import (
+    NativeGroup,
+    Ways,
+    at_once,
+    compares_as_texts,
+    filtered,
+    find_ways,
+    possible_adds,
+    quoted,
+)
+from ftfile.spark.settings import Place, absolute_options, require_shared
+from ftfile.spark.shipping import Shipped
+from ftfile.storage.paths import parse
+from ftfile.storage.registry import settings_for_others
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
+    from pyspark.sql import Column, SparkSession
+
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.read.shares import Share
+    from ftfile.storage.api import FileInfo
+
+
+_INDEX = "MetadataLogFileIndex"
+_LEGACY = "LEGACY"
+
+_log = get_logger(__name__)
+
+_VERSION = "v1"
+_BLOCK_BYTES = 128 << 20  # Spark splits files by its own settings
+
+
+def load(  # noqa: PLR0913 - all by name
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    where: str | Mapping[str, object] | None = None,
+    check_files: bool = True,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the rows of exactly one version, read by Spark's own sources where these read the same rows.
+
+    Spark then prunes partitions, pushes filters down, leaves columns out, and fills `input_file_name()` and, where one
+    read covers all files, `_metadata`. Rows that it cannot read alike come from ftfile's reader; a line in the log says
+    how many of which, as `load_plan` does. Nothing is written. The DataFrame stays at its version: when a compaction,
+    an overwrite or a vacuum takes away files that it needs, its next query fails; call `load` again.
+
+    If another program replaced a file before this call, one of another length is noticed, and one of the same length
+    is not. If it replaces one later, the next query that reads the file fails, unless length and time are the same.
+
+    Args:
+        spark: a session whose executors see the path; with Spark Connect, ftfile's reader reads everything.
+        path: an absolute local path, one relative to the working directory, or a URL.
+        version: by default the newest one.
+        timestamp: instead of a version, the newest one at a time; see `Directory.version_at`.
+        where: a condition as `DataFrame.where` takes it, or a mapping from columns to a value, a list of values, a
+            range of whole numbers, or None for null.
+        check_files: before each query, have Spark ask the store for the length and time of each file that it is about
+            to read itself. Without it, Spark reads what it finds.
+        key_provider: see `ftfile.open`.
+        storage: likewise.
+
+    Raises:
+        ConfigError: the path is no ftfile directory, nothing has been committed, there is no such version, or `where`
+            is neither text nor a mapping.
+        AnalysisException: `where` names a column that there is not.
+    """
+    where = at_once(spark, where)
+    plan = _plan(spark, path, version, timestamp, key_provider, storage, where, check_files=check_files)
+    return filtered(plan.rows, where)
+
+
+def load_plan(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: str | datetime | None = None,
+    key_provider: str | None = None,
+    storage: Mapping[str, str] | None = None,
+) -> LoadPlan:
+    """Return how `load` reads a version; print it to see which files Spark reads itself, and why not others.
+
+    For the arguments and errors see `load`.
+    """
+    return _plan(spark, path, version, timestamp, key_provider, storage)
+
+
+def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    version: int | None,
+    timestamp: str | datetime | None,
+    key_provider: str | None,
+    storage: Mapping[str, str] | None,
+    where: str | Mapping[str, object] | None = None,
+    *,
+    check_files: bool = True,
+) -> LoadPlan:
+    if version is not None and timestamp is not None:
+        raise ConfigError("version and timestamp both say which version to read: give one of them")
+    place = absolute_options({"path": os.fspath(path)})["path"]
+    directory = Directory(place, key_provider, storage, SYSTEM)
+    require_shared(directory.file_system, place)
+    directory.require_files()
+    if timestamp is not None:
+        version = directory.version_at(timestamp)
+    snapshot = directory.snapshot(version)
+    if snapshot.schema is None:
+        raise ConfigError(f"nothing has been committed to {directory.path!r} yet, so its columns are not known")
+    schema_json = snapshot.definitions[snapshot.schema]
+    loading = _Loading(spark, directory, snapshot, key_provider, storage or {}, where, schema_json, check_files)
+    plan = loading.plan()
+    _log.info("%s", plan)
+    return plan
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """How a version is read.
+
+    Attributes:
+        version: that is read.
+        rows: all of them.
+        spark_files: the number of files that Spark's own sources read, by format.
+        ftfile_files: the number of files, and of batches of open ones, that ftfile's reader reads, by the reason.
+    """
+
+    path: str
+    version: int
+    rows: DataFrame
+    spark_files: Mapping[str, int]
+    ftfile_files: Mapping[str, int]
+
+    def __str__(self) -> str:
+        ways = [f"{count} {kind} files by Spark" for kind, count in self.spark_files.items()]
+        ways += [f"{count} by ftfile ({reason})" for reason, count in self.ftfile_files.items()]
+        return f"{self.path!r} version {self.version} is read: {', '.join(ways) or 'no files'}"
+
+
+@dataclass(frozen=True)
+class _Loading:
+    """One load of a snapshot."""
+
+    spark: SparkSession
+    directory: Directory
+    snapshot: Snapshot
+    key_provider: str | None
+    storage: Mapping[str, str]
+    where: str | Mapping[str, object] | None
+    schema_json: str
+    check_files: bool
+
+    @functools.cached_property
+    def schema(self) -> StructType:
+        return StructType.fromJson(json.loads(self.schema_json))
+
+    def plan(self) -> LoadPlan:
+        """Return the plan, with its rows."""
+        ways = self._ways()
+        frames, spark_files = [], Counter[str]()
+        for group in ways.groups:
+            read = self._natively(group)
+            if isinstance(read, str):
+                for add, _ in group.files:
+                    ways.leave(add, read)
+                continue
+            frames.append(read)
+            spark_files[group.format] += len(group.files)
+        if ways.rest:
+            some = len(ways.rest) < len(self.snapshot.adds)
+            is_sealed = keys_of(self.directory.file_system) is not None
+            frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
+        rows = functools.reduce(lambda one, other: one.union(other), frames) if frames else self._no_rows()
+        return LoadPlan(self.directory.path, self.snapshot.version, rows, spark_files, ways.reasons)
+
+    def _ways(self) -> Ways:
+        if not hasattr(self.spark, "_jsparkSession"):
+            adds = list(self.snapshot.adds.values())
+            return Ways([], adds, Counter({"Spark Connect": len(adds)} if adds else {}))
+        head = self.directory.snapshot()
+        is_newest = head.version == self.snapshot.version
+        live = self.snapshot.adds if is_newest else head.adds
+        legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
+        adds = possible_adds(self.snapshot, self.where, as_texts=compares_as_texts(self.spark))
+        return find_ways(self.directory.file_system, self.snapshot, adds, live, legacy_times=legacy)
+
+    def _no_rows(self) -> DataFrame:
+        """Return a DataFrame without rows, in which Spark has `_metadata` as where there are files."""
+        if not hasattr(self.spark, "_jsparkSession"):
+            return self.spark.createDataFrame([], self.schema)
+        with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
+            return self.spark.read.schema(self.schema).parquet(f"file://{folder}")
+
+    def _natively(self, group: NativeGroup) -> DataFrame | str:
+        """Return the rows of parts, or why Spark does not read them."""
+        time_unit_ms = self._time_unit_ms(group)
+        if isinstance(time_unit_ms, str):
+            return time_unit_ms
+        try:
+            with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
+                write_sink_log(Path(folder), self.directory.path, (info for _, info in group.files))
+                reader = self.spark.read.format(group.format).schema(StructType.fromJson(json.loads(group.schema_json)))
+                frame = reader.options(**group.options).load(f"file://{folder}")
+        except PySparkException as error:
+            return f"Spark refuses them: {str(error).splitlines()[0]}"
+        if not _reads_exactly(frame, group):
+            return "the session reads sink logs or formats in its own way"
+        if self.check_files:
+            try:
+                frame = compare_files(frame, time_unit_ms)
+            except Exception as error:
+                return f"Spark cannot compare them with the store: {_first_line(error)}"
+        columns = self._columns(group)
+        return frame if columns is None else frame.select(*columns)
+
+    def _time_unit_ms(self, group: NativeGroup) -> int | str:
+        """Return the unit in which Spark's file systems have the same times of parts, 0 for none; or why none of them.
+
+        One part is looked at, the largest: a store may tell other times of what it got in pieces. Object stores list
+        milliseconds, and tell seconds of one file.
+        """
+        add, info = max(group.files, key=lambda each: (not each[1].path.isascii(), each[0].length))
+        jvm: Any = self.spark._jvm  # noqa: SLF001 - what follows has no other way
+        session: Any = self.spark._jsparkSession  # noqa: SLF001
+        try:
+            path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self.directory.path, info.path)))
+            status = path.getFileSystem(session.sessionState().newHadoopConf()).getFileStatus(path)
+            found, changed_ms = status.getLen(), status.getModificationTime()
+        except Exception as error:
+            return f"Spark's file systems do not find them: {_first_line(error)}"
+        if found != add.length:
+            return "Spark's file systems have other files"
+        if changed_ms == info.modified_ms and changed_ms % 1000:
+            return 1
+        return 1000 if changed_ms // 1000 == info.modified_ms // 1000 else 0
+
+    def _columns(self, group: NativeGroup) -> list[Column] | None:
+        """Return the version's columns from those of a group; None if they are the same."""
+        wanted = json.loads(self.schema_json)["fields"]
+        found = {field["name"]: field["type"] for field in json.loads(group.schema_json)["fields"]}
+        if [(field["name"], field["type"]) for field in wanted] == list(found.items()):
+            return None
+        columns = ((field, F.col(quoted(field.name)) if field.name in found else F.lit(None)) for field in self.schema)
+        return [column.cast(field.dataType).alias(field.name) for field, column in columns]
+
+    def _whole(self) -> DataFrame:
+        """Return all rows, by `format("ftfile")`."""
+        options = {f"storage.{name}": text for name, text in self.storage.items()}
+        if self.key_provider is not None:
+            options["keyProvider"] = self.key_provider
+        reader = self.spark.read.format("ftfile").option("versionAsOf", self.snapshot.version).options(**options)
+        return reader.load(self.directory.path)
+
+    def _by_ftfile(self, adds: Sequence[Add]) -> DataFrame:
+        """Return the rows of some adds."""
+        shares = pack(adds, self.snapshot.definitions)
+        storage = tuple(settings_for_others(self.directory.path, self.storage).items())
+        place = Place(self.directory.path, self.key_provider, storage, read_marker(self.directory.file_system))
+        task = _Task(place, self.schema_json, shares[0])
+
+        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return small_batches(task.read(batches))
+
+        # A partition for each: what tasks have in common goes to all of them, and a share to its own.
+        own = self.spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
+        return self.spark.createDataFrame(own, "share binary").mapInArrow(rows, self.schema)
+
+
+class _Task(Shipped):
+    """Reads shares of adds, in an executor."""
+
+    def __init__(self, place: Place, schema_json: str, like: Share) -> None:
+        self._place = place
+        self._schema_json = schema_json
+        self._like = like  # the executor's ftfile must have the same fields as one of the pickled shares
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the pickled shares in batches."""
+        fs, schema = self._place.open(), arrow_schema(self._schema_json)
+        for batch in batches:
+            for share in map(pickle.loads, batch.column(0).to_pylist()):
+                yield from read_share(fs, share, schema)
+
+
+def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
+    """Return True if Spark has taken the list of parts, and the partition columns, as they are."""
+    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - there is no other way to see it
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        return False
+    index = plan.relation().location()
+    if index.getClass().getSimpleName() != _INDEX or index.allFiles().size() != len(group.files):
+        return False
+    found = [field["name"] for field in json.loads(index.partitionSchema().json())["fields"]]
+    return found == list(group.partition_by)
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error, or of the exception in Java that it stands for."""
+    return (str(getattr(error, "java_exception", error)).strip() or type(error).__name__).splitlines()[0]
+
+
+def hadoop_url(directory: str, path: str) -> str:
+    """Return the encoded URL by which Hadoop knows a file in a directory, which is named by its canonical URL."""
+    parsed = parse(directory)
+    scheme = "s3a" if parsed.scheme == "s3" else parsed.scheme
+    return f"{scheme}://{parsed.authority}{quote(posixpath.join(parsed.path, path))}"
+
+
+def write_sink_log(folder: Path, directory: str, files: Iterable[FileInfo]) -> None:
+    """Write the log of a sink that has put these files, and no others, into `folder`."""
+    log = folder / "_spark_metadata"
+    log.mkdir()
+    start = json.dumps(hadoop_url(directory, ""))[:-1]  # a quoted path needs no escapes of JSON
+    more = json.dumps({"isDir": False, "blockReplication": 1, "blockSize": _BLOCK_BYTES, "action": "add"})[1:]
+    quoted = functools.lru_cache(maxsize=1024)(quote)  # directories have many files each
+    with (log / "0").open("w", encoding="utf-8", newline="\n") as out:
+        out.write(_VERSION)
+        for file in files:
+            above, slash, name = file.path.rpartition("/")
+            path = f"{quoted(above)}{slash}{quote(name)}"
+            numbers = f'"size": {file.size_bytes}, "modificationTime": {file.modified_ms}'
+            out.write(f'\n{{"path": {start}{path}", {numbers}, {more}')
+
+
+def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
+    """Return a read of a list of files that fails, as a query begins, where a file that it reads is another one by now.
+
+    That is one of another length, one that was changed at another time, and one that is not there. Times are compared
+    in units of `time_unit_ms`; not at all for 0.
+    """
+    spark: Any = frame.sparkSession
+    session, jvm = spark._jsparkSession, spark._jvm  # noqa: SLF001 - what follows has no other way
+    read: Any = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001
+    options = read.options()
+    given = spark.sparkContext._gateway.new_array(jvm.Object, 4)  # noqa: SLF001
+    given[0], given[1], given[2], given[3] = read.location(), read.sparkSession(), options, time_unit_ms
+    location = _constructor(jvm).newInstance(given)
+    schemas = read.partitionSchema(), read.dataSchema(), read.bucketSpec()
+    relation = read.copy(location, *schemas, read.fileFormat(), options, read.sparkSession())
+    return DataFrame(session.baseRelationToDataFrame(relation), spark)
+
+
+@functools.lru_cache(maxsize=1)
+def _constructor(jvm: object) -> Any:  # noqa: ANN401 - of Java
+    """Return the constructor of the list that compares, compiled once, by the compiler of Spark's own code."""
+    java: Any = jvm
+    compiler = java.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(resources(__package__).joinpath("ComparedFiles.java").read_text(encoding="utf-8"))
+    return compiler.getClassLoader().loadClass("ftfile.ComparedFiles").getConstructors()[0]

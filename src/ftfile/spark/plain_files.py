@@ -1,0 +1,350 @@
+"""Which parts of a snapshot Spark's own sources can read, by which conditions, and why others cannot."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.formats.partition_paths import columns_in_path, columns_of_directory, rescaled_columns
+from ftfile.log.format import layout
+from ftfile.log.places import list_or_empty
+from ftfile.log.sealed import keys_of
+from ftfile.read.selection import Selection
+from ftfile.rows.buffers import field_names, leaf_types
+from ftfile.rows.moments import settled
+from ftfile.rows.spark_types import arrow_schema, is_wider, spark_schema_json
+from ftfile.rows.time_text import is_zone
+from ftfile.storage.calls import parallel
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from ftfile.log.format.model import Add
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.storage.api import FileInfo, FileSystem
+
+
+_DATES_AS_TEXTS = "spark.sql.legacy.typeCoercion.datetimeToString.enabled"
+
+# What Spark takes otherwise: escapes in a text, names of columns in quotes, doubled quotes, numbers with a fraction,
+# and `${name}`, which it replaces wherever it is.
+_OTHERWISE = re.compile(r"[\\\"$]|''|[0-9][.eE]|\.[0-9]")
+# In a schema: texts that are equal though they differ.
+_ALIKE = re.compile(r'collat|char_varchar|"(?:var)?char\(', re.IGNORECASE)
+
+
+def compares_as_texts(spark: SparkSession) -> bool:
+    """Return True if a session may cast a column to text where it is compared with one: `month NOT IN ('02')`."""
+    is_ansi, dates_as_texts = spark.conf.get("spark.sql.ansi.enabled"), spark.conf.get(_DATES_AS_TEXTS, "false")
+    return (str(is_ansi).lower(), str(dates_as_texts).lower()) != ("true", "false")
+
+
+def at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> str | Mapping[str, object] | None:
+    """Return a condition with times by a clock as literals, of now and of the session's zone, if ftfile reads it."""
+    zone = spark.conf.get("spark.sql.session.timeZone") if isinstance(where, str) else None
+    if zone is None or not is_zone(zone):
+        return where
+    try:
+        return settled(where, SYSTEM.clock.now_ms(), zone)
+    except ConfigError:  # Spark has more words
+        return where
+
+
+def filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> DataFrame:
+    """Return the rows for which a condition is true."""
+    if where is None:
+        return frame
+    if isinstance(where, str):
+        return frame.where(where)
+    if not _is_by_column(where):
+        raise ConfigError(
+            f"where={where!r}: it takes a condition as text, such as \"month >= 7 and city = 'a'\", or a mapping from "
+            "columns to values, such as {'month': [7, 8]}"
+        )
+    for name, values in where.items():
+        frame = frame.where(_condition(name, values))
+    return frame
+
+
+def _is_by_column(where: object) -> bool:
+    return isinstance(where, Mapping) and all(isinstance(name, str) for name in where)
+
+
+def _condition(name: str, values: object) -> Column:
+    column = F.col(quoted(name))
+    if isinstance(values, range) and values.step == 1:
+        return (column >= values.start) & (column < values.stop)
+    several = list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
+    given = [value for value in several if value is not None]
+    found = column.isin(given)
+    return found if len(given) == len(several) else found | column.isNull()
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as an expression."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def possible_adds(snapshot: Snapshot, where: str | Mapping[str, object] | None, *, as_texts: bool = False) -> list[Add]:
+    """Return the adds whose partitions allow rows for which a condition is true: all where Spark may mean another one.
+
+    If there are none, return an add nevertheless: without a file, Spark's DataFrame would lack columns that it has. No
+    time by a clock is left in the condition. With `as_texts`, Spark may compare numbers, dates and booleans with a text
+    as texts.
+    """
+    adds = list(snapshot.adds.values())
+    if where is None or snapshot.schema is None or not _is_plain(where):
+        return adds
+    schema = arrow_schema(snapshot.definitions[snapshot.schema])
+    encodings = {add.encoding: snapshot.definitions[add.encoding] for add in adds}
+    in_path = {name for encoding in encodings.values() for name in columns_in_path(encoding)}
+    kinds = [schema.field(name).type for name in in_path if name in schema.names]
+    if not in_path or not all(map(_is_alike, kinds)) or _ALIKE.search(snapshot.definitions[snapshot.schema]):
+        return adds
+    if as_texts and isinstance(where, str) and "'" in where and not all(map(pa.types.is_string, kinds)):
+        return adds
+    try:
+        return [chosen.add for chosen in Selection(snapshot, schema, (), where, "UTC").adds()] or adds[:1]
+    except ConfigError:  # Spark may understand it, or tells what is wrong
+        return adds
+
+
+def _is_plain(where: object) -> bool:
+    if isinstance(where, str):
+        return not _OTHERWISE.search(where)
+    if not isinstance(where, Mapping):
+        return False
+    values = [each for value in where.values() for each in (value if isinstance(value, list | tuple) else [value])]
+    return all(value is None or type(value) in (int, str, bool, datetime.date) for value in values)
+
+
+def _is_alike(kind: pa.DataType) -> bool:
+    """Return True for types whose values are compared with literals as Spark compares them, by no time zone."""
+    kinds = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_boolean)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+@dataclass(frozen=True)
+class NativeGroup:
+    """Parts that one read of Spark's own source covers."""
+
+    format: str  # Spark's name of it
+    options: Mapping[str, str]  # of its reader
+    schema_json: str  # the columns in the files and then those in their paths, as Spark's JSON
+    partition_by: tuple[str, ...]  # the columns in the paths
+    decimals: pa.Schema  # those of the partition columns
+    files: list[tuple[Add, FileInfo]] = field(default_factory=list)  # the parts, each with the file found at its name
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Return all that is the same for the parts of one group."""
+        return json.dumps([self.format, self.options, self.schema_json, self.partition_by], sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How the adds of a snapshot are read."""
+
+    groups: list[NativeGroup]  # by Spark's own sources
+    rest: list[Add]  # by ftfile's reader
+    reasons: Counter[str]  # of the latter, with the number of adds
+
+    def leave(self, add: Add, reason: str) -> None:
+        """Have an add read by ftfile's reader."""
+        self.rest.append(add)
+        self.reasons[reason] += 1
+
+
+def find_ways(
+    fs: FileSystem, snapshot: Snapshot, adds: Iterable[Add], live: Collection[str], *, legacy_times: bool = False
+) -> Ways:
+    """Return how each of these adds of a snapshot is read; list each directory of parts once.
+
+    Args:
+        fs: of the directory.
+        snapshot: of the version to be read, which has a schema.
+        adds: those that are read.
+        live: the ids of the newest version's adds: a part that is none of them has left its name.
+        legacy_times: the session parses dates and times as Spark 2 did.
+    """
+    assert snapshot.schema is not None, "a directory without a commit has no rows"
+    ways = Ways([], [], Counter())
+    is_sealed = keys_of(fs) is not None
+    recorded = arrow_schema(snapshot.definitions[snapshot.schema])
+    own_groups: dict[str, NativeGroup | str] = {}
+    native: list[tuple[Add, NativeGroup]] = []
+    for add in adds:
+        encoding = snapshot.definitions[add.encoding]
+        if add.encoding not in own_groups:
+            made = _group_of(encoding, recorded, legacy_times=legacy_times)
+            own_groups[add.encoding] = "the directory is encrypted" if is_sealed else made
+        group = own_groups[add.encoding]
+        fault = group if isinstance(group, str) else _fault_of(add, live, encoding, group.decimals)
+        if isinstance(group, NativeGroup) and fault is None:
+            native.append((add, group))
+        else:
+            ways.leave(add, fault or "")
+    listed = _listed(fs, [add for add, _ in native])
+    groups: dict[str, NativeGroup] = {}
+    for add, group in native:
+        info = listed.get(add.final_path or "")
+        if info is None or info.size_bytes != add.length:
+            ways.leave(add, "files are not published")
+            continue
+        groups.setdefault(group.key, group).files.append((add, info))
+    ways.groups.extend(groups.values())
+    return ways
+
+
+def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times: bool) -> NativeGroup | str:
+    """Return the group of the parts of an encoding, without any, or why ftfile reads them."""
+    if encoding.get("fileName"):
+        return "names of files hold a column"
+    definition, in_file = encoding["format"], arrow_schema(encoding["schema"])
+    kind = definition["name"]
+    if kind not in _OPTIONS:
+        return f"Spark has no reader for {kind}"
+    partition_by = tuple(encoding["partitionBy"])
+    fault = _format_fault(definition, in_file, is_partitioned=bool(partition_by))
+    fault = fault or _misfit(recorded, in_file, partition_by)
+    if fault is None and legacy_times and kind in _WITH_TIMES and _has_times(in_file):
+        fault = "spark.sql.legacy.timeParserPolicy is LEGACY"
+    if fault is not None:
+        return fault
+    columns = list(in_file)
+    if kind in _BY_NAME:
+        # Spark finds columns by name, and null for those that a file lacks: parts of several schemas are one read.
+        own = set(in_file.names)
+        others = [column for column in recorded if column.name not in partition_by]
+        columns = [in_file.field(column.name) if column.name in own else column for column in others] or columns
+        if kind == "orc" and any(
+            _clashes(*pair) for pair in zip(in_file.types, [each.type for each in columns], strict=False)
+        ):
+            columns = [*in_file, *(column for column in others if column.name not in own)]
+    if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
+        return "names in orc have backticks, or are empty"  # Spark finds no such column in the file
+    if kind == "avro":
+        # It has one type for whole numbers of up to 32 bits; what Spark reads is cast.
+        columns = [column.with_type(pa.int32()) if column.type in _SMALL else column for column in columns]
+    in_path = [recorded.field(name) if name in recorded.names else pa.field(name, pa.string()) for name in partition_by]
+    options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", **_OPTIONS[kind]}
+    options |= {name: str(definition[name]).lower() for name in ("header",) if name in definition}
+    options |= {name: definition[name] for name in _PASSED_ON if name in definition}
+    if partition_by:
+        options["timeZone"] = encoding["timeZone"]
+    else:
+        options["recursiveFileLookup"] = "true"
+    decimals = pa.schema([column for column in in_path if pa.types.is_decimal(column.type)])
+    return NativeGroup(kind, options, spark_schema_json(pa.schema([*columns, *in_path])), partition_by, decimals)
+
+
+def _clashes(in_file: pa.DataType, read: pa.DataType) -> bool:
+    """Return True where Spark refuses two columns at one place, which it compares for their sorts of timestamps."""
+    zones = [{leaf.tz for leaf in leaf_types(kind) if pa.types.is_timestamp(leaf)} for kind in (in_file, read)]
+    return not in_file.equals(read) and all(zones) and len(set().union(*zones)) > 1
+
+
+def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[str]) -> str | None:
+    """Return why the columns of files are not those of the version, each as it is or cast."""
+    spelling = {name.lower(): name for name in in_file.names}
+    for column in recorded:
+        name = spelling.get(column.name.lower())
+        if column.name in partition_by or name is None:
+            continue
+        if name != column.name:
+            return f"column {column.name!r} is {name!r} in files"
+        found = in_file.field(name).type
+        if not found.equals(column.type) and not is_wider(found, column.type):
+            return f"column {column.name!r} has another type in files"
+    return None
+
+
+def _fault_of(add: Add, live: Collection[str], encoding: Mapping[str, Any], decimals: pa.Schema) -> str | None:
+    """Return why Spark cannot read a part whose encoding it reads."""
+    if add.kind == "segment" or add.final_path is None:
+        return "files are still open"
+    if add.id not in live:
+        return "a later version removed files"
+    directory, _, name = add.final_path.rpartition("/")
+    if layout.unique_part(add.id) not in name:
+        return "names of files may be used again"
+    if add.filters and (add.filters != _GZIP or not name.endswith(".gz") or encoding["format"]["name"] not in _LINES):
+        return f"filters are {'|'.join(add.filters)}"
+    partition_by = tuple(encoding["partitionBy"])
+    if partition_by and (
+        directory.count("/") + 1 != len(partition_by) or columns_of_directory(directory) != partition_by
+    ):
+        return "directories are more than partition columns"
+    is_rescaled = len(decimals) and rescaled_columns(directory, decimals)
+    return "decimals in directories have another scale" if is_rescaled else None
+
+
+def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:
+    directories = sorted({layout.parent(part.final_path or "") for part in parts})
+    listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
+    return {info.path: info for infos in listed for info in infos if not info.is_directory}
+
+
+def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_partitioned: bool) -> str | None:
+    """Return why Spark's reader of a format would return other rows, or none."""
+    kind = definition["name"]
+    given = [name for name in _TIMES if name in definition]
+    faults = {
+        "avro": {"numbers of 8 or 16 bits within columns of avro": _has_small_within(in_file)},
+        "parquet": {"Spark has no codec for brotli": definition.get("compression") == "brotli"},
+        # Spark takes such names for those that an old Hive made up, and finds columns by place.
+        "orc": {"all columns of orc begin with _col": all(name.startswith("_col") for name in in_file.names)},
+        "json": {f"{given} of json": bool(given) and _has_times(in_file)},
+        "text": {
+            "Spark counts partition columns among those of text": is_partitioned,
+            "text is binary": not pa.types.is_string(in_file.types[0]),
+        },
+        "csv": {
+            "Spark counts partition columns among those of csv": is_partitioned,
+            'Spark reads "" in csv as null': any(map(pa.types.is_string, in_file.types)),
+            "nullValue or lineSep of csv": definition.get("nullValue") not in _NULLS or definition["lineSep"] != "\n",
+            f"{given} of csv": bool(given) and _has_times(in_file),
+        },
+    }
+    return next((reason for reason, is_so in faults[kind].items() if is_so), None)
+
+
+def _has_small_within(schema: pa.Schema) -> bool:
+    nested = (kind for kind in schema.types if pa.types.is_nested(kind))
+    return any(leaf in _SMALL for kind in nested for leaf in leaf_types(kind))
+
+
+def _has_times(schema: pa.Schema) -> bool:
+    return any(pa.types.is_temporal(leaf) for kind in schema.types for leaf in leaf_types(kind))
+
+
+_SMALL = (pa.int8(), pa.int16())
+_GZIP = ("gzip",)
+_NULLS = ("", "\\N")
+_TIMES = ("timestampFormat", "timestampNTZFormat", "dateFormat", "timeZone")
+_BY_NAME = frozenset({"avro", "parquet", "orc", "json"})
+_LINES = frozenset({"json", "text", "csv"})
+_WITH_TIMES = frozenset({"json", "csv"})
+_PASSED_ON = ("lineSep", "sep", "quote", "escape", "nullValue")
+# The session's own settings must change no row.
+_OPTIONS = {
+    "avro": {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED", "positionalFieldMatching": "false"},
+    "parquet": {"mergeSchema": "false", "datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"},
+    "orc": {"mergeSchema": "false"},
+    "json": {"mode": "FAILFAST", "columnNameOfCorruptRecord": "_ftfile_corrupt_record", "multiLine": "false"},
+    "text": {"wholetext": "false"},
+    "csv": {"mode": "FAILFAST", "columnNameOfCorruptRecord": "_ftfile_corrupt_record", "multiLine": "false"},
+}

@@ -1,0 +1,250 @@
+"""Calls of a store: with a deadline, in parallel, and with clients that all threads of a process share."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import ContextVar, copy_context
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ftfile.core.context import SYSTEM, cores, is_away
+from ftfile.core.errors import FtfileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ftfile.core.progress import Tracker
+    from ftfile.storage.api import FileSystem
+
+
+Key = TypeVar("Key")
+Made = TypeVar("Made")
+
+
+class PerProcess(Generic[Key, Made]):
+    """Objects made once for each key, and once more in a fork; if `make` raises, nothing is kept."""
+
+    def __init__(self, make: Callable[[Key], Made]) -> None:
+        self._make = make
+        self._begin_anew()
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        # A thread of the parent may have held the lock.
+        self._lock = threading.Lock()
+        self._made: dict[Key, tuple[str | None, Made]] = {}
+
+    def of(self, key: Key, secrets: str | None = None) -> Made:
+        """Return the object of a key in this process, made anew if the digest of its secrets is known and another."""
+        with self._lock:
+            digest, made = self._made.get(key, (None, None))
+            if made is None or (secrets is not None and secrets != digest):
+                made = self._make(key)
+                self._made[key] = secrets, made
+            return made
+
+    def forget(self, key: Key) -> None:
+        """Make the next `of` make a new object."""
+        with self._lock:
+            self._made.pop(key, None)
+
+
+def digest_of_variables(names: Iterable[str]) -> str | None:
+    """Return a digest of the values of environment variables; None if one of them is not set."""
+    values = [os.environ.get(name) for name in names]
+    if not all(values):
+        return None
+    return hashlib.sha256("\0".join(map(str, values)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+Result = TypeVar("Result")
+
+# Bytes that may take as long as a call without data: the slowest connection that is waited for.
+DATA_BYTES = 1 << 20
+# Seconds from one `look` of a waiting caller to the next.
+LOOK_S = 3.0
+# Seconds: a call that returns from compiled code while the interpreter ends may abort the process.
+EXIT_WAIT_S = 5.0
+
+
+class NoThreadError(OSError):
+    """A call was never begun, since the process has no thread for it."""
+
+
+class _Worker:
+    """A thread that runs one call after the other, and never keeps the process from ending."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        threading.Thread(target=self._work, name="ftfile-call", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            call, future = self.calls.get()
+            try:
+                answer = functools.partial(future.set_result, call())
+            except BaseException as error:  # whatever it is, the caller's thread raises it
+                answer = functools.partial(future.set_exception, error)
+            # Idle before the caller sees the answer, so that its next call takes the same thread.
+            _idle.append(self)
+            answer()
+            del call, future, answer
+
+
+# Workers without a call; one whose call hangs is missing until it returns.
+_idle: deque[_Worker] = deque()
+# The end of the process waits for these.
+_running: set[Future[Any]] = set()
+# Threads do not survive a fork.
+os.register_at_fork(after_in_child=_idle.clear)
+os.register_at_fork(after_in_child=_running.clear)
+
+
+@atexit.register
+def _wait_at_exit() -> None:
+    deadline_s = SYSTEM.clock.monotonic_s() + EXIT_WAIT_S
+    # Calls may begin others.
+    while _running and SYSTEM.clock.monotonic_s() < deadline_s:
+        wait([*_running], deadline_s - SYSTEM.clock.monotonic_s())
+
+
+def start(call: Callable[[], Result], *, awaited: bool = True) -> Future[Result]:
+    """Run a call in a thread and return its future, or raise `NoThreadError`.
+
+    The end of the process waits a while for an awaited call, as compiled code needs.
+    """
+    try:
+        worker = _idle.pop()
+    except IndexError:
+        try:
+            worker = _Worker()
+        except RuntimeError as error:
+            raise NoThreadError(f"{error}: raise the limit of threads or processes") from error
+    future: Future[Result] = Future()
+    if awaited:
+        _running.add(future)
+        future.add_done_callback(_running.discard)
+    worker.calls.put((call, future))
+    return future
+
+
+def limit_s(timeout_s: float, data_bytes: int) -> float:
+    """Return the seconds for a call that carries data, where one without data has `timeout_s`."""
+    return timeout_s * (1 + data_bytes / DATA_BYTES)
+
+
+def run_within(
+    timeout_s: float,
+    call: Callable[[], Result],
+    forget: Callable[[Result], object] | None = None,
+    cut: Callable[[], object] | None = None,
+    look: Callable[[], object] | None = None,
+) -> Result:
+    """Run a call and return its result; the thread of one that takes longer is abandoned.
+
+    `forget` takes a result that comes too late. `cut` ends a call that takes longer, and the end of the process waits
+    for none that can be cut. `look` is called every `LOOK_S` meanwhile; an error of it ends the wait.
+
+    Raises:
+        TimeoutError: the call took longer, and may yet take effect.
+        NoThreadError: the call was not begun.
+    """
+    future = start(call, awaited=cut is None)
+    try:
+        _wait_for(future, timeout_s, look)
+    except BaseException:
+        if forget is not None:
+            future.add_done_callback(lambda late: late.exception() or forget(late.result()))
+        if cut is not None:
+            cut()
+        raise
+    return future.result()
+
+
+def _wait_for(future: Future[Any], timeout_s: float, look: Callable[[], object] | None) -> None:
+    deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
+    while not wait([future], max(0, min(LOOK_S, deadline_s - SYSTEM.clock.monotonic_s()))).done:
+        if SYSTEM.clock.monotonic_s() >= deadline_s:
+            raise TimeoutError(f"no answer within {timeout_s:g} s")
+        if look is not None:
+            look()
+
+
+THREADS_MAX = 32
+
+# Threads of the calls that this one is within, which share what a store takes at once.
+_outer: ContextVar[int] = ContextVar("threads of outer parallel calls", default=1)
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def parallel(
+    fs: FileSystem, call: Callable[[_Item], _Result], items: Sequence[_Item], tracker: Tracker | None = None
+) -> list[_Result]:
+    """Call for every item and return the results; raise the first error after the last call.
+
+    No call begins after one found that the store is away: each would wait as long. Calls within calls have together as
+    many threads as the outermost one may have. The tracker counts calls in this thread; what it raises ends them.
+    """
+    outer = _outer.get()
+    threads = min(min(fs.capabilities.concurrency, THREADS_MAX) // outer, len(items))
+    context = copy_context()
+    context.run(_outer.set, outer * max(threads, 1))
+
+    given_up: list[FtfileError] = []
+
+    def attempt(item: _Item) -> _Result | FtfileError:
+        if given_up:
+            return given_up[0]
+        try:
+            return context.copy().run(call, item)
+        except FtfileError as error:
+            given_up.extend([error] if is_away(error) else [])
+            return error
+
+    if threads <= 1:
+        return _results(map(attempt, items), tracker)
+    pool = ThreadPoolExecutor(threads)
+    try:
+        return _results(pool.map(attempt, items), tracker)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _results(ended: Iterator[_Result | FtfileError], tracker: Tracker | None) -> list[_Result]:
+    outcomes = []
+    for outcome in ended:
+        outcomes.append(outcome)
+        if tracker is not None:
+            tracker.add()
+    for outcome in outcomes:
+        if isinstance(outcome, FtfileError):
+            raise outcome
+    return [outcome for outcome in outcomes if not isinstance(outcome, FtfileError)]
+
+
+def by_threads(fs: FileSystem, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """Yield the results of work that takes processors as well as calls, in order, some of them ahead of their use.
+
+    The first error is raised when its turn comes; work that has begun by then goes on to its end.
+    """
+    threads = max(cores(), min(fs.capabilities.concurrency, THREADS_MAX))
+    context = copy_context()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        ahead = deque[Future[_Result]]()
+        for item in items:
+            ahead.append(pool.submit(context.copy().run, work, item))
+            if len(ahead) > 2 * threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

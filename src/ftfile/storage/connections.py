@@ -1,0 +1,197 @@
+"""Connections of `urllib3` that one thread cuts while another waits on them, and faults that no waiting helps."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+import urllib.parse
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+Result = TypeVar("Result")
+
+_this_thread = threading.local()
+
+
+class CancellableConnection:
+    """The connection of one call, whichever it turns out to be."""
+
+    def __init__(self, silence_s: float) -> None:
+        self.silence_s = silence_s  # for which an answer may be silent
+        self.first_word_s: float | None = None  # for which it may be before it begins, if that is less
+        self.is_cut = False
+        self.socket: socket.socket | None = None
+
+    def carry(self, call: Callable[[], Result]) -> Result:
+        """Run the call, in its thread."""
+        _this_thread.line = self
+        try:
+            return call()
+        finally:
+            del _this_thread.line
+
+    def cut(self) -> None:
+        """Hang up: the waiting thread fails, and nothing more is sent."""
+        self.is_cut = True
+        if self.socket is not None:
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Reader:
+    """Reads lines of a file, and remembers the last one."""
+
+    def __init__(self, file: Any) -> None:  # noqa: ANN401
+        self._file = file
+        self.line = b""
+
+    def readline(self, *limit: int) -> bytes:
+        self.line = self._file.readline(*limit)
+        return self.line
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """Refuses headers that end with the connection, which Python takes for whole."""
+
+    def begin(self) -> None:
+        known: Any = self.headers
+        if known is not None:
+            return
+        file = self.fp
+        reader: Any = _Reader(file)
+        self.fp = reader
+        try:
+            super().begin()
+        finally:
+            if self.fp is reader:
+                self.fp = file
+        if not reader.line:
+            raise http.client.RemoteDisconnected("the connection ended amid the headers of the answer")
+
+
+class _Cuttable:
+    """Cancellation, added to a connection."""
+
+    response_class = _Answer
+    default_port: int
+    timeout: Any
+    sock: Any
+
+    def connect(self) -> None:
+        line = _line_of_this_thread()
+        if line is not None and line.first_word_s is not None and self.default_port == http.client.HTTPS_PORT:
+            self.timeout = line.first_word_s  # the handshake is a word of the server
+        super().connect()  # type: ignore[misc]
+
+    def send(self, data: Any) -> None:  # noqa: ANN401
+        line = _line_of_this_thread()
+        super().send(data)  # type: ignore[misc]
+        if line is not None:
+            line.socket = self.sock
+
+    def getresponse(self, *args: object, **more: object) -> Any:  # noqa: ANN401
+        line = _line_of_this_thread()
+        if line is None:
+            return super().getresponse(*args, **more)  # type: ignore[misc]
+        used = self.sock
+        # Older versions of the library set that of the socket alone.
+        self.timeout = line.silence_s if line.first_word_s is None else line.first_word_s
+        used.settimeout(self.timeout)
+        answer = super().getresponse(*args, **more)  # type: ignore[misc]
+        # An answer without content has closed it.
+        with contextlib.suppress(OSError):
+            used.settimeout(line.silence_s)
+        return answer
+
+
+def _line_of_this_thread() -> CancellableConnection | None:
+    line: CancellableConnection | None = getattr(_this_thread, "line", None)
+    if line is not None and line.is_cut:
+        raise ConnectionAbortedError("nobody waits for the answer")
+    return line
+
+
+def hasten(first_word_s: float) -> None:
+    """Limit the silence before each answer that this thread's call waits for from now on."""
+    if (line := _line_of_this_thread()) is not None:
+        line.first_word_s = min(line.silence_s, first_word_s)
+
+
+def cancellable_pools(pool_classes: dict[str, Any]) -> dict[str, Any]:
+    """Return the pool classes of a pool manager, by scheme, with connections that can be cut."""
+    made = {}
+    for scheme, kind in pool_classes.items():
+        connection = type(kind.ConnectionCls.__name__, (_Cuttable, kind.ConnectionCls), {})
+        made[scheme] = type(kind.__name__, (kind,), {"ConnectionCls": connection})
+    return made
+
+
+_PROBE_TIMEOUT_S = 3.0
+# OpenSSL's reasons for an answer that is no TLS, which differ by version and by the bytes of the answer.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all errors in its cause, context, arguments and attributes."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        kept = [each.__cause__, each.__context__, *each.args, *vars(each).values()]
+        kept += [value for values in kept if isinstance(values, dict) for value in values.values()]
+        waiting += [value for value in kept if isinstance(value, BaseException)]
+
+
+def tls_fault(error: BaseException, bundle: str) -> str | None:
+    """Return the fault of TLS behind an error and its remedy, or None; `bundle`: variable that names certificates."""
+    for each in causes_of(error):
+        # Libraries derive classes from these, without their attributes.
+        said = getattr(each, "verify_message", None)
+        if isinstance(each, ssl.SSLCertVerificationError) and said:
+            return (
+                f"the server's certificate is not trusted ({said}): let {bundle} name a file with the "
+                "certificate of who issued it, on the driver and on every executor, or correct the endpoint's host"
+            )
+        if isinstance(each, ssl.SSLError) and getattr(each, "reason", None) in _NO_TLS:
+            return "what answers speaks no TLS: the endpoint is an http:// one, or the port another one"
+    return None
+
+
+def speaks_tls(url: str) -> bool:
+    """Return True if the server of an `http` URL completes a TLS handshake: it takes no plain HTTP."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent by it
+    return url.startswith("http://") and _handshake_error(url, context) is None
+
+
+def endpoint_fault(url: str, bundle: str) -> str | None:
+    """Return the fault of an endpoint that never answered, with its remedy, or None; see `tls_fault`."""
+    if speaks_tls(url):
+        return "the server speaks TLS at this port: write https://"
+    error = _handshake_error(url, ssl.create_default_context()) if url.startswith("https://") else None
+    return None if error is None else tls_fault(error, bundle)
+
+
+def _handshake_error(url: str, context: ssl.SSLContext) -> Exception | None:
+    try:
+        parsed = urllib.parse.urlsplit(url)
+        address = (parsed.hostname or "", parsed.port or (443 if parsed.scheme == "https" else 80))
+        with (
+            socket.create_connection(address, _PROBE_TIMEOUT_S) as plain,
+            context.wrap_socket(plain, server_hostname=parsed.hostname),
+        ):
+            return None
+    except (OSError, ValueError) as error:
+        return error

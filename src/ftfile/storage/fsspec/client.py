@@ -1,0 +1,294 @@
+"""Calls of one of fsspec's file systems, with a time limit and the port's errors."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import re
+import threading
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import fsspec
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotADirectory,
+    NotFound,
+    OutcomeUnknown,
+    OutOfSpace,
+    PermissionDenied,
+    StorageError,
+    Unavailable,
+    Unsupported,
+    WrongConnection,
+)
+from ftfile.storage.api import READING, FileInfo
+from ftfile.storage.calls import NoThreadError, PerProcess, run_within
+from ftfile.storage.connections import causes_of, endpoint_fault, tls_fault
+from ftfile.storage.fsspec.settings import hidden
+from ftfile.storage.paths import fault_of, join, require_valid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ftfile.storage.fsspec.settings import FsspecSettings
+
+
+# A larger file is sent in parts of this length, which every store takes that has parts.
+BLOCK_BYTES = 5 << 20
+# Characters that some store takes for a slash, or leaves out of its listings.
+FORBIDDEN = "\\\n\r"
+# Bytes that are read in one call.
+READ_BYTES = 16 << 20
+# Names of the time of modification in implementations, the exact ones first.
+_TIMES = ("mtime", "updated", "last_modified", "LastModified", "modified", "created")
+# The variable that names trusted certificates.
+_BUNDLE = "SSL_CERT_FILE (for s3fs: AWS_CA_BUNDLE)"
+_ENDPOINT = re.compile(r"https?://[^\s;,'\"}]+")
+_DENIED = "the store refuses it to these credentials: see which they are, and what they allow"
+
+_MEANINGS: tuple[tuple[type[Exception], type[StorageError], str], ...] = (
+    (FileNotFoundError, NotFound, "nothing is there"),
+    (IsADirectoryError, NotFound, "a directory is there, and a file was asked for"),
+    (NotADirectoryError, NotADirectory, "a file is where a directory is needed"),
+    (FileExistsError, AlreadyExists, "something is there already; nothing is ever overwritten"),
+    (PermissionError, PermissionDenied, _DENIED),
+    (NotImplementedError, Unsupported, "the implementation cannot do this"),
+)
+
+_NUMBERS: dict[int, tuple[type[StorageError], str]] = {
+    errno.ENOSPC: (OutOfSpace, "the store is full"),
+    errno.EDQUOT: (OutOfSpace, "a quota is used up"),
+    errno.ENAMETOOLONG: (Unsupported, "the name is too long for the store; shorten it"),
+}
+
+# Attributes in which libraries keep the status of HTTP.
+_STATUS_NAMES = ("status_code", "status", "code")
+_DENYING = frozenset({401, 403})
+_GONE = 404
+# Mistakes of the caller or of the library: trying again cannot help.
+_MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError)
+
+Result = TypeVar("Result")
+
+
+class FsspecClient:
+    """One file system for all threads of a process; paths are relative to the directory of the URL."""
+
+    def __init__(self, url: str, settings: FsspecSettings) -> None:
+        self.where = url
+        self.proven = False
+        self.proving = threading.Lock()  # held by the thread that probes
+        self._secrets = settings.secrets()  # variables may change
+        self._timeout_s = settings.timeout_s
+        self._has_answered = False
+        scheme = url.partition(":")[0]
+        try:
+            kind = fsspec.get_filesystem_class(scheme)
+            found = kind._get_kwargs_from_urls(url)  # noqa: SLF001 - nothing public takes a URL apart
+            self._root: str = kind._strip_protocol(url).rstrip("/")  # noqa: SLF001
+            arguments = {**found, **settings.arguments()}
+            self._endpoints: list[str] = _ENDPOINT.findall(str(arguments))
+            # Kept listings would hide files that other processes wrote.
+            make = functools.partial(kind, **arguments, use_listings_cache=False, skip_instance_cache=True)
+            # Some constructors send requests.
+            self._store: Any = run_within(self._timeout_s, make)
+        except ConfigError:
+            raise
+        except (TimeoutError, NoThreadError) as error:
+            text = f"{type(error).__name__} when fsspec opened {url!r}: {error}: the store is away, or silent"
+            raise Unavailable("open", "", text) from error
+        except Exception as error:
+            text = f"{type(error).__name__}: {hidden(str(error), self._secrets)}"
+            raise ConfigError(
+                f"{url!r}: fsspec cannot open it ({text}): install the package that it names for {scheme!r}, and give "
+                "what its constructor needs as options storage.<argument>"
+            ) from self._shown(error)
+        self.implementation = f"{kind.__module__}.{kind.__qualname__}"
+
+    def name(self, operation: str, path: str) -> str:
+        """Return the implementation's name of a path; raise `Unsupported` if the store may not keep it."""
+        require_valid(operation, path)
+        fault = fault_of(path, FORBIDDEN, blank_ends=False)
+        if fault is not None:
+            raise Unsupported(operation, path, f"it {fault}")
+        return f"{self._root}/{path}" if path else self._root
+
+    def call(self, operation: str, path: str, do: Callable[[Any, str], Result], *, is_upload: bool = False) -> Result:
+        """Call `do` with the file system and its name of a path; `is_upload`: no file is there before the last call."""
+        name = self.name(operation, path)
+        try:
+            result = run_within(self._timeout_s, lambda: do(self._store, name))
+        except Exception as error:
+            raise self._translated(operation, path, error, is_upload=is_upload) from self._shown(error)
+        self._has_answered = True
+        return result
+
+    def _translated(self, operation: str, path: str, error: Exception, *, is_upload: bool) -> StorageError:
+        text = hidden(str(error), self._secrets)
+        found = remote_error(operation, path, self.where, error, text, is_upload=is_upload)
+        fault = tls_fault(error, _BUNDLE)
+        if fault is None and not self._has_answered and type(found) in {Unavailable, OutcomeUnknown, StorageError}:
+            faults = (endpoint_fault(endpoint, _BUNDLE) for endpoint in self._endpoints)
+            fault = next((each for each in faults if each is not None), None)
+        return found if fault is None else WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
+
+    def _shown(self, error: Exception) -> Exception | None:
+        """Return the cause to show: None if it, or what it comes from, shows a secret."""
+        texts = [str(each) for each in causes_of(error)]
+        return error if all(hidden(text, self._secrets) == text for text in texts) else None
+
+    def info(self, operation: str, path: str) -> FileInfo:
+        """Return the status of a path."""
+        return self.call(operation, path, lambda store, name: _file_info(path, _anew(store).info(name)))
+
+    def file_info(self, operation: str, path: str) -> FileInfo:
+        """Return the status of a file; raise `NotFound` for a directory, too."""
+        info = self.info(operation, path)
+        if info.is_directory:
+            raise NotFound(operation, path, f"a directory is there below {self.where}, and a file was asked for")
+        return info
+
+    def children(self, operation: str, path: str) -> list[FileInfo]:
+        """Return the entries of a directory; none if there is no directory."""
+        try:
+            return self.call(operation, path, lambda store, name: _children(path, name, _anew(store)))
+        except NotFound:
+            return []
+
+    def read(self, operation: str, path: str, offset: int, length: int) -> bytes:
+        """Return the bytes of a range, all of which is in the file."""
+        end = offset + length
+        starts = range(offset, end, READ_BYTES)
+        pieces = [self._piece(operation, path, start, min(start + READ_BYTES, end)) for start in starts]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _piece(self, operation: str, path: str, start: int, end: int) -> bytes:
+        content = bytes(self.call(operation, path, lambda store, name: store.cat_file(name, start=start, end=end)))
+        if len(content) != end - start:
+            detail = f"{len(content)} bytes came from {start} on instead of {end - start} below {self.where}"
+            raise Unavailable(operation, path, detail)
+        return content
+
+    def delete(self, operation: str, path: str) -> None:
+        """Delete a file."""
+        self.call(operation, path, lambda store, name: store.rm_file(name))
+
+
+clients: PerProcess[tuple[str, FsspecSettings], FsspecClient] = PerProcess(lambda key: FsspecClient(*key))
+
+
+class NewFile:
+    """A new file that is being written; nobody sees it before `finish`."""
+
+    def __init__(self, client: FsspecClient, operation: str, path: str) -> None:
+        self._client = client
+        self._operation = operation
+        self._path = path
+        self._file: Any = None
+        client.name(operation, path)  # refuses a path at once
+
+    def send(self, content: bytes | bytearray) -> None:
+        """Send the next part."""
+        self._call(lambda store, name: self._send(store, name, content))
+
+    def finish(self, content: bytes | bytearray) -> None:
+        """Send the last part and make the file, or raise `AlreadyExists`; never `NotFound`."""
+
+        def finish(store: Any, name: str) -> None:  # noqa: ANN401 - fsspec ships no types
+            try:
+                self._send(store, name, content)
+                self._file.close()
+            except BaseException:
+                _give_up(self._file)
+                raise
+
+        self._call(finish)
+
+    def give_up(self) -> None:
+        """Discard the file, as far as the implementation can."""
+        with contextlib.suppress(StorageError):
+            self._client.call("abort", self._path, lambda *_: _give_up(self._file))
+
+    def _call(self, do: Callable[[Any, str], None]) -> None:
+        self._client.call(self._operation, self._path, do, is_upload=True)
+
+    def _send(self, store: Any, name: str, content: bytes | bytearray) -> None:  # noqa: ANN401 - fsspec ships no types
+        if self._file is None:
+            self._file = store.open(name, "xb", block_size=BLOCK_BYTES)
+        written = self._file.write(content)
+        if written != len(content):
+            raise OSError(f"{written} bytes were taken of {len(content)}")
+
+
+def _give_up(file: Any) -> None:  # noqa: ANN401 - fsspec ships no types
+    if file is None:
+        return
+    with contextlib.suppress(Exception):
+        file.discard()
+    with contextlib.suppress(AttributeError):
+        file.closed = True  # or else the garbage collector would make the file
+
+
+def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
+    """Return the file system without cached listings."""
+    store.invalidate_cache()
+    return store
+
+
+def _children(path: str, name: str, store: Any) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
+    # An entry named like the directory is the marker of an empty directory, or a file.
+    own, found = name.strip("/"), store.ls(name, detail=True)
+    children = {each["name"].rstrip("/").rpartition("/")[2]: each for each in found if each["name"].strip("/") != own}
+    return [_file_info(join(path, child), each) for child, each in children.items()]
+
+
+def _file_info(path: str, found: Mapping[str, Any]) -> FileInfo:
+    if found["type"] == "directory":
+        return FileInfo(path, 0, 0, is_directory=True)
+    size = found.get("size")
+    return FileInfo(path, -1 if size is None else int(size), _milliseconds(found))
+
+
+def _milliseconds(found: Mapping[str, Any]) -> int:
+    """Return the time of modification in whole seconds, as fractions may be in listings only; 0 for none."""
+    value = next((found[name] for name in _TIMES if found.get(name) is not None), 0)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(f"{value[:-1]}+00:00" if value.endswith("Z") else value)
+    if isinstance(value, datetime):
+        value = (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp()
+    return int(value) * 1000
+
+
+def remote_error(
+    operation: str, path: str, where: str, error: Exception, text: str | None = None, *, is_upload: bool = False
+) -> StorageError:
+    """Return the port's error; `text` is shown in place of the error's own."""
+    kind, advice = _meaning(error) or (None, "")
+    if is_upload and kind is NotFound:
+        kind = None  # the upload is gone: perhaps the library sent its end twice
+    if kind is None and operation not in READING:
+        kind, advice = OutcomeUnknown, "it may have happened"
+    if kind is None:
+        kind = StorageError if isinstance(error, _MISTAKES) else Unavailable
+        advice = "the implementation failed"
+    shown = (str(error) if text is None else text).strip()
+    return kind(operation, path, f"{type(error).__name__} below {where}: {shown or 'no text'}: {advice}")
+
+
+def _meaning(error: Exception) -> tuple[type[StorageError], str] | None:
+    for raised, kind, advice in _MEANINGS:
+        if isinstance(error, raised):
+            return kind, advice
+    if isinstance(error, OSError) and error.errno in _NUMBERS:
+        return _NUMBERS[error.errno]
+    for name in _STATUS_NAMES:
+        status = getattr(error, name, None)
+        if status in _DENYING:
+            return PermissionDenied, _DENIED
+        if status == _GONE:
+            return NotFound, "nothing is there"
+    return None

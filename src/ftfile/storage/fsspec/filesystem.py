@@ -1,0 +1,370 @@
+"""The driver of stores that only fsspec knows, if a probe shows that commits can rely on them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    NotFound,
+    OutcomeUnknown,
+    OutOfSpace,
+    PermissionDenied,
+    StorageError,
+    Unsupported,
+)
+from ftfile.storage.api import Capabilities, FileInfo, FileSystem, OutputStream, RangeFile
+from ftfile.storage.calls import digest_of_variables, parallel
+from ftfile.storage.fsspec.client import BLOCK_BYTES, FORBIDDEN, FsspecClient, NewFile, clients
+from ftfile.storage.fsspec.settings import FsspecSettings
+from ftfile.storage.paths import join, room_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.core.context import Context
+    from ftfile.storage.api import InputFile
+    from ftfile.storage.paths import Location
+
+
+RACERS = 4
+ROUNDS = 5
+# After this many unclear probes the store is refused.
+PROBES = 4
+_SO_THAT = "so that two writers could undo each other's commits"
+
+_INSTEAD = (
+    "take a newer version of the package; or, where the store has one of them, its own driver: s3:// with "
+    "storage.endpoint for what speaks S3, hdfs://, webhdfs://, or the path where it is mounted"
+)
+
+
+class _UnclearProbeError(Unsupported):
+    """Perhaps a reply was lost, and the library sent a request again."""
+
+
+class Probe:
+    """Makes, races for, lists, moves and deletes files in a temporary directory.
+
+    Of the two clients, one is the driver's; the other has cached nothing of its work.
+    """
+
+    def __init__(self, fs: FileSystem, clients: tuple[FsspecClient, FsspecClient], directory: str) -> None:
+        self._fs = fs
+        self._clients = clients
+        self._directory = join(directory, f".{fs.context.ids.unique()}.tmp")
+
+    def run(self) -> None:
+        """Probe everything; raises `Unsupported` for a defect, another `StorageError` if a call failed."""
+        try:
+            self._new_file()
+            for name, size_bytes in (("two", 1), ("two-large", BLOCK_BYTES + 1)):
+                self._of_two_one_wins(name, size_bytes)
+            for number in range(ROUNDS):
+                self._of_racers_one_wins(f"race-{number}")
+            self._given_up()
+            self._renaming()
+            self._replacing_and_deleting()
+        finally:
+            self._clean()
+
+    def _new_file(self) -> None:
+        try:
+            self._fs.create_exclusive(self._path("one"), b"one")
+        except StorageError as error:
+            if _may_pass(error):
+                raise
+            if isinstance(error.__cause__, FileNotFoundError):
+                what = "has no bucket or container of this name, or wants directories to be made before files"
+                raise self._lacks(what, error, is_unclear=True) from error
+            raise self._lacks("makes no files where there are none (mode 'xb')", error, is_unclear=True) from error
+        self._holds("one", b"one")
+        if self._is_made(lambda: self._fs.create_exclusive(self._path("one"), b"over")):
+            raise self._lacks(f"writes over a file where it was told to make one (mode 'xb'), {_SO_THAT}")
+        self._holds("one", b"one")
+
+    def _of_two_one_wins(self, name: str, size_bytes: int) -> None:
+        """Write one file by two clients at once: an implementation that only checks first lets both win."""
+        path = self._path(name)
+        contents = [letter * size_bytes for letter in (b"a", b"b")]
+        files = [NewFile(client, "create_exclusive", path) for client in self._clients]
+        try:
+            begun = [
+                self._is_made(partial(file.send, content[:-1])) for file, content in zip(files, contents, strict=True)
+            ]
+            if self._fs.exists(path):
+                raise self._lacks("shows files while they are written, so that others see halves of them")
+            won = [
+                is_begun and self._is_made(partial(file.finish, content[-1:]))
+                for is_begun, file, content in zip(begun, files, contents, strict=True)
+            ]
+        finally:
+            for file in files:
+                file.give_up()
+        self._one_won(name, won, contents)
+
+    def _of_racers_one_wins(self, name: str) -> None:
+        contents, start = [b"%d" % racer for racer in range(RACERS)], threading.Barrier(RACERS)
+
+        def race(racer: int) -> bool:
+            file = NewFile(self._clients[racer % 2], "create_exclusive", self._path(name))
+            start.wait()
+            return self._is_made(partial(file.finish, contents[racer]))
+
+        # The barrier takes a thread for each racer, so the store has at least as much concurrency.
+        self._one_won(name, parallel(self._fs, race, range(RACERS)), contents)
+
+    def _given_up(self) -> None:
+        path = self._path("given-up")
+        stream = self._fs.create(path)
+        stream.write(b"x" * (BLOCK_BYTES + 1))
+        stream.abort()
+        del stream
+        if self._fs.exists(path):
+            raise self._lacks("makes files that were given up while they were written")
+
+    def _renaming(self) -> None:
+        one, other = self._path("one"), self._path("other")
+        self._fs.create_exclusive(other, b"other")
+        if self._is_made(lambda: self._fs.rename(one, other)):
+            raise self._lacks("moves a file over another")
+        self._holds("one", b"one")
+        self._holds("other", b"other")
+        self._fs.rename(one, self._path("moved"))
+        self._holds("moved", b"one")
+        self._is_gone("one")
+
+    def _replacing_and_deleting(self) -> None:
+        self._fs.put(self._path("other"), b"again")
+        self._holds("other", b"again")
+        self._fs.delete(self._path("other"))
+        self._is_gone("other")
+
+    def _is_made(self, make: Callable[[], object]) -> bool:
+        """Return True if a file was made; the loser's error is `AlreadyExists`, and no other."""
+        try:
+            make()
+        except AlreadyExists:
+            return False
+        except OutcomeUnknown as error:
+            if _may_pass(error):
+                raise
+            what = "does not say so (FileExistsError) when a file is there already"
+            raise self._lacks(what, error, is_unclear=True) from error
+        return True
+
+    def _one_won(self, name: str, won: list[bool], contents: list[bytes]) -> None:
+        if won.count(True) != 1:
+            what = f"lets {won.count(True)} of {len(won)} writers make one file (mode 'xb'), {_SO_THAT}"
+            raise self._lacks(what, is_unclear=not any(won))
+        self._holds(name, contents[won.index(True)])
+
+    def _holds(self, name: str, content: bytes) -> None:
+        """Check length, content, time and listing of a file, by both clients."""
+        path = self._path(name)
+        for client in self._clients:
+            try:
+                info = client.file_info("stat", path)
+                found = client.read("read", path, 0, min(len(content), max(info.size_bytes, 0)))
+            except NotFound as error:
+                raise self._lacks("does not find at once what was written", error) from error
+            if info.size_bytes != len(content):
+                raise self._lacks(f"tells a length of {info.size_bytes} bytes for a file of {len(content)}")
+            if found != content:
+                raise self._lacks("reads something else than what was written last")
+            if not info.modified_ms:
+                raise self._lacks("tells no time of modification, by which garbage is known")
+            listed = [each for each in client.children("list", self._directory) if each.path == path]
+            if not listed:
+                raise self._lacks("does not list at once what was written")
+            if listed != [info]:
+                raise self._lacks("lists files with another length or time than they have")
+
+    def _is_gone(self, name: str) -> None:
+        path = self._path(name)
+        for client in self._clients:
+            with contextlib.suppress(NotFound):
+                client.info("stat", path)
+                raise self._lacks("finds a file that was deleted")
+            if path in {each.path for each in client.children("list", self._directory)}:
+                raise self._lacks("lists a file that was deleted")
+
+    def _path(self, name: str) -> str:
+        return join(self._directory, name)
+
+    def _lacks(self, what: str, error: StorageError | None = None, *, is_unclear: bool = False) -> Unsupported:
+        reason = f" ({error.detail})" if error is not None else ""
+        client = self._clients[0]
+        kind = _UnclearProbeError if is_unclear else Unsupported
+        detail = f"{client.implementation} of {client.where} {what}{reason}; commits cannot stand on that: {_INSTEAD}"
+        return kind("prove", self._directory, detail)
+
+    def _clean(self) -> None:
+        client = self._clients[0]
+        with contextlib.suppress(StorageError):
+            for info in client.children("list", self._directory):
+                with contextlib.suppress(StorageError):
+                    client.delete("delete", info.path)
+
+
+def is_unclear(error: StorageError) -> bool:
+    """Return True if a probe that ended with this error proves nothing."""
+    return isinstance(error, _UnclearProbeError) or (
+        isinstance(error, AlreadyExists | OutcomeUnknown) and not _may_pass(error)
+    )
+
+
+def _may_pass(error: StorageError) -> bool:
+    """Return True if the store did not answer, or refuses this user."""
+    return isinstance(error, PermissionDenied | OutOfSpace) or isinstance(
+        error.__cause__, TimeoutError | ConnectionError
+    )
+
+
+# The smallest limit of the object stores that fsspec knows.
+KEY_BYTES_MAX = 1023
+_STREAM_CAPABILITIES = frozenset({"abort"})
+
+
+class FsspecFileSystem(FileSystem):
+    """The files below a URL of an object store."""
+
+    def __init__(self, url: str, settings: FsspecSettings, context: Context) -> None:
+        self.context = context
+        self._url = url
+        self._settings = settings
+        self._capabilities = Capabilities(
+            driver=f"fsspec:{url.partition(':')[0]}",
+            shared_between_processes=True,
+            durability="close",
+            directory_sync=False,
+            atomic_rename=False,
+            stream_capabilities=_STREAM_CAPABILITIES,
+            concurrency=16,
+            forbidden=FORBIDDEN,
+            blank_ends=False,
+            visible_at="at_close",
+            implied_directories=True,
+            stream_bytes=2 * BLOCK_BYTES,
+            path_bytes_max=room_below(url.partition("://")[2].partition("/")[2], KEY_BYTES_MAX),
+        )
+
+    def __repr__(self) -> str:
+        return f"FsspecFileSystem({self._url!r})"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
+    def client(self) -> FsspecClient:
+        """Return this process's client; another one once a variable of the settings has another value."""
+        return clients.of((self._url, self._settings), digest_of_variables(self._settings.variables))
+
+    def prove(self, directory: str) -> None:
+        """Probe the store, once per process and client."""
+        client, tried = self.client, 0
+        with client.proving:
+            while not client.proven:
+                tried += 1
+                try:
+                    Probe(self, (client, FsspecClient(self._url, self._settings)), directory).run()
+                    client.proven = True
+                except StorageError as error:
+                    if tried == PROBES or not is_unclear(error):
+                        raise
+
+    def create(self, path: str) -> OutputStream:
+        return _FsspecStream(path, self.client, "close")
+
+    def open(self, path: str) -> InputFile:
+        size_bytes = self.client.file_info("open", path).size_bytes
+        return RangeFile(path, size_bytes, functools.partial(self.client.read, "read_at", path))
+
+    def stat(self, path: str) -> FileInfo:
+        return self.client.info("stat", path) if path else FileInfo("", 0, 0, is_directory=True)
+
+    def list(self, path: str) -> list[FileInfo]:
+        found = self.client.children("list", path)
+        if path and not found:
+            raise NotFound("list", path, f"nothing is there below {self._url}")
+        return found
+
+    def make_directories(self, path: str) -> None:
+        self.client.name("make_directories", path)
+
+    def sync_directory(self, path: str) -> None:
+        self.client.name("sync_directory", path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Copy a file through this process, then delete the source; a crash in between leaves both."""
+        self.client.name("rename", target)
+        size_bytes = self.client.file_info("rename", source).size_bytes
+        if source == target:
+            raise AlreadyExists("rename", target, f"it is the name it has below {self._url}")
+        with _FsspecStream(target, self.client, "rename") as stream:
+            for start in range(0, size_bytes, BLOCK_BYTES):
+                stream.write(self.client.read("rename", source, start, min(BLOCK_BYTES, size_bytes - start)))
+        try:
+            with contextlib.suppress(NotFound):
+                self.client.delete("rename", source)
+        except StorageError as error:
+            raise OutcomeUnknown("rename", source, f"copied, but the old name remains: {error.detail}") from error
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        with _FsspecStream(path, self.client, "create_exclusive") as stream:
+            stream.write(content)
+
+    def put(self, path: str, content: bytes) -> None:
+        self.client.call("put", path, lambda store, name: store.pipe_file(name, content))
+
+    def delete(self, path: str) -> None:
+        self.client.file_info("delete", path)
+        self.client.delete("delete", path)
+
+    def remove_directory(self, path: str) -> bool:
+        return not self.client.children("remove_directory", path)
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open a URL; raises `ConfigError` for wrong settings or a missing package, and `Unavailable`."""
+    fs = FsspecFileSystem(location.url, FsspecSettings.of(location), location.context)
+    _ = fs.client
+    return fs
+
+
+class _FsspecStream(OutputStream):
+    """Sends a small file by one call in `close`, and a large one part by part."""
+
+    def __init__(self, path: str, client: FsspecClient, operation: str) -> None:
+        super().__init__(path, _STREAM_CAPABILITIES)
+        self._buffer = bytearray()
+        self._file = NewFile(client, operation, path)
+        self._is_doubtful = False
+
+    def _write(self, data: memoryview) -> None:
+        while len(self._buffer) + data.nbytes > BLOCK_BYTES:
+            room = BLOCK_BYTES - len(self._buffer)
+            self._buffer += data[:room]
+            data = data[room:]
+            part, self._buffer = self._buffer, bytearray()
+            self._file.send(part)
+        self._buffer += data
+
+    def _close(self) -> None:
+        part, self._buffer = self._buffer, bytearray()
+        self._is_doubtful = True
+        try:
+            self._file.finish(part)
+        except AlreadyExists:
+            self._is_doubtful = False
+            raise
+
+    def _abort(self) -> bool:
+        self._buffer = bytearray()
+        self._file.give_up()
+        return not self._is_doubtful

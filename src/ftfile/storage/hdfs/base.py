@@ -1,0 +1,270 @@
+"""The rules of HDFS, shared by both drivers, whatever carries the requests."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from ftfile.core.context import retry_until
+from ftfile.core.errors import (
+    AlreadyExists,
+    MissingParent,
+    NotADirectory,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    Unavailable,
+)
+from ftfile.core.logs import get_logger
+from ftfile.storage.api import Capabilities, FileInfo, FileSystem
+from ftfile.storage.hdfs.errors import NotEmpty
+from ftfile.storage.hdfs.settings import FORBIDDEN, require_hdfs_name
+from ftfile.storage.paths import join, room_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.core.context import Context
+    from ftfile.storage.hdfs.settings import HadoopSettings
+
+
+# The NameNode counts characters, of which a path has at most as many as bytes.
+_PATH_MAX = 8_000
+
+Result = TypeVar("Result")
+
+_log = get_logger(__name__)
+
+# Roots with the settings for files that were tried there.
+_proven: set[tuple[str, tuple[int | None, int | None, int]]] = set()
+
+
+class HadoopFileSystem(FileSystem):
+    """A directory of HDFS; `where` names its root in messages. Names are durable at once.
+
+    A call is repeated while the NameNode is not ready for it.
+    """
+
+    driver: ClassVar[str]
+    stream_capabilities: ClassVar[frozenset[str]]
+    stream_bytes: ClassVar[int]
+
+    def __init__(self, where: str, root: str, settings: HadoopSettings, context: Context) -> None:
+        self.where = where
+        self.root = root
+        self._settings = settings
+        self.context = context
+        self._prefix = "" if root == "/" else root
+        self._capabilities = Capabilities(
+            driver=self.driver,
+            shared_between_processes=True,
+            durability="hsync" if "hsync" in self.stream_capabilities else "close",
+            directory_sync=False,
+            atomic_rename=True,
+            stream_capabilities=self.stream_capabilities,
+            permissions=True,
+            replication=True,
+            concurrency=16,
+            forbidden=FORBIDDEN,
+            retries_internally=True,
+            stream_bytes=self.stream_bytes,
+            reads_open_files=False,  # only Java's own client does
+            path_bytes_max=room_below(self._prefix, _PATH_MAX),
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def prove(self, directory: str) -> None:
+        """Try the settings for new files, if any are given, with an empty file, once per process."""
+        asked = self._settings.of_files
+        if asked is None or (self.where, asked) in _proven:
+            return
+        self.make_directories(directory)
+        path = join(directory, f".{self.context.ids.unique()}.tmp")
+        full = self._full("create_exclusive", path)
+        try:
+            self.retry_until_ready(
+                lambda: self._run_repeatable("create_exclusive", path, lambda: self._write_whole(full, b""))
+            )
+            mode = self.do("stat", path, lambda: self._mode(full))
+        finally:
+            self.discard(full)
+        if mode != self._settings.file_mode:
+            _log.warning(
+                "files below %s get the permission %o, and not the filePermission %o that was asked for: look at the "
+                "ACLs that the directory hands down (hdfs dfs -getfacl)",
+                self.where,
+                mode,
+                self._settings.file_mode,
+            )
+        _proven.add((self.where, asked))
+
+    def stat(self, path: str) -> FileInfo:
+        full = self._full("stat", path)
+        return self.do("stat", path, lambda: self._status(full))._replace(path=path)
+
+    def list(self, path: str) -> list[FileInfo]:
+        full = self._full("list", path)
+        children = self.do("list", path, lambda: self._children(full))
+        if len(children) == 1 and not children[0].path:
+            raise NotADirectory("list", path, f"a file is there below {self.where}, and a directory was asked for")
+        return [child._replace(path=join(path, child.path)) for child in children]
+
+    def make_directories(self, path: str) -> None:
+        full, mode = self._full("make_directories", path), self._settings.directory_mode
+
+        def make() -> bool:
+            return self._run_repeatable("make_directories", path, lambda: self._make(full, mode))
+
+        try:
+            made = self.retry_until_ready(make)
+        except AlreadyExists as error:
+            raise NotADirectory("make_directories", path, error.detail) from error
+        if not made:
+            raise StorageError("make_directories", path, f"{self.where} made no directory, and does not say why")
+
+    def sync_directory(self, path: str) -> None:
+        self._full("sync_directory", path)
+
+    def rename(self, source: str, target: str) -> None:
+        full_source, full_target = self._full("rename", source), self._full("rename", target)
+        try:
+            self.do("rename", source, lambda: self._move(full_source, full_target))
+        except NotFound as error:
+            # The server's answer names neither source nor target. Without a source this raises NotFound.
+            self._look("rename", source, full_source)
+            raise MissingParent("rename", source, error.detail) from error
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        """Write, sync, close and measure a temporary file, then rename it."""
+        full = self._full("create_exclusive", path)
+        tried: list[str] = []
+
+        def write() -> None:
+            # An abandoned call may take effect later, and would empty the file of a later try.
+            temporary = self.temporary_name(full)
+            tried.append(temporary)
+            self._run_repeatable("create_exclusive", path, lambda: self._write_whole(temporary, content))
+
+        try:
+            self.retry_until_ready(write)
+            temporary = tried[-1]
+            self._compare(path, temporary, content)
+            self.do("create_exclusive", path, lambda: self._move(temporary, full))
+            tried.pop()
+        except OutcomeUnknown:
+            # The file may have its name already.
+            tried.pop()
+            raise
+        finally:
+            all(map(self.discard, tried))  # ends at the first that fails: the store is away
+
+    def put(self, path: str, content: bytes) -> None:
+        full = self._full("put", path)
+        try:
+            self._put(path, full, content)
+        except NotFound:
+            # Another process is writing it; or there is no directory, and this raises NotFound.
+            self._look("put", path, full)
+
+    def delete(self, path: str) -> None:
+        full = self._full("delete", path)
+        # The server deletes an empty directory as well.
+        if self._look("delete", path, full).is_directory or not self.do("delete", path, lambda: self._remove(full)):
+            raise NotFound("delete", path, f"no file is there below {self.where}")
+
+    def remove_directory(self, path: str) -> bool:
+        full = self._full("remove_directory", path)
+        try:
+            directory = self._look("remove_directory", path, full).is_directory
+        except NotFound:
+            return True
+        if not directory:
+            raise NotADirectory("remove_directory", path, f"a file is there below {self.where}")
+        try:
+            self.do("remove_directory", path, lambda: self._remove(full))
+        except NotEmpty:
+            return False
+        return True
+
+    def temporary_name(self, full: str) -> str:
+        """Return a path beside this one that nobody else uses."""
+        return f"{full.rpartition('/')[0]}/.{self.context.ids.unique()}.tmp"
+
+    def discard(self, full: str) -> bool:
+        """Delete a file, or an empty directory, and return True if it is gone."""
+        try:
+            self.run("delete", full, lambda: self._remove(full))
+        except NotFound:
+            return True
+        except StorageError:
+            return False
+        return True
+
+    def do(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call of the library, again and again while the store is unavailable."""
+        return self.retry_until_ready(lambda: self.run(operation, path, call))
+
+    def retry_until_ready(self, call: Callable[[], Result]) -> Result:
+        """Call again while the store is unavailable, for `storage.patience` seconds."""
+        return retry_until(call, self._settings.patience_s, self.context.clock)
+
+    @abstractmethod
+    def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call of the library once, within its time limit, and translate its errors."""
+
+    @abstractmethod
+    def _status(self, full: str) -> FileInfo: ...
+
+    @abstractmethod
+    def _children(self, full: str) -> Sequence[FileInfo]:
+        """Return the entries of a directory, by name; of a file, itself with an empty name."""
+
+    @abstractmethod
+    def _make(self, full: str, mode: int) -> bool:
+        """Make a directory and its parents, and return the server's answer."""
+
+    @abstractmethod
+    def _mode(self, full: str) -> int: ...
+
+    @abstractmethod
+    def _move(self, full_source: str, full_target: str) -> None: ...
+
+    @abstractmethod
+    def _put(self, path: str, full: str, content: bytes) -> None: ...
+
+    @abstractmethod
+    def _remove(self, full: str) -> bool:
+        """Delete a file, or an empty directory; return True if one was there."""
+
+    @abstractmethod
+    def _write_whole(self, full: str, content: bytes) -> None:
+        """Write a durable file over whatever is there."""
+
+    def _run_repeatable(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call that may be made twice: an unknown outcome becomes `Unavailable`."""
+        try:
+            return self.run(operation, path, call)
+        except OutcomeUnknown as error:
+            raise Unavailable(operation, path, error.detail) from error
+
+    def _look(self, operation: str, path: str, full: str) -> FileInfo:
+        """Return the status for an operation that its errors name; they have changed nothing."""
+        try:
+            return self.do("stat", path, lambda: self._status(full))
+        except StorageError as error:
+            raise type(error)(operation, path, error.detail) from error
+
+    def _compare(self, path: str, full: str, content: bytes) -> None:
+        """Raise `StorageError` unless the file has this content, or its length."""
+        self._require_length(path, self._look("create_exclusive", path, full).size_bytes, len(content))
+
+    def _require_length(self, path: str, found: int, length: int) -> None:
+        if found != length:
+            raise StorageError("create_exclusive", path, f"{found} of {length} bytes reached {self.where}")
+
+    def _full(self, operation: str, path: str) -> str:
+        require_hdfs_name(operation, path)
+        return f"{self._prefix}/{path}" if path else self.root

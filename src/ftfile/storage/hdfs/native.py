@@ -1,0 +1,339 @@
+"""The native HDFS driver: Hadoop's own protocol by `hdfs-native`, without a JVM; it syncs, and is the faster one.
+
+Closing a file would take that library half a second, whatever its size: see `_close_early`. A hint is closed in the
+background.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import threading
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ftfile.core.errors import AlreadyExists, OutcomeUnknown, StorageError, Unavailable, Unsupported
+from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
+from ftfile.storage.calls import limit_s, start
+from ftfile.storage.hdfs.base import HadoopFileSystem
+from ftfile.storage.hdfs.native_nodes import CODED, name_nodes, native_errors
+from ftfile.storage.hdfs.settings import HadoopSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    import hdfs_native
+    from hdfs_native._internal import RawFileWriter
+
+    from ftfile.core.context import Context
+    from ftfile.storage.paths import Location
+
+
+REMEMBERED_DIRECTORIES = 1000
+# Closing a hint may wait for a NameNode that is gone; the next one is written over it.
+HINT_TIMEOUT_S = 5.0
+# These wait for DataNodes, too, or are many calls.
+_LONG = frozenset({"read_at", "write", "hsync", "close", "list"})
+# Smaller chunks cost more by the call than by the copy.
+CHUNK_BYTES = 256 << 10
+# A stream remembers what it sent up to this length.
+KEPT_BYTES = 2 << 20
+# The library may wait for ever for a dead DataNode: a call that can be repeated has less time, without its data.
+SMALL_TIMEOUT_S = 10.0
+# After these waits the library closes the file, half a second after it began.
+WAITS_S = (0.003, 0.003, 0.004, 0.01, 0.02, 0.04, 0.08, 0.16)
+# Each has a thread that sleeps.
+LEFT_BEHIND_MAX = 256
+
+# Calls of the library for files that are closed already.
+_left_behind: set[Future[None]] = set()
+
+# Threads do not survive a fork.
+os.register_at_fork(after_in_child=_left_behind.clear)
+
+Result = TypeVar("Result")
+
+
+class OpenFile(NamedTuple):
+    """A file that is being written, and the client that it belongs to."""
+
+    client: hdfs_native.Client
+    writer: RawFileWriter
+
+
+class NativeHdfsFileSystem(HadoopFileSystem):
+    """A directory of HDFS, reached by Hadoop's own protocol; `url` is that of a NameNode or name service."""
+
+    driver = "hdfs"
+    stream_capabilities = frozenset({"hflush", "hsync", "abort"})
+    stream_bytes = CHUNK_BYTES + KEPT_BYTES
+
+    def __init__(self, url: str, root: str, settings: HadoopSettings, context: Context) -> None:
+        super().__init__(f"{url}{root}", root, settings, context)
+        self._url = url
+        self._replicated: set[str] = set()
+        self._nodes = name_nodes(url, settings)
+        # Hints that are being closed, by process and path: a fork has no threads that close those of its parent.
+        self._hints: dict[tuple[int, str], tuple[hdfs_native.Client, Future[None]]] = {}
+
+    def __repr__(self) -> str:
+        return f"NativeHdfsFileSystem({self._url!r}, {self.root!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has connections and credentials of its own.
+        return type(self), (self._url, self.root, self._settings, self.context)
+
+    def create(self, path: str) -> OutputStream:
+        full = self._full("create", path)
+        file = self._create(path, full)
+        try:
+            self.do("create", path, lambda: self._require_replicated(full))
+        except BaseException:
+            self.discard(full)
+            raise
+        return NativeStream(path, full, file, self)
+
+    def _create(self, path: str, full: str) -> OpenFile:
+        """Begin a new file, once more if the reply is lost; that makes one file at most."""
+
+        def create() -> OpenFile:
+            return self.do("create", path, lambda: self.writer(full, overwrite=False))
+
+        try:
+            return create()
+        except OutcomeUnknown as error:
+            try:
+                return create()
+            except AlreadyExists:
+                raise error from None  # made by the first call, or by somebody else
+
+    def open(self, path: str) -> InputFile:
+        """Open a file for reading; the library does not see synced bytes before the writer closes the file."""
+        full = self._full("open", path)
+        reader = self.do("open", path, lambda: self._nodes.client().read(full))
+
+        def read(offset: int, length: int) -> bytes:
+            call = functools.partial(reader.read_range, offset, length)
+            return bytes(self.retry_until_ready(lambda: self.run("read_at", path, call, data_bytes=length)))
+
+        return RangeFile(path, len(reader), read)
+
+    def _put(self, path: str, full: str, content: bytes) -> None:
+        """Write a hint; others see it when it is closed, a moment later."""
+        file = self.do("put", path, lambda: self.writer(full, overwrite=True))
+        self.retry_until_ready(lambda: self.run("put", path, lambda: file.writer.write(content), client=file.client))
+        with native_errors("put", path, self.where):
+            closing = start(lambda: _close_early(file, full, len(content)))
+        self._hints[os.getpid(), path] = file.client, closing
+
+    def run(
+        self,
+        operation: str,
+        path: str,
+        call: Callable[[], Result],
+        timeout_s: float = math.inf,
+        data_bytes: int = 0,
+        client: hdfs_native.Client | None = None,
+    ) -> Result:
+        """Run a call of `client` once, within the setting's or a shorter time limit, and translate its errors."""
+        self._settle(path)
+        with native_errors(operation, path, self.where):
+            limit = limit_s(min(timeout_s, self._settings.timeout_s), data_bytes)
+            is_short = operation not in _LONG
+            return self._nodes.run(limit, call, client or self._nodes.client(), is_short=is_short)
+
+    def _settle(self, path: str) -> None:
+        """Wait until an own hint is closed, or cannot be closed."""
+        client, closing = self._hints.pop((os.getpid(), path), (None, None)) if self._hints else (None, None)
+        if client is not None and closing is not None:
+            with contextlib.suppress(StorageError), native_errors("put", path, self.where):
+                self._nodes.run(min(HINT_TIMEOUT_S, self._settings.timeout_s), closing.result, client)
+
+    def writer(self, full: str, *, overwrite: bool) -> OpenFile:
+        """Begin a file."""
+        import hdfs_native  # noqa: PLC0415 - optional
+
+        settings = self._settings
+        options = hdfs_native.WriteOptions(
+            settings.block_size, settings.replication, settings.file_mode, overwrite, create_parent=False
+        )
+        client = self._nodes.client()
+        # Not the library's file object: garbage collection would close, and so complete, a file that failed.
+        return OpenFile(client, client.inner.create(full, options))
+
+    def _require_replicated(self, full: str) -> None:
+        """Raise `Unsupported` if a new file is erasure-coded; asks once for each directory, whose files are alike.
+
+        The library syncs no erasure-coded file, and writes a wrong parity for some policies (XOR), from which HDFS
+        would make other bytes when a DataNode is lost.
+        """
+        directory = full.rpartition("/")[0]
+        if directory in self._replicated:
+            return
+        client = self._nodes.client()
+        # The library has no policies. An erasure-coded file has one replica, and takes no number of them.
+        if client.get_file_info(full).replication == 1 and not client.set_replication(full, 1):
+            raise Unsupported("create", full[len(self._prefix) + 1 :], CODED)
+        if len(self._replicated) >= REMEMBERED_DIRECTORIES:
+            self._replicated.clear()
+        self._replicated.add(directory)
+
+    def _status(self, full: str) -> FileInfo:
+        return _info(full, self._nodes.client().get_file_info(full))
+
+    def _children(self, full: str) -> Sequence[FileInfo]:
+        cut = len(full.rstrip("/")) + 1
+        return [_info(child.path[cut:], child) for child in self._nodes.client().list_status(full)]
+
+    def _make(self, full: str, mode: int) -> bool:
+        self._nodes.client().mkdirs(full, mode, create_parent=True)
+        return True
+
+    def _mode(self, full: str) -> int:
+        return int(self._nodes.client().get_file_info(full).permission)
+
+    def _move(self, full_source: str, full_target: str) -> None:
+        self._nodes.client().rename(full_source, full_target, overwrite=False)
+
+    def _remove(self, full: str) -> bool:
+        return self._nodes.client().delete(full)
+
+    def _write_whole(self, full: str, content: bytes) -> None:
+        file = self.writer(full, overwrite=True)
+        if content:
+            self._require_replicated(full)
+            file.writer.write(content)
+            file.writer.hsync()
+        _close_early(file, full, len(content))
+
+
+class NativeStream(OutputStream):
+    """Collects chunks. While it remembers all that it sent, it begins the file anew when a DataNode fails.
+
+    The library itself looks for no other DataNode.
+    """
+
+    def __init__(self, path: str, full: str, file: OpenFile, fs: NativeHdfsFileSystem) -> None:
+        super().__init__(path, fs.stream_capabilities)
+        self._full = full
+        self._fs = fs
+        self._file: OpenFile | None = file
+        self._chunk = bytearray()
+        self._sent: bytearray | None = bytearray()
+
+    def _write(self, data: memoryview) -> None:
+        if len(self._chunk) + data.nbytes < CHUNK_BYTES:
+            self._chunk += data
+            return
+        self._send()
+        if data.nbytes < CHUNK_BYTES:
+            self._chunk += data
+        else:
+            self._send_all(bytes(data))  # the library takes views byte by byte
+
+    def _hsync(self) -> None:
+        self._send()
+        self._run("hsync", lambda file: file.writer.hsync())
+
+    def _close(self) -> None:
+        self._send()
+        self._run("close", lambda file: _close_early(file, self._full, self._position))
+
+    def _abort(self) -> bool:
+        # Deleting the file takes it from its writer, whose lease ends with it.
+        return self._fs.discard(self._full)
+
+    def _send(self) -> None:
+        if self._chunk:
+            chunk, self._chunk = self._chunk, bytearray()
+            self._send_all(chunk)
+
+    def _send_all(self, data: bytes | bytearray) -> None:
+        self._run("write", lambda file: file.writer.write(data), len(data))
+        if self._sent is not None:
+            self._sent = None if len(self._sent) + len(data) > KEPT_BYTES else self._sent + data
+
+    def _run(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int = 0) -> None:
+        file = self._file
+        if self._sent is None and file is not None:
+            self._fs.run(operation, self.path, lambda: call(file), data_bytes=data_bytes, client=file.client)
+        else:
+            self._fs.retry_until_ready(lambda: self._try(operation, call, data_bytes))
+
+    def _try(self, operation: str, call: Callable[[OpenFile], object], data_bytes: int) -> None:
+        file, self._file = self._file, None
+        again = self._sent if file is None and self._sent else b""
+        begun = threading.Event()
+
+        def work() -> OpenFile:
+            current = self._fs.writer(self._full, overwrite=True) if file is None else file
+            begun.set()
+            if again:
+                current.writer.write(again)
+            call(current)
+            return current
+
+        client = None if file is None else file.client
+        try:
+            self._file = self._fs.run(operation, self.path, work, SMALL_TIMEOUT_S, data_bytes + len(again), client)
+        except OutcomeUnknown as error:
+            if not begun.is_set():
+                raise  # a late creation would empty the file of a later try
+            # No caller relies on the file yet, so it may be made again.
+            raise Unavailable(operation, self.path, error.detail) from error
+
+
+def _close_early(file: OpenFile, full: str, size_bytes: int) -> None:
+    """Close a file to which `size_bytes` were written without the half second that the library waits.
+
+    The NameNode completes a file when a DataNode has reported its last block, some milliseconds after the DataNode told
+    the writer. The library asks at once, is refused, and sleeps for half a second. Its first request has named the
+    block, though: after the report only the lease remains, and recovering the lease of a file whose blocks are complete
+    closes it as it is. The library's second request finds the file closed, and succeeds.
+    """
+    closing = start(file.writer.close)
+    if size_bytes and len(_left_behind) < LEFT_BEHIND_MAX:
+        # Errors here count for nothing: the library's answer decides.
+        with contextlib.suppress(StorageError), native_errors("close", full, "HDFS"):
+            if _is_released(file.client, full, size_bytes, closing):
+                _left_behind.add(closing)
+                closing.add_done_callback(_left_behind.discard)
+                return
+    closing.result()
+
+
+def _is_released(client: hdfs_native.Client, full: str, size_bytes: int, closing: Future[None]) -> bool:
+    """Return True if the file was closed here, and not by the library."""
+    space_bytes = None
+    for wait_s in WAITS_S:
+        wait([closing], wait_s)
+        if closing.done():
+            return False
+        if space_bytes is None:
+            status = client.get_file_info(full)
+            if not status.blocksize or not status.replication or size_bytes % status.blocksize == 0:
+                return False
+            space_bytes = size_bytes * status.replication
+        # An incomplete block counts as a full one; recovering the lease then would recover the block.
+        if client.get_content_summary(full).space_consumed == space_bytes:
+            return client.recover_lease(full)
+    return False
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open the `hdfs` URL of a NameNode or name service; raises `ConfigError`, also without the library."""
+    settings = HadoopSettings.of(location)
+    url = f"hdfs://{location.authority}" if location.authority else ""
+    return NativeHdfsFileSystem(url, location.path, settings, location.context)
+
+
+def _info(path: str, status: hdfs_native.FileStatus) -> FileInfo:
+    return FileInfo(
+        path=path,
+        size_bytes=0 if status.isdir else status.length,
+        modified_ms=status.modification_time,
+        is_directory=status.isdir,
+    )

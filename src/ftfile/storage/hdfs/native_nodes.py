@@ -1,0 +1,390 @@
+"""The NameNodes behind a URL of `hdfs://`, the client that asks the active one first, and its errors translated.
+
+The library has no time limit for connecting, nor for an answer: a NameNode whose host is dead holds every call of a
+client for minutes. So a short call tests the client of a call that takes long. Without an answer, each NameNode is
+asked by a connection of its own, and the active one gets a new client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import re
+import socket
+import threading
+from concurrent.futures import FIRST_COMPLETED, wait
+from typing import TYPE_CHECKING, TypeVar
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    Unavailable,
+    Unsupported,
+    WrongConnection,
+)
+from ftfile.core.logs import get_logger
+from ftfile.storage.api import READING
+from ftfile.storage.calls import NoThreadError, PerProcess, run_within, start
+from ftfile.storage.hdfs.errors import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.settings import USER, current_user, find_service, read_configuration
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE, find_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+    from typing import TypeAlias
+
+    import hdfs_native
+
+    from ftfile.storage.hdfs.settings import HadoopSettings
+
+    _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str | None, ...]]
+
+
+# In seconds.
+CONNECT_TIMEOUT_S = 10.0
+# A short call that takes longer has no answer.
+PULSE_S = 2.0
+# For this time an answer is not checked again.
+BELIEVED_S = 2.0
+# Of a web server's answer that are looked at.
+_ANSWER_BYTES = 512
+# A call without an answer after this time waits on a connection that the client has left, if others are answered.
+STUCK_S = 12.0
+
+# The library reads these.
+_VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", USER, "HADOOP_PROXY_USER", FILE_VARIABLE, "KRB5CCNAME", "KRB5_CONFIG")
+
+# The driver waits and repeats: the library would for minutes, beyond every time limit.
+_CONFIGURATION = {
+    "dfs.client.failover.max.attempts": "2",
+    "dfs.client.failover.sleep.base.millis": "50",
+    "dfs.client.failover.sleep.max.millis": "500",
+}
+
+ACTIVE, STANDBY, SILENT = "active", "in standby", "silent"
+
+Result = TypeVar("Result")
+
+# The library's texts for a server that hung up: it died, or does not speak Hadoop's own protocol.
+_HUNG_UP = re.compile("RPC listener disconnected|Broken pipe|Connection reset by peer")
+
+_log = get_logger(__name__)
+
+
+class SilentError(OSError):
+    """A call was given up: its NameNode is silent, and another one is active, or none can be reached."""
+
+
+class WebPortError(OSError):
+    """The address is that of a web server, which has done nothing."""
+
+
+class NoNameNodeError(OSError):
+    """No NameNode answers; nothing was sent to any of them."""
+
+
+class NameNodes:
+    """The NameNodes of one name service, or a single one, and this process's client of them.
+
+    Addresses, by name, are `host:port`; without any, only the library knows them. `connect` makes a client that asks
+    the named NameNodes in this order, and sends nothing yet.
+    """
+
+    def __init__(self, addresses: Mapping[str, str], connect: Callable[[Sequence[str]], hdfs_native.Client]) -> None:
+        self._addresses = dict(addresses)
+        self._connect = connect
+        self._client: hdfs_native.Client | None = None
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin_in_fork)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+        # NameNodes that have not answered yet.
+        self._asked: dict[str, Future[str]] = {}
+        self._found: dict[str, str] = {}
+        self._pulse: Future[object] | None = None
+        self._looked_s = float("-inf")
+        self._verdict = ""
+
+    def _begin_in_fork(self) -> None:
+        if self._client is not None:
+            # Its threads are not here, and its end would wait for them for ever: it never ends.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
+            self._client = None
+        self._begin()
+
+    def client(self) -> hdfs_native.Client:
+        """Return the client; the first time, after a NameNode has answered, or raise `NoNameNodeError`."""
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect(self._order())
+            return self._client
+
+    def run(
+        self, limit_s: float, call: Callable[[], Result], client: hdfs_native.Client, *, is_short: bool = False
+    ) -> Result:
+        """Run a call by a client, and give it up when waiting is in vain.
+
+        One that `is_short` is soon over where other calls are answered.
+
+        Raises:
+            SilentError: the NameNode is silent, and another one is active; or none can be reached any more.
+            TimeoutError: it took longer than `limit_s`.
+            WebPortError: the address is that of a web server.
+        """
+        if client is not self._client:
+            raise SilentError(self._verdict)
+        began_s = SYSTEM.clock.monotonic_s()
+
+        def look() -> None:
+            self.require_answer(client)
+            waited_s = SYSTEM.clock.monotonic_s() - began_s
+            if is_short and len(self._addresses) > 1 and not self._verdict and waited_s > STUCK_S:
+                raise SilentError(f"no answer within {waited_s:.0f} s, though the NameNode answers other calls")
+
+        try:
+            return run_within(limit_s, call, look=look)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {self._verdict}" if self._verdict else str(error)) from None
+        except OSError as error:
+            web = next(filter(_is_web_server, self._addresses.values()), None) if _HUNG_UP.search(str(error)) else None
+            if web is None:
+                raise
+            raise WebPortError(
+                f"{web} is the address of a web server; write hdfs://host:8020 (dfs.namenode.rpc-address), or webhdfs://"
+            ) from error
+
+    def require_answer(self, client: hdfs_native.Client) -> None:
+        """Raise `SilentError` as `run`, unless the NameNode of `client` answers, or may do so yet."""
+        with self._lock:
+            if client is not self._client:
+                raise SilentError(self._verdict)
+            if SYSTEM.clock.monotonic_s() - self._looked_s < BELIEVED_S:
+                return
+            try:
+                self._look(client)
+            except NoThreadError:
+                return
+            finally:
+                self._looked_s = SYSTEM.clock.monotonic_s()
+
+    def _look(self, client: hdfs_native.Client) -> None:
+        if not self._addresses or self._has_pulse(client):
+            self._verdict = ""
+            return
+        active = self._find_active(PULSE_S)
+        self._found |= dict.fromkeys(self._asked, SILENT) if active is not None else {}
+        self._verdict = self._describe()
+        if active is not None:
+            self._client, self._pulse = self._connect(self._in_order(active)), None
+            self._verdict += f"; from now on {active} is asked, by a new connection"
+            _log.warning("a call was given up: %s", self._verdict)
+        elif any(self._found[name] in (STANDBY, SILENT) for name in self._addresses):
+            return
+        raise SilentError(self._verdict)
+
+    def _has_pulse(self, client: hdfs_native.Client) -> bool:
+        """Return True if a short call of the client has any answer."""
+        if self._pulse is None or self._pulse.done():
+            self._pulse = start(lambda: client.get_file_info("/"))
+        wait([self._pulse], PULSE_S)
+        return self._pulse.done()
+
+    def _order(self) -> list[str]:
+        """Return the names, that of the active NameNode first, or raise `NoNameNodeError`."""
+        names = [*self._addresses]
+        if len(names) > 1:
+            active = self._find_active(CONNECT_TIMEOUT_S)
+            if active is None:
+                raise NoNameNodeError(f"no NameNode is active: {self._describe()}")
+            return self._in_order(active)
+        for name in names:
+            why = _why_unreachable(self._addresses[name])
+            if why:
+                raise NoNameNodeError(f"NameNode {self._addresses[name]}: {why}")
+        return names
+
+    def _in_order(self, active: str) -> list[str]:
+        return sorted(self._addresses, key=lambda name: (name != active, self._found.get(name) != STANDBY))
+
+    def _find_active(self, timeout_s: float) -> str | None:
+        """Ask all NameNodes at once, and return the first that is active; None after `timeout_s`."""
+        self._take_answers()
+        for name in self._addresses.keys() - self._asked.keys():
+            self._asked[name] = start(functools.partial(self._ask, name))
+        deadline_s = SYSTEM.clock.monotonic_s() + timeout_s
+        answered: set[str] = set()
+        while self._asked and SYSTEM.clock.monotonic_s() < deadline_s:
+            wait(self._asked.values(), deadline_s - SYSTEM.clock.monotonic_s(), FIRST_COMPLETED)
+            answered |= self._take_answers()
+            active = next((name for name in self._addresses if name in answered and self._found[name] == ACTIVE), None)
+            if active is not None:
+                return active
+        for name in self._asked:
+            if self._found.get(name) in (ACTIVE, STANDBY, None):
+                self._found[name] = SILENT
+        return None
+
+    def _take_answers(self) -> set[str]:
+        """Note the answers of NameNodes, and return the names of those that answered."""
+        answered = {name for name, asked in self._asked.items() if asked.done()}
+        self._found |= {name: self._asked.pop(name).result() for name in answered}
+        return answered
+
+    def _ask(self, name: str) -> str:
+        """Return a NameNode's state, or why it cannot be reached."""
+        why = _why_unreachable(self._addresses[name])
+        if why:
+            return why
+        try:
+            self._connect([name]).get_file_info("/")
+        except OSError as error:
+            return f"no connection: {error}"
+        except BaseException as error:
+            # The call that waits will get any other error, too.
+            return STANDBY if "StandbyException" in str(error) else ACTIVE
+        return ACTIVE
+
+    def _describe(self) -> str:
+        return ", ".join(
+            f"NameNode {name if name == address else f'{name} ({address})'} is {self._found.get(name, 'not asked')}"
+            for name, address in self._addresses.items()
+        )
+
+
+def _why_unreachable(address: str) -> str:
+    """Return why there is no connection to a server; empty where there is one."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except TimeoutError:
+        return f"silent: no connection within {CONNECT_TIMEOUT_S:g} s"
+    except (OSError, ValueError) as error:
+        return f"away: {error}"
+    return ""
+
+
+def _is_web_server(address: str) -> bool:
+    """Return True if a server answers HTTP, other than by the hint of a port for Hadoop's own protocol."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), PULSE_S) as connection:
+            connection.sendall(f"GET / HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
+            with connection.makefile("rb") as answer:
+                found = answer.read(_ANSWER_BYTES)
+    except (OSError, ValueError):
+        return False
+    return found.startswith(b"HTTP/") and IPC_PORT.encode() not in found
+
+
+def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
+    """Return this process's NameNodes of a URL (empty: the default file system), or raise `ConfigError`."""
+    if settings.user is not None:
+        raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
+    if settings.handed_user is not None and settings.handed_user != current_user():
+        os.environ[USER] = settings.handed_user  # the library's only way to name a user
+    found = tuple(os.environ.get(name) for name in _VARIABLES)
+    return _nodes.of((url, tuple(sorted(settings.handed.items())), found))
+
+
+def _open_nodes(key: _Key) -> NameNodes:
+    url, handed, _ = key
+    service = find_service("hdfs", url.partition("//")[2], read_configuration(dict(handed)))
+    addresses = service.rpc_addresses()
+    # The library compares services as texts: it takes a token only for the address in the token.
+    token = None if service.members else find_token(service.name, [*addresses], native=True)
+    address = url if token is None or token.service.count(":") > 1 else f"hdfs://{token.service}"
+
+    def connect(names: Sequence[str]) -> hdfs_native.Client:
+        order = {service.members_property: ",".join(names)} if names and service.members else {}
+        return _connect(address, {**dict(handed), **order, **_CONFIGURATION})
+
+    connect([*addresses])  # raises errors of the configuration
+    return NameNodes(addresses, connect)
+
+
+def _connect(url: str, configuration: dict[str, str]) -> hdfs_native.Client:
+    try:
+        import hdfs_native  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise ConfigError(
+            f"hdfs:// needs a package that is not there ({error}): pip install 'ftfile[hdfs]'; or use webhdfs://, "
+            "which needs none"
+        ) from error
+    try:
+        return hdfs_native.Client(url or None, configuration)
+    except (RuntimeError, OSError) as error:
+        raise ConfigError(
+            f"{url or 'hdfs://'!r} cannot be opened ({error}): write hdfs://namenode:8020/path, or point "
+            "HADOOP_CONF_DIR at the directory of hdfs-site.xml"
+        ) from error
+
+
+_nodes = PerProcess(_open_nodes)
+
+
+CODED = (
+    "the directory is erasure-coded, and hdfs:// writes no such files safely; write by webhdfs://, or to a replicated "
+    "directory (hdfs ec -setPolicy -replicate -path …)"
+)
+
+# The library's errors without a class of their own are the text of Rust's debug form.
+_REMOTE = re.compile(r'(?:Fatal)?RPCError\("([^"]*)", "(.*)"\)', re.DOTALL)
+# Texts of errors that come before anything is sent.
+_EXPIRED = re.compile("GSS_S_CREDENTIALS_EXPIRED|[Tt]icket expired|TKT_EXPIRED")
+_NO_TICKET = re.compile("GSS_S_NO_CRED|NoSASLMechanism|No Kerberos credentials|GSS_S_")
+_NO_SYNC = "hsync is not supported for erasure-coded files"
+_NEVER_SENT = re.compile(r"[Cc]onnection refused|[Tt]imed out connecting|failed to lookup address|No route to host")
+
+
+@contextlib.contextmanager
+def native_errors(operation: str, path: str, where: str) -> Iterator[None]:
+    """Raise the library's errors within the block as the port's, and a panic of its Rust code, too."""
+    try:
+        yield
+    except (OSError, RuntimeError, NotImplementedError, ValueError) as error:
+        raise _translated(operation, path, where, error) from error
+    except BaseException as error:
+        # Nothing exports this class, which is no `Exception`.
+        if (type(error).__module__, type(error).__name__) != ("pyo3_runtime", "PanicException"):
+            raise
+        raise _translated(operation, path, where, RuntimeError(str(error))) from error
+
+
+def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
+    text = str(error)
+    line = text.partition("\n")[0]
+    if isinstance(error, NoThreadError | NoNameNodeError | WebPortError):
+        return (WrongConnection if isinstance(error, WebPortError) else Unavailable)(operation, path, text)
+    if isinstance(error, FileNotFoundError | IsADirectoryError):
+        return NotFound(operation, path, f"nothing, or no file, is there below {where}: {line}")
+    if isinstance(error, FileExistsError):
+        return AlreadyExists(operation, path, f"something is there already below {where}: {line}")
+    if isinstance(error, NotImplementedError):
+        return Unsupported(operation, path, f"hdfs-native cannot do this below {where}: {line}")
+    found = _REMOTE.search(text)
+    if found is not None:
+        return remote_error(operation, path, where, found[1], found[2])
+    kind, detail = _library_error(operation, where, line)
+    return kind(operation, path, detail)
+
+
+def _library_error(operation: str, where: str, text: str) -> tuple[type[StorageError], str]:
+    """Return class and detail of the port's error for one of the library itself."""
+    if _EXPIRED.search(text):
+        return PermissionDenied, expired(where, text)
+    if _NO_TICKET.search(text):
+        return PermissionDenied, no_ticket(where, text)
+    if _NO_SYNC in text:
+        return Unsupported, CODED
+    if operation in READING or _NEVER_SENT.search(text):
+        return Unavailable, f"{where} does not answer: {text}; look whether NameNode and DataNodes run"
+    return OutcomeUnknown, f"the reply of {where} was lost: {text}"

@@ -1,0 +1,221 @@
+"""Settings of both HDFS drivers, and the environment of Hadoop's clients: configuration, NameNodes, user, token.
+
+Spark's driver hands its environment over to executors, whose hosts may have another one, or none. Spark does the same
+for its own Hadoop client.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import socket
+import urllib.parse
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from ftfile.core.errors import ConfigError, Unsupported
+from ftfile.storage.hdfs.tokens import FILE_VARIABLE as TOKEN_FILE
+from ftfile.storage.paths import read_seconds, require_valid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.storage.paths import Location
+
+
+_SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
+# The setting that carries the driver's environment.
+HANDED_OVER = "handedOver"
+USER = "HADOOP_USER_NAME"
+_DEFAULT = "fs.defaultFS"
+# Properties that say where a cluster is and how it is asked; all but those with secrets are handed over.
+_HANDED_PREFIXES = ("dfs.", _DEFAULT, "fs.viewfs.", "hadoop.rpc.protection", "hadoop.security.authentication")
+_SECRETS = re.compile("oauth|password|secret|credential|token|keystore|truststore", re.IGNORECASE)
+_AUTHENTICATION = "hadoop.security.authentication"
+_RPC, _HTTP, _HTTPS = "dfs.namenode.rpc-address", "dfs.namenode.http-address", "dfs.namenode.https-address"
+_MEMBERS = "dfs.ha.namenodes"
+_RESOLVED = "dfs.client.failover.resolve-needed"
+# HDFS has no way to store a name with a colon.
+FORBIDDEN = ":"
+_RESERVED = ".snapshot"
+_FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
+_MODE = re.compile("0?[01]?[0-7]{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopSettings:
+    """The settings, checked; the server decides what is None."""
+
+    user: str | None = None  # without ticket and token; None: that of the environment
+    timeout_s: float = 60.0  # of a call without data
+    patience_s: float = 30.0  # for a NameNode that is away, in standby or in safe mode
+    replication: int | None = None
+    block_size: int | None = None  # in bytes
+    file_mode: int = _FILE_MODE
+    directory_mode: int = _DIRECTORY_MODE
+    handed: Mapping[str, str] = field(default_factory=dict)  # the driver's properties; they override this host's
+    handed_user: str | None = None  # the driver's user
+
+    @property
+    def of_files(self) -> tuple[int | None, int | None, int] | None:
+        """Return replication, block size and permissions for new files, or None if none was given."""
+        asked = self.replication, self.block_size, self.file_mode
+        return None if asked == (None, None, _FILE_MODE) else asked
+
+    @classmethod
+    def of(cls, location: Location) -> HadoopSettings:
+        """Read the settings of a location, or raise `ConfigError`, also if only the driver has a token."""
+        settings = dict(location.settings)
+        handed, handed_user = _take_over(settings.pop(HANDED_OVER, None))
+        given = replace(location, settings=settings).known_settings(*_SETTINGS)
+        return cls(
+            user=given.get("user"),
+            timeout_s=read_seconds(given, "timeout", "60"),
+            patience_s=read_seconds(given, "patience", "30", zero=True),
+            replication=_count(given, "replication"),
+            block_size=_count(given, "blockSize"),
+            file_mode=_mode(given, "filePermission", _FILE_MODE),
+            directory_mode=_mode(given, "directoryPermission", _DIRECTORY_MODE),
+            handed=handed,
+            handed_user=handed_user,
+        )
+
+
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise ConfigError(f"{name}={text!r}: it takes a number of 1 or more")
+    return int(text)
+
+
+def _mode(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name, f"{default:o}")
+    if not _MODE.fullmatch(text):
+        raise ConfigError(f"{name}={text!r}: it takes permissions as octal digits, such as {default:o}")
+    return int(text, 8)
+
+
+def require_hdfs_name(operation: str, path: str) -> None:
+    """Raise `Unsupported` for a path that no driver takes (`require_valid`), or that HDFS cannot store."""
+    require_valid(operation, path)
+    if FORBIDDEN in path:
+        raise Unsupported(operation, path, "HDFS has no names with a colon; replace it")
+    if _RESERVED in path.split("/"):
+        raise Unsupported(operation, path, f"{_RESERVED!r} is a name that HDFS keeps for itself; choose another")
+
+
+def hand_over(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with the environment of this process, the driver, for executors."""
+    configuration = read_configuration({})
+    handed = {
+        name: text
+        for name, text in configuration.items()
+        if name.startswith(_HANDED_PREFIXES) and not _SECRETS.search(name)
+    }
+    # With Kerberos, the ticket or the token names the user.
+    user = None if is_kerberos(configuration) else current_user()
+    return {**settings, HANDED_OVER: json.dumps([handed, user, bool(os.environ.get(TOKEN_FILE))])}
+
+
+def _take_over(text: str | None) -> tuple[dict[str, str], str | None]:
+    """Return properties and user in a text of `hand_over`."""
+    if text is None:
+        return {}, None
+    try:
+        handed, user, has_token = json.loads(text)
+        handed = dict(handed)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"storage.{HANDED_OVER} is what ftfile hands over itself: leave it out") from error
+    if has_token and not os.environ.get(TOKEN_FILE):
+        raise ConfigError(
+            f"the driver has delegation tokens ({TOKEN_FILE}), and an executor on the host "
+            f"{socket.gethostname()!r} has none: send the file along (spark-submit --files /…/tokens) and set "
+            f"spark.executorEnv.{TOKEN_FILE}=./tokens"
+        )
+    return handed, user
+
+
+def is_kerberos(configuration: Mapping[str, str]) -> bool:
+    """Return True if the cluster asks for Kerberos."""
+    return configuration.get(_AUTHENTICATION, "simple").lower() == "kerberos"
+
+
+def current_user() -> str | None:
+    """Return the user that Hadoop's own clients would name; None for a user id without a name."""
+    if named := os.environ.get(USER):
+        return named
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return None
+
+
+def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties in core-site.xml and hdfs-site.xml of this host and, before them, those handed over."""
+    home = os.environ.get("HADOOP_HOME")
+    directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
+    found: dict[str, str] = {}
+    for name in ("core-site.xml", "hdfs-site.xml") if directory else ():
+        path = os.path.join(str(directory), name)
+        if not os.path.exists(path):
+            continue
+        try:
+            root = ElementTree.parse(path).getroot()  # noqa: S314 - the administrator's own file
+        except (ElementTree.ParseError, OSError) as error:
+            raise ConfigError(f"Hadoop's configuration {path!r} cannot be read: {error}") from error
+        pairs = ((each.findtext("name"), each.findtext("value")) for each in root.iter("property"))
+        found |= {name.strip(): (value or "").strip() for name, value in pairs if name}
+    return found | dict(handed)
+
+
+class NameService:
+    """One NameNode, or the NameNodes of one name; an empty authority is that of the default file system."""
+
+    def __init__(self, authority: str, configuration: Mapping[str, str]) -> None:
+        # Of the service, or `host:port`; empty if there is none.
+        self.name = authority or urllib.parse.urlsplit(configuration.get(_DEFAULT, "")).netloc
+        self._configuration = configuration
+        listed = configuration.get(f"{_MEMBERS}.{self.name}", "").split(",") if self.name else ()
+        # Names of the service's NameNodes; empty for a single NameNode.
+        self.members = [name.strip() for name in listed if name.strip()]
+        self.members_property = f"{_MEMBERS}.{self.name}"
+
+    def rpc_addresses(self) -> dict[str, str]:
+        """Return the `host:port` of each NameNode's RPC server by its name; empty where only Hadoop's client knows."""
+        if self._configuration.get(f"{_RESOLVED}.{self.name}", "").lower() == "true" and self.members:
+            return {}  # one name of DNS for several
+        return self._addresses(_RPC)
+
+    def web_addresses(self, *, tls: bool) -> dict[str, str]:
+        """Return the `host:port` of each NameNode's web server by its name."""
+        return self._addresses(_HTTPS if tls else _HTTP)
+
+    def _addresses(self, property_name: str) -> dict[str, str]:
+        if not self.members:
+            host, _, port = self.name.rpartition(":")
+            return {self.name: self.name} if host and port.isdigit() else {}
+        found = {name: self._configuration.get(f"{property_name}.{self.name}.{name}", "") for name in self.members}
+        return {name: address for name, address in found.items() if address}
+
+
+def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) -> NameService:
+    """Return the name service of a URL's authority; raises `ConfigError` for several hosts, or a name with a port."""
+    service = NameService(authority, configuration)
+    given = f"{scheme}://{authority}" if authority else f"fs.defaultFS={configuration.get(_DEFAULT, '')}"
+    host, _, port = service.name.rpartition(":")
+    if "," in service.name:
+        raise ConfigError(
+            f"{given} names several NameNodes: write the name of their service, {scheme}://NAME/path, "
+            "and point HADOOP_CONF_DIR at the hdfs-site.xml that lists them in dfs.ha.namenodes.NAME"
+        )
+    if port.isdigit() and f"{_MEMBERS}.{host}" in configuration:
+        raise ConfigError(
+            f"{given}: {host!r} is a name service of Hadoop's configuration, and has no port: write "
+            f"{scheme}://{host}/path"
+        )
+    return service

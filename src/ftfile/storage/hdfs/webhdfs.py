@@ -1,0 +1,331 @@
+"""The WebHDFS driver: HDFS over HTTP, without a JVM and without compiled code.
+
+An upload whose connection breaks leaves a short file that looks complete, so a file counts only after the DataNode has
+confirmed that it is closed. Checksums that the DataNode computes are compared with those of the content that was sent.
+`create` first makes an empty file, exclusively; the content then replaces that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    Unsupported,
+)
+from ftfile.core.logs import get_logger
+from ftfile.storage.api import FileInfo, FileSystem, InputFile, OutputStream, RangeFile
+from ftfile.storage.hdfs.base import HadoopFileSystem
+from ftfile.storage.hdfs.settings import HadoopSettings, current_user, is_kerberos, read_configuration
+from ftfile.storage.hdfs.tokens import find_token, has_tokens, lack_of_tokens
+from ftfile.storage.hdfs.webhdfs_client import connect, web_errors
+from ftfile.storage.hdfs.webhdfs_files import checksum_for, digest_of
+from ftfile.storage.hdfs.webhdfs_nodes import find_nodes, web_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ftfile.core.context import Context
+    from ftfile.storage.hdfs.webhdfs_client import WebClient
+    from ftfile.storage.hdfs.webhdfs_files import HadoopChecksum, Upload
+    from ftfile.storage.paths import Location
+
+
+ABORT_WAIT_S = 2.0
+CHUNK_BYTES = 256 << 10
+
+Result = TypeVar("Result")
+
+_log = get_logger(__name__)
+
+
+class WebHdfsFileSystem(HadoopFileSystem):
+    """A directory of HDFS, reached through the web servers of NameNode and DataNodes.
+
+    `scheme` is `webhdfs` or, with TLS, `swebhdfs`; `authority` the `host:port` of a NameNode's web server, or a name
+    service.
+    """
+
+    driver = "webhdfs"
+    stream_capabilities = frozenset({"abort"})
+    stream_bytes = CHUNK_BYTES
+
+    def __init__(self, scheme: str, authority: str, root: str, settings: HadoopSettings, context: Context) -> None:
+        self._scheme, self._authority = scheme, authority
+        self._service, self._nodes = find_nodes(scheme, authority, read_configuration(settings.handed))
+        super().__init__(f"{' or '.join(self._nodes)}{root}", root, settings, context)
+        self._client = self._connect()
+        self._tells_checksums = True
+
+    def __repr__(self) -> str:
+        return f"WebHdfsFileSystem({[*self._nodes]!r}, {self.root!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has connections and credentials of its own.
+        return type(self), (self._scheme, self._authority, self.root, self._settings, self.context)
+
+    def create(self, path: str) -> OutputStream:
+        full = self._full("create", path)
+        self.do("create", path, lambda: self._create_empty(path, full))
+        return WebStream(path, full, self)
+
+    def _create_empty(self, path: str, full: str) -> None:
+        if self._client.nodes.first_word_s():
+            # An upload that is given up may begin yet, when this file has gone elsewhere.
+            self.create_exclusive(path, b"")
+        else:
+            self._upload_all(full, b"", overwrite=False)
+
+    def open(self, path: str) -> InputFile:
+        full = self._full("open", path)
+        status = self.do("open", path, lambda: self._status(full))
+        if status.is_directory:
+            raise NotFound("open", path, f"a directory is there below {self.where}, and a file was asked for")
+        return RangeFile(path, status.size_bytes, functools.partial(self._read_range, path, full))
+
+    def read(self, path: str) -> bytes:
+        full = self._full("read", path)
+        return self.do("read", path, lambda: self._client.content(full, 0, None))
+
+    def _put(self, path: str, full: str, content: bytes) -> None:
+        def write() -> None:
+            first_word_s = self._client.nodes.first_word_s()
+            if first_word_s:
+                # An upload that is given up may begin yet: it must not replace what a later one wrote.
+                self._client.remove(full)
+            self._upload_all(full, content, overwrite=not first_word_s, first_word_s=first_word_s)
+
+        # Another writer may come between.
+        with contextlib.suppress(AlreadyExists):
+            self.do("put", path, write)
+
+    def run(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run a call once; each of its requests has its time limit."""
+        with web_errors(operation, path, self.where):
+            return call()
+
+    def _read_range(self, path: str, full: str, offset: int, length: int) -> bytes:
+        return self.do("read_at", path, lambda: self._client.content(full, offset, length))
+
+    def file_number(self, full: str) -> int:
+        """Return the id that a file keeps, also under another name."""
+        return int(self._client.status(full)["fileId"])
+
+    def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload, str]:
+        """Begin to send the content of an empty file; return the file's status, the upload, and its target.
+
+        A DataNode that cannot be reached has not touched the file: the NameNode is asked for another one. One that is
+        given up may begin yet, so that each upload has a temporary file of its own then.
+        """
+        status = self.do("stat", path, lambda: self._client.status(full))
+
+        def upload() -> tuple[Upload, str]:
+            first_word_s = self._client.nodes.first_word_s()
+            target = self.temporary_name(full) if first_word_s else full
+            return self.upload(target, overwrite=True, first_word_s=first_word_s), target
+
+        return status, *self.do(operation, path, upload)
+
+    def replace(self, operation: str, path: str, temporary: str, full: str) -> None:
+        """Give an own file that is complete the name of an own one that is empty."""
+        self.do(operation, path, lambda: self._remove(full))
+        self.do(operation, path, lambda: self._move(temporary, full))
+
+    def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
+        """Raise `StorageError` if a closed file, which is not empty, has other content than was sent."""
+        try:
+            found = digest_of(self.do("stat", path, lambda: self._client.checksum(full)))
+        except (Unsupported, PermissionDenied):
+            found = None
+        if found is None:
+            if self._tells_checksums:
+                _log.warning(
+                    "%s tells no checksums to compare: of its files the lengths are known to be right", self.where
+                )
+            self._tells_checksums = False
+        elif found != checksum.digest():
+            detail = (
+                f"other bytes than were sent reached {self.where}, though as many: something on the way changes them "
+                "(a proxy, a network card, memory); hdfs:// has checksums on its way"
+            )
+            raise StorageError(operation, path, detail)
+
+    def wait_until_replaced(self, full: str, file_number: int) -> None:
+        """Wait at most `ABORT_WAIT_S` until another file, or none, has the name."""
+        deadline_s = self.context.clock.monotonic_s() + ABORT_WAIT_S
+        with contextlib.suppress(StorageError):
+            while self.run("stat", full, lambda: self.file_number(full)) == file_number:
+                if self.context.clock.monotonic_s() > deadline_s:
+                    break
+                self.context.clock.sleep(0.005)
+
+    def upload(self, full: str, *, overwrite: bool, first_word_s: float = 0.0) -> Upload:
+        """Begin to write a file, which exists, empty, some time before the upload is finished; see `Upload`."""
+        # SYNC_BLOCK: each block is on the device before the next one begins, and the last one before the reply.
+        flags = "CREATE,OVERWRITE,SYNC_BLOCK" if overwrite else "CREATE,SYNC_BLOCK"
+        parameters = {
+            "overwrite": str(overwrite).lower(),
+            "createflag": flags,
+            "permission": f"{self._settings.file_mode:o}",
+        }
+        if self._settings.replication is not None:
+            parameters["replication"] = str(self._settings.replication)
+        if self._settings.block_size is not None:
+            parameters["blocksize"] = str(self._settings.block_size)
+        return self._client.upload(full, parameters, self._settings.timeout_s, first_word_s)
+
+    def _connect(self) -> WebClient:
+        kerberos = is_kerberos(read_configuration(self._settings.handed))
+        addresses = [url.partition("//")[2] for url in self._nodes]
+        rpc_addresses = [*filter(None, self._nodes.values())]
+        # Many tokens name the RPC server, which nothing may say of a single NameNode's web server.
+        token = find_token(self._service, [*addresses, *rpc_addresses], near=not rpc_addresses)
+        if token is None and not kerberos and has_tokens():
+            raise ConfigError(f"no token is for {self.where}: {lack_of_tokens()}")
+        user = self._settings.user or self._settings.handed_user or current_user() or getpass.getuser()
+        text = None if token is None else token.text()
+        nodes = web_nodes.of(tuple(self._nodes.items()))
+        return connect(nodes, self._settings.timeout_s, user, text, kerberos=kerberos)
+
+    def _status(self, full: str) -> FileInfo:
+        return _info(full, self._client.status(full))
+
+    def _children(self, full: str) -> Sequence[FileInfo]:
+        return [_info(child["pathSuffix"], child) for child in self._client.children(full)]
+
+    def _make(self, full: str, mode: int) -> bool:
+        return self._client.make_directories(full, mode)
+
+    def _mode(self, full: str) -> int:
+        return int(self._client.status(full)["permission"], 8)
+
+    def _move(self, full_source: str, full_target: str) -> None:
+        if not self._client.move(full_source, full_target):
+            self._explain(full_source, full_target)
+
+    def _remove(self, full: str) -> bool:
+        return self._client.remove(full)
+
+    def _write_whole(self, full: str, content: bytes) -> None:
+        self._upload_all(full, content, overwrite=True, first_word_s=self._client.nodes.first_word_s())
+
+    def _compare(self, path: str, full: str, content: bytes) -> None:
+        status = self.do("stat", path, lambda: self._client.status(full))
+        self._require_length(path, int(status["length"]), len(content))
+        checksum = checksum_for(status)
+        if content and checksum is not None:
+            checksum.update(content)
+            self.verify("create_exclusive", path, full, checksum)
+
+    def _explain(self, full_source: str, full_target: str) -> None:
+        """Raise the error that a server means by answering a rename with false."""
+        self._status(full_source)
+        self._status(full_target.rpartition("/")[0] or "/")
+        if self._client.has(full_target):
+            raise AlreadyExists("rename", full_source, f"{full_target!r} exists; nothing is ever overwritten")
+        raise OutcomeUnknown("rename", full_source, f"{self.where} says no to the name {full_target!r}, and not why")
+
+    def _upload_all(self, full: str, content: bytes, *, overwrite: bool, first_word_s: float = 0.0) -> None:
+        upload = self.upload(full, overwrite=overwrite, first_word_s=first_word_s)
+        try:
+            upload.send(content)
+            upload.finish()
+        finally:
+            upload.cut()
+
+
+class WebStream(OutputStream):
+    """Keeps a chunk back; `close` sends a file of one chunk by one request, again and again while HDFS is not ready."""
+
+    def __init__(self, path: str, full: str, fs: WebHdfsFileSystem) -> None:
+        super().__init__(path, fs.stream_capabilities)
+        self._full = full
+        self._fs = fs
+        self._chunk = bytearray()
+        self._upload: Upload | None = None
+        self._target = full
+        self._empty_file = 0
+        self._checksum: HadoopChecksum | None = None
+
+    def _write(self, data: memoryview) -> None:
+        if len(self._chunk) + data.nbytes < CHUNK_BYTES:
+            self._chunk += data
+            return
+        upload = self._started("write")
+        with web_errors("write", self.path, self._fs.where):
+            self._send(upload, self._chunk)
+            self._chunk.clear()
+            self._send(upload, data)
+
+    def _close(self) -> None:
+        if self._upload is None and not self._chunk:
+            return
+        if self._upload is None:
+            self._fs.retry_until_ready(self._finish_anew)
+        else:
+            self._finish()
+        if self._target != self._full:
+            self._fs.replace("close", self.path, self._target, self._full)
+        if self._checksum is not None:
+            self._fs.verify("close", self.path, self._full, self._checksum)
+
+    def _finish_anew(self) -> None:
+        """Send the whole content; what an earlier try has left of it is replaced."""
+        if self._upload is not None:
+            self._upload.cut()
+            if self._target != self._full:
+                self._fs.discard(self._target)
+            self._upload = None
+        self._finish()
+
+    def _finish(self) -> None:
+        upload = self._started("close")
+        with web_errors("close", self.path, self._fs.where):
+            self._send(upload, self._chunk)
+            upload.finish()
+
+    def _abort(self) -> bool:
+        if self._upload is not None:
+            # Deleting the content's file ends its upload, once that file has replaced the empty one.
+            if self._target == self._full:
+                self._fs.wait_until_replaced(self._full, self._empty_file)
+            self._upload.cut()
+            if self._target != self._full:
+                self._fs.discard(self._target)
+        return self._fs.discard(self._full)
+
+    def _started(self, operation: str) -> Upload:
+        if self._upload is None:
+            status, self._upload, self._target = self._fs.begin(operation, self.path, self._full)
+            self._empty_file, self._checksum = int(status["fileId"]), checksum_for(status)
+        return self._upload
+
+    def _send(self, upload: Upload, data: bytearray | memoryview) -> None:
+        upload.send(data)
+        if self._checksum is not None:
+            self._checksum.update(data)
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open the `webhdfs` or `swebhdfs` URL of a NameNode's web server or name service; raises `ConfigError`."""
+    settings = HadoopSettings.of(location)
+    return WebHdfsFileSystem(location.scheme, location.authority, location.path, settings, location.context)
+
+
+def _info(path: str, status: dict[str, Any]) -> FileInfo:
+    directory = status["type"] == "DIRECTORY"
+    return FileInfo(
+        path=path,
+        size_bytes=0 if directory else int(status["length"]),
+        modified_ms=int(status["modificationTime"]),
+        is_directory=directory,
+        identity=str(status["fileId"]) if status.get("fileId") else None,
+    )

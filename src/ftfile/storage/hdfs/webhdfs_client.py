@@ -1,0 +1,353 @@
+"""The client of WebHDFS: its requests, to whichever NameNode is active, and what their answers mean.
+
+A change whose reply was lost is never sent to another NameNode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+
+import requests
+import urllib3.exceptions
+from hdfs.util import HdfsError
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
+from ftfile.storage.api import READING
+from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
+from ftfile.storage.connections import CancellableConnection, cancellable_pools, hasten
+from ftfile.storage.hdfs.errors import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.webhdfs_files import UNAUTHORISED, Upload, connect_timeout_s, refusal
+from ftfile.storage.hdfs.webhdfs_nodes import (
+    UNHEARD_MAX,
+    NoTicketError,
+    SilentNodeError,
+    kerberos_auth,
+    require_tls,
+    scrub,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.storage.hdfs.webhdfs_nodes import WebNodes
+
+
+# Of a short request that finds out whether a server answers.
+PULSE_S = 2.0
+CONNECTIONS = 32
+PIECE_BYTES = 64 << 10
+_PREFIX = "/webhdfs/v1"
+_HEADERS = {"content-type": "application/octet-stream"}  # HttpFS takes no other
+_NOT_ACTIVE = frozenset({"RetriableException", "StandbyException"})
+
+
+class _ReplyLost(Exception):
+    """A change was sent, and its outcome is unknown."""
+
+
+class _ShortError(requests.RequestException):
+    """Fewer bytes came than were to."""
+
+
+class _HeldUpError(requests.RequestException):
+    """A connection to a DataNode was given up that waits for a silent NameNode; others may not."""
+
+
+class _Session(requests.Session):
+    """Lets the client go to the next NameNode where nothing can have happened, and nowhere else.
+
+    Answers come whole and in time, or not at all. Raises `ConnectTimeout` for whatever was never sent.
+    """
+
+    def __init__(self, timeout_s: float, nodes: WebNodes) -> None:
+        super().__init__()
+        self._timeout_s = timeout_s
+        self._nodes = nodes
+
+    def request(self, method: str, url: str, **more: Any) -> requests.Response:  # type: ignore[override] # noqa: ANN401
+        node = self._nodes.node_of(url)
+        try:
+            response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
+        except requests.RequestException as error:
+            asked_url = url if error.request is None else str(error.request.url)
+            require_tls(asked_url, error)
+            # Its text, and what it comes from, show the URL with the token.
+            text = scrub(str(error))
+            asked = self._nodes.node_of(asked_url)
+            if not asked:
+                if isinstance(error, requests.Timeout) and (first_word_s := self._nodes.first_word_s()):
+                    self._nodes.note_unheard()
+                    place = urllib.parse.urlsplit(asked_url).netloc
+                    raise _HeldUpError(f"DataNode {place} is silent: no word within {first_word_s:.1f} s") from None
+                # Another NameNode knows of no better DataNode.
+                raise (_ShortError if isinstance(error, _ShortError) else requests.RequestException)(text) from None
+            self._nodes.note_silence(asked)
+            was_never_sent = _was_never_sent(error)
+            if method != "GET" and not was_never_sent and not isinstance(error, requests.Timeout):
+                self._require_http(asked)
+            # The NameNode makes nothing: it says where to.
+            if was_never_sent or more.get("params", {}).get("op") == "CREATE":
+                raise requests.ConnectTimeout(text) from None
+            if method == "GET":
+                raise type(error)(text) from None
+            raise _ReplyLost(text) from None
+        if response.ok:
+            self._nodes.note_answer(node)
+        if response.history:
+            self._nodes.note_heard(response.elapsed.total_seconds())
+        return response
+
+    def get_redirect_target(self, response: requests.Response) -> str | None:
+        """Return where an answer sends us."""
+        place = super().get_redirect_target(response)
+        if place and (first_word_s := self._nodes.first_word_s()):
+            hasten(first_word_s)
+        return place and self._nodes.direct(self._nodes.node_of(str(response.url)), place)
+
+    def require_answer(self, node: str) -> None:
+        """Return if a NameNode answers; see `WebNodes.require_answer`."""
+        self._nodes.require_answer(node, self._is_active)
+
+    def _is_active(self, node: str) -> bool:
+        """Return True if a NameNode answers as the active one."""
+        answer = self._answer(node)
+        return answer is not None and answer.ok
+
+    def _require_http(self, node: str) -> None:
+        """Raise `HdfsError` if a server that hung up is for hdfs:// alone, as it says to a GET only."""
+        answer = self._answer(node)
+        if answer is not None and IPC_PORT in answer.text:
+            raise refusal("the NameNode", answer.status_code, answer.content)
+
+    def _answer(self, node: str) -> requests.Response | None:
+        """Return the answer of a NameNode to a short request; None for none in time."""
+        more: dict[str, Any] = {"timeout": PULSE_S, "headers": {"Connection": "close"}}
+        ask = functools.partial(super().request, "GET", f"{node}/webhdfs/v1/?op=GETFILESTATUS", **more)
+        line = CancellableConnection(PULSE_S)
+        try:
+            return run_within(PULSE_S, lambda: line.carry(ask), cut=line.cut)
+        except (requests.RequestException, OSError):
+            return None
+
+    def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
+        """Return an answer with all its content, or raise `RequestException`."""
+        line = CancellableConnection(self._timeout_s)
+        look = functools.partial(self.require_answer, node)
+        try:
+            response = run_within(self._timeout_s, lambda: line.carry(send), requests.Response.close, line.cut, look)
+        except SilentNodeError as error:
+            raise (requests.ConnectTimeout if line.socket is None else requests.ReadTimeout)(str(error)) from error
+        except NoThreadError as error:
+            raise requests.ConnectTimeout(str(error)) from error
+        except TimeoutError as error:
+            raise requests.ReadTimeout(str(error)) from error
+        promised = response.headers.get("Content-Length")
+        try:
+            content = self._content(response, line, promised)
+        except requests.RequestException as error:
+            error.request = response.request
+            raise
+        except TimeoutError as error:
+            raise requests.ReadTimeout(str(error), request=response.request) from error
+        except NoThreadError as error:
+            raise requests.ConnectionError(str(error), request=response.request) from error
+        # Older versions of the library below do not look.
+        if promised is not None and "Content-Encoding" not in response.headers and len(content) != int(promised):
+            raise _ShortError(f"{len(content)} of {promised} bytes came", request=response.request)
+        return response
+
+    def _content(self, response: requests.Response, line: CancellableConnection, promised: str | None) -> bytes:
+        if promised is not None:
+            return run_within(limit_s(self._timeout_s, int(promised)), lambda: response.content, cut=line.cut)
+        # Each portion of this number of bytes has its own time limit.
+        pieces, content = response.iter_content(PIECE_BYTES), bytearray()
+        while more := run_within(limit_s(self._timeout_s, DATA_BYTES), lambda: _join(pieces, DATA_BYTES), cut=line.cut):
+            content += more
+        response._content = bytes(content)  # noqa: SLF001 - what it says from now on
+        return response.content
+
+
+def _join(pieces: Iterator[bytes], size_bytes: int) -> bytes:
+    """Return this number of bytes, or a little more; fewer at the end."""
+    joined = bytearray()
+    while len(joined) < size_bytes and (piece := next(pieces, b"")):
+        joined += piece
+    return bytes(joined)
+
+
+def _was_never_sent(error: requests.RequestException) -> bool:
+    if isinstance(error, requests.ConnectTimeout):
+        return True
+    cause = error.args[0] if error.args else None
+    reason = getattr(cause, "reason", None)
+    return isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
+
+
+class WebClient:
+    """The requests of WebHDFS that the driver needs, each one call of the server.
+
+    Raises `HdfsError` where a server refuses, and what the session raises.
+    """
+
+    def __init__(self, nodes: WebNodes, session: _Session, timeout_s: float) -> None:
+        self.nodes = nodes
+        self._session = session
+        # A connection that cannot be made fails before the time of the request is over.
+        self._limits_s = connect_timeout_s(timeout_s), timeout_s
+
+    def _ask(self, method: str, operation: str, path: str, **parameters: str | int) -> requests.Response:
+        """Return the answer of the active NameNode; a NameNode that is not active, or not reached, is passed over."""
+        failure: Exception = HdfsError("there is no NameNode to ask")
+        for node in self.nodes.in_order():
+            try:
+                response = self._session.request(
+                    method,
+                    f"{node}{_PREFIX}{urllib.parse.quote(path, '/=')}",
+                    params={"op": operation, **parameters},
+                    headers=_HEADERS,
+                    timeout=self._limits_s,
+                    allow_redirects=operation != "CREATE",
+                )
+            except (requests.ReadTimeout, requests.ConnectionError) as error:
+                failure = error
+            else:
+                if response.ok:
+                    return response
+                refused = refusal("the NameNode", response.status_code, response.content)
+                if refused.exception not in _NOT_ACTIVE:
+                    raise refused
+                failure = refused
+            self.nodes.pass_over(node)
+        raise failure
+
+    def _fetch(self, operation: str, path: str, **parameters: str | int) -> requests.Response:
+        """Return the answer of a DataNode, which is asked by another connection at once where one is held up."""
+        for _ in range(UNHEARD_MAX):
+            with contextlib.suppress(_HeldUpError):
+                return self._ask("GET", operation, path, **parameters)
+        return self._ask("GET", operation, path, **parameters)
+
+    def status(self, path: str) -> dict[str, Any]:
+        """Return the `FileStatus`."""
+        found: dict[str, Any] = self._ask("GET", "GETFILESTATUS", path).json()["FileStatus"]
+        return found
+
+    def has(self, path: str) -> bool:
+        """Return True if anything is there."""
+        try:
+            self.status(path)
+        except HdfsError as error:
+            if error.exception == "FileNotFoundException":
+                return False
+            raise
+        return True
+
+    def children(self, path: str) -> list[dict[str, Any]]:
+        """Return the `FileStatus` of each child; of a file, one with an empty `pathSuffix`."""
+        found: list[dict[str, Any]] = self._ask("GET", "LISTSTATUS", path).json()["FileStatuses"]["FileStatus"]
+        return found
+
+    def checksum(self, path: str) -> dict[str, Any]:
+        """Return the `FileChecksum`, as a DataNode computes it."""
+        found: dict[str, Any] = self._fetch("GETFILECHECKSUM", path).json()["FileChecksum"]
+        return found
+
+    def make_directories(self, path: str, mode: int) -> bool:
+        """Return the reply."""
+        return _boolean(self._ask("PUT", "MKDIRS", path, permission=f"{mode:o}"))
+
+    def remove(self, path: str) -> bool:
+        """Delete a file, or an empty directory; return True if one was there."""
+        return _boolean(self._ask("DELETE", "DELETE", path, recursive="false"))
+
+    def move(self, source: str, target: str) -> bool:
+        """Rename without overwriting; older servers know only the rename that answers false for every failure."""
+        return _boolean(self._ask("PUT", "RENAME", source, destination=target, renameoptions="NONE"))
+
+    def content(self, path: str, offset: int, length: int | None) -> bytes:
+        """Return bytes of a file, all from `offset` on by default; `length`: of what is there."""
+        more = {} if length is None else {"length": length}
+        data: bytes = self._fetch("OPEN", path, offset=offset, **more).content
+        if length is not None and len(data) != length:
+            raise _ShortError(f"{len(data)} bytes came from {offset} on instead of {length}")
+        return data
+
+    def upload(self, path: str, parameters: dict[str, str], timeout_s: float, first_word_s: float) -> Upload:
+        """Begin to send the content of a new file to the DataNode that the NameNode names; see `Upload`."""
+        response = self._ask("PUT", "CREATE", path, createparent="false", **parameters)
+        place = response.headers.get("Location")
+        if place is None:
+            raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
+        node = self.nodes.node_of(str(response.url))
+        look = functools.partial(self._session.require_answer, node)
+        began_s = SYSTEM.clock.monotonic_s()
+        try:
+            upload = Upload(self.nodes.direct(node, str(place)), timeout_s, look, first_word_s)
+        except requests.ConnectTimeout:
+            self.nodes.note_unheard()
+            raise
+        if first_word_s:
+            self.nodes.note_heard(SYSTEM.clock.monotonic_s() - began_s)
+        return upload
+
+
+def connect(nodes: WebNodes, timeout_s: float, user: str, token: str | None, *, kerberos: bool) -> WebClient:
+    """Return a client of NameNodes, or raise `ConfigError` without the package for Kerberos."""
+    session = _Session(timeout_s, nodes)
+    for scheme in ("http://", "https://"):
+        adapter = requests.adapters.HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
+        adapter.poolmanager.pool_classes_by_scheme = cancellable_pools(adapter.poolmanager.pool_classes_by_scheme)
+        session.mount(scheme, adapter)
+    if token is not None:
+        session.params = {"delegation": token}
+    elif kerberos:
+        session.auth = kerberos_auth()
+    else:
+        session.params = {"user.name": user}
+    return WebClient(nodes, session, timeout_s)
+
+
+_ERRORS = (
+    HdfsError,
+    requests.RequestException,
+    _ReplyLost,
+    SilentNodeError,
+    NoTicketError,
+    OSError,
+    http.client.HTTPException,
+)
+
+
+@contextlib.contextmanager
+def web_errors(operation: str, path: str, where: str) -> Iterator[None]:
+    """Raise errors of the servers and the network within the block as the port's."""
+    try:
+        yield
+    except _ERRORS as error:
+        raise _translated(operation, path, where, error) from error
+
+
+def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
+    if isinstance(error, NoTicketError):
+        say = expired if "expired" in str(error) else no_ticket
+        return PermissionDenied(operation, path, say(where, str(error)))
+    if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
+        return PermissionDenied(operation, path, no_ticket(where, "401, Authentication required"))
+    if isinstance(error, HdfsError):
+        return remote_error(operation, path, where, error.exception or "", error.message)
+    if isinstance(error, _ShortError) and operation in READING:
+        return Unavailable(operation, path, f"an answer of {where} was cut short: {error}")
+    if isinstance(error, requests.ConnectTimeout | ConnectionRefusedError) or operation in READING:
+        detail = f"{where} does not answer: {error}; look whether NameNode and DataNodes run"
+        return Unavailable(operation, path, detail)
+    return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
+
+
+def _boolean(response: requests.Response) -> bool:
+    """Return the server's answer; an empty one means success."""
+    return bool(response.json()["boolean"]) if response.content else True

@@ -1,0 +1,209 @@
+"""The content of one file on its way to a DataNode, and HDFS's checksum of it, computed meanwhile.
+
+DataNodes keep a CRC-32C of each chunk of 512 bytes. The checksum of a block is the MD5 of its chunks' CRCs, that of a
+file the MD5 of its blocks' MD5s, in a buffer that Hadoop fills up with zeros.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import re
+import socket
+import struct
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+
+import google_crc32c
+import requests
+from hdfs.util import HdfsError
+
+from ftfile.storage.calls import DATA_BYTES, run_within
+from ftfile.storage.hdfs.webhdfs_nodes import require_tls, scrub, tls_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+CHUNK_BYTES = 512
+BUFFER_BYTES = 32
+# Chunks taken apart at once; more are not faster.
+PIECE_CHUNKS = 512
+# Such as "MD5-of-0MD5-of-512CRC32C"; the first number counts the CRCs of a block if there are several blocks.
+_KIND = re.compile(rf"MD5-of-\d+MD5-of-{CHUNK_BYTES}CRC32C")
+# After 4 bytes for the chunk's length, and 8 for the block's CRCs.
+_DIGEST_AT = 12
+
+
+def digest_of(answer: Mapping[str, object]) -> bytes | None:
+    """Return the digest in a `FileChecksum` of WebHDFS, or None for another algorithm."""
+    if not _KIND.fullmatch(str(answer["algorithm"])):
+        return None
+    return bytes.fromhex(str(answer["bytes"]))[_DIGEST_AT : _DIGEST_AT + hashlib.md5(usedforsecurity=False).digest_size]
+
+
+class HadoopChecksum:
+    """Computes the checksum of content that comes piece by piece; `block_bytes` is a multiple of a chunk's length."""
+
+    def __init__(self, block_bytes: int) -> None:
+        self._block_bytes = block_bytes
+        self._block_left = block_bytes
+        self._block = hashlib.md5(usedforsecurity=False)
+        self._blocks = bytearray()
+        self._rest = bytearray()
+
+    def update(self, data: bytes | bytearray | memoryview) -> None:
+        """Take the next bytes."""
+        view = memoryview(data)
+        if self._rest:
+            missing = CHUNK_BYTES - len(self._rest)
+            self._rest += view[:missing]
+            view = view[missing:]
+            if len(self._rest) < CHUNK_BYTES:
+                return
+            self._take_chunks(memoryview(bytes(self._rest)))
+            self._rest.clear()
+        whole = len(view) // CHUNK_BYTES * CHUNK_BYTES
+        self._take_chunks(view[:whole])
+        self._rest += view[whole:]
+
+    def digest(self) -> bytes:
+        """Return the checksum of at least one byte."""
+        block, blocks = self._block.copy(), self._blocks.copy()
+        if self._rest:
+            block.update(google_crc32c.value(bytes(self._rest)).to_bytes(4, "big"))
+        if self._rest or self._block_left < self._block_bytes:
+            blocks += block.digest()
+        capacity = BUFFER_BYTES
+        while capacity < len(blocks):
+            capacity *= 2
+        return hashlib.md5(blocks.ljust(capacity, b"\0"), usedforsecurity=False).digest()
+
+    def _take_chunks(self, view: memoryview) -> None:
+        while view:
+            size_bytes = min(len(view), self._block_left, PIECE_CHUNKS * CHUNK_BYTES)
+            chunks = size_bytes // CHUNK_BYTES
+            crcs = map(google_crc32c.value, struct.unpack_from(f"{CHUNK_BYTES}s" * chunks, view))
+            self._block.update(struct.pack(f">{chunks}I", *crcs))
+            view = view[size_bytes:]
+            self._block_left -= size_bytes
+            if not self._block_left:
+                self._blocks += self._block.digest()
+                self._block = hashlib.md5(usedforsecurity=False)
+                self._block_left = self._block_bytes
+
+
+def checksum_for(status: dict[str, Any]) -> HadoopChecksum | None:
+    """Return a computation for a file with this status; None if HDFS sums encrypted or erasure-coded bytes."""
+    if status.get("encBit") or status.get("ecBit") or status.get("ecPolicy"):
+        return None
+    return HadoopChecksum(int(status["blockSize"]))
+
+
+CONNECT_TIMEOUT_S = 10.0
+# The name, beside those of Hadoop's exceptions, of an answer 401.
+UNAUTHORISED = "Unauthorised"
+
+
+def connect_timeout_s(timeout_s: float) -> float:
+    """Return how long a connection may take to come about, for a call that may take so long."""
+    return min(CONNECT_TIMEOUT_S, timeout_s / 2)
+
+
+class Upload:
+    """The content of one file on its way to a DataNode; until `finish` returns, a cut connection leaves it short.
+
+    Each step, and each `DATA_BYTES`, may take `timeout_s`; `look` raises if waiting is in vain. A DataNode that cannot
+    be reached, or is silent for `first_word_s` (0: no limit), is a `ConnectTimeout`; it may yet begin an empty file.
+    """
+
+    def __init__(self, place: str, timeout_s: float, look: Callable[[], object], first_word_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._look = look
+        parts = urllib.parse.urlsplit(place)
+        host, limit_s = parts.hostname or "", connect_timeout_s(timeout_s)
+        self._connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            # A handshake is a word of the DataNode.
+            limit_s = first_word_s or limit_s
+            self._connection = http.client.HTTPSConnection(host, parts.port, timeout=limit_s, context=tls_context())
+        else:
+            self._connection = http.client.HTTPConnection(host, parts.port, timeout=limit_s)
+        try:
+            self._connection.connect()
+        except OSError as error:
+            require_tls(place, error)
+            raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
+        self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
+        self._connection.putheader("Content-Type", "application/octet-stream")
+        self._connection.putheader("Transfer-Encoding", "chunked")
+        if first_word_s:
+            self._connection.putheader("Expect", "100-continue")
+        self._connection.endheaders()
+        if first_word_s and parts.scheme == "http":
+            self._hear(parts.netloc, first_word_s)
+        self._connection.sock.settimeout(timeout_s)
+
+    def _hear(self, place: str, first_word_s: float) -> None:
+        self._connection.sock.settimeout(first_word_s)
+        try:
+            self._connection.sock.recv(1, socket.MSG_PEEK)  # that it may go on, or why not
+        except OSError as error:
+            self.cut()
+            raise requests.ConnectTimeout(f"DataNode {place} is silent: {error}") from error
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        """Send the next bytes; raises `HdfsError` if the DataNode refused the file, or `OSError`."""
+        if data:
+            view = memoryview(data)
+            # The time limit of a socket is that of all it is given at once.
+            pieces = (view[start : start + DATA_BYTES] for start in range(0, len(data), DATA_BYTES))
+            self._send(b"%x\r\n" % len(data), *pieces, b"\r\n")
+
+    def finish(self) -> None:
+        """Say that this was all, and wait until the file is closed; raises as `send`."""
+        self._send(b"0\r\n\r\n")
+        self._read_reply()
+        self._connection.close()
+
+    def _send(self, *pieces: bytes | memoryview) -> None:
+        try:
+            for piece in pieces:
+                self._connection.send(piece)
+        except ConnectionError:
+            # It has hung up; perhaps it said why.
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self._read_reply()
+            raise
+
+    def cut(self) -> None:
+        """Hang up, also on what waits for the reply in another thread."""
+        # The other thread may be closing it.
+        used = self._connection.sock
+        if used is not None:
+            with contextlib.suppress(OSError):
+                used.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _read_reply(self) -> None:
+        status, text = run_within(self._timeout_s, self._reply, cut=self.cut, look=self._look)
+        if status != http.client.CREATED:
+            raise refusal("the DataNode", status, text)
+
+    def _reply(self) -> tuple[int, bytes]:
+        response = self._connection.getresponse()
+        return response.status, response.read()
+
+
+def refusal(server: str, status: int, text: bytes) -> HdfsError:
+    """Return the error that an answer of a server stands for, with the name of Hadoop's exception if it has one."""
+    if status == http.client.UNAUTHORIZED:
+        return HdfsError(f"{server} answered {status}, Authentication required", exception=UNAUTHORISED)
+    try:
+        found = json.loads(text)["RemoteException"]
+        # A server, or a proxy before it, may repeat what it was asked.
+        return HdfsError(scrub(str(found["message"])), exception=str(found["exception"]))
+    except (ValueError, KeyError, TypeError):
+        return HdfsError(f"{server} answered {status}: {scrub(repr(text))[:200]}")

@@ -1,0 +1,247 @@
+"""Which of several NameNodes' web servers answers, and Kerberos and TLS for it; no log has a ticket or a token."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import ssl
+import threading
+import urllib.parse
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError
+from ftfile.storage.calls import PerProcess
+from ftfile.storage.connections import speaks_tls, tls_fault
+from ftfile.storage.hdfs.settings import find_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+_SECRET = re.compile(r"(delegation=|Negotiate )[^&\s'\"]+")
+# Loggers of libraries, whose messages show requests and headers.
+_LOGGERS = ("urllib3.connectionpool", "requests_kerberos.kerberos_")
+# Messages about errors that are also raised.
+_NOISE = re.compile(r"generate_request_header|ctx (?:init|step) failed|SpnegoError|handle_other\(\): Mutual")
+_BUNDLE = "REQUESTS_CA_BUNDLE"
+
+
+class NoTicketError(Exception):
+    """There is no ticket for a request; nothing was sent."""
+
+
+def scrub(text: str) -> str:
+    """Return a text without tokens and tickets."""
+    return _SECRET.sub(r"\1…", text)
+
+
+class _Scrubbing(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if _NOISE.match(message):
+            return False
+        if _SECRET.search(message):
+            record.msg, record.args = scrub(message), ()
+        return True
+
+
+for _name in _LOGGERS:
+    logging.getLogger(_name).addFilter(_Scrubbing())
+
+
+def kerberos_auth() -> requests.auth.AuthBase:
+    """Return the authentication by this process's ticket, or raise `ConfigError` without its package."""
+    try:
+        import requests_kerberos  # noqa: PLC0415 - needs another package
+    except ImportError as error:
+        raise ConfigError(
+            f"HDFS asks for Kerberos, and its client cannot be loaded ({error}): pip install 'ftfile[kerberos]'"
+        ) from error
+
+    class Auth(requests_kerberos.HTTPKerberosAuth):  # type: ignore[misc] # the package ships no types
+        making = threading.Lock()
+
+        def generate_request_header(self, response: requests.Response, *more: Any, **named: Any) -> str:  # noqa: ANN401
+            try:
+                # One thread at a time: a server takes two authenticators of one moment for a replay.
+                with self.making:
+                    return str(super().generate_request_header(response, *more, **named))
+            except requests_kerberos.exceptions.KerberosExchangeError as error:
+                response.close()
+                raise NoTicketError(str(error)) from None
+
+    auth: requests.auth.AuthBase = Auth(mutual_authentication=requests_kerberos.OPTIONAL)
+    return auth
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return the TLS context for DataNodes, with the certificates that `requests` trusts for NameNodes."""
+    bundle = os.environ.get(_BUNDLE) or os.environ.get("CURL_CA_BUNDLE") or requests.utils.DEFAULT_CA_BUNDLE_PATH
+    return ssl.create_default_context(
+        cafile=None if os.path.isdir(bundle) else bundle, capath=bundle if os.path.isdir(bundle) else None
+    )
+
+
+def require_tls(url: str, error: BaseException) -> None:
+    """Raise `ConfigError` if a request failed, unsent, since only one side speaks TLS; `url` is the server's."""
+    place = "://".join(urllib.parse.urlsplit(url)[:2])
+    fault = tls_fault(error, _BUNDLE)
+    # A silent server is not asked.
+    if fault is None and not isinstance(error, requests.Timeout | TimeoutError) and speaks_tls(place):
+        fault = "the server speaks TLS at this port"
+    if fault is not None:
+        raise ConfigError(f"{place}: {fault}; webhdfs:// is for ports of plain HTTP, swebhdfs:// for those of TLS")
+
+
+# In seconds, how long what was found out is believed.
+BELIEVED_S = 2.0
+# A call of a DataNode to a silent NameNode ends after two minutes, and until then it may hold up others.
+HELD_UP_S = 180.0
+# Seconds for the first word of a DataNode meanwhile: at least, and at most; in between this many times the longest that
+# was lately heard.
+FIRST_WORD_MIN_S, FIRST_WORD_MAX_S = 0.2, 10.0
+TIMES_HEARD = 4
+# Connections without a word after which a DataNode may be slow rather than held up: from then on the seconds double.
+UNHEARD_MAX = 4
+
+# How a DataNode is told which NameNode to ask for a file.
+_ADDRESS = "namenoderpcaddress"
+
+
+class SilentNodeError(Exception):
+    """A request was given up: its NameNode is silent, and another one is active."""
+
+
+class WebNodes:
+    """The web servers of the NameNodes of one name service, or of one NameNode."""
+
+    def __init__(self, rpc_addresses: Mapping[str, str]) -> None:
+        # `host:port` of each NameNode's RPC server, or "" if not known, by the URL of its web server.
+        self._rpc_addresses = dict(rpc_addresses)
+        self._order = deque(rpc_addresses)
+        self._lock = threading.Lock()
+        self._silent: dict[str, float] = {}
+        self._unheard = 0
+        self._heard_s = 0.0
+        self._looking = threading.Lock()
+        self._found: dict[str, tuple[float, str]] = {}
+
+    def node_of(self, url: str) -> str:
+        """Return the server that a URL belongs to; empty for a DataNode."""
+        return next((node for node in self._rpc_addresses if url.startswith(f"{node}/")), "")
+
+    def note_answer(self, node: str) -> None:
+        """Take note that a server has answered as the active one."""
+        self._found.pop(node, None)
+        if len(self._rpc_addresses) > 1:
+            self._silent.pop(node, None)
+            self._prefer(node)
+
+    def note_silence(self, node: str) -> None:
+        """Take note that a server cannot be reached, or does not answer."""
+        if len(self._rpc_addresses) > 1:
+            self._silent[node] = SYSTEM.clock.monotonic_s()
+
+    def require_answer(self, node: str, is_active: Callable[[str], bool]) -> None:
+        """Raise `SilentNodeError` if a server does not answer, and another one is active; `is_active` asks one."""
+        others = [other for other in self._rpc_addresses if other != node]
+        if not node or not others:
+            return
+        found_s, why = self._found.get(node, (float("-inf"), ""))
+        # One at a time finds out; a fork may have begun while one did.
+        if SYSTEM.clock.monotonic_s() - found_s >= BELIEVED_S and self._looking.acquire(blocking=False):
+            try:
+                why = self._why_silent(node, others, is_active)
+                self._found[node] = SYSTEM.clock.monotonic_s(), why
+            finally:
+                self._looking.release()
+        if why:
+            raise SilentNodeError(why)
+
+    def _why_silent(self, node: str, others: Iterable[str], is_active: Callable[[str], bool]) -> str:
+        """Return that another server is active, and this one is not there; empty for all else."""
+        if is_active(node):
+            return ""
+        active = next(filter(is_active, others), None)
+        if active is None:
+            return ""
+        self.note_silence(node)
+        self._prefer(active)
+        return f"NameNode {node} is silent, and {active} is active"
+
+    def first_word_s(self) -> float:
+        """Return how long a DataNode may be silent, in seconds; 0 for no limit.
+
+        One that waits for a silent NameNode answers some of its connections meanwhile, and others not at all.
+        """
+        now_s = SYSTEM.clock.monotonic_s()
+        if all(now_s - noted_s >= HELD_UP_S for noted_s in [*self._silent.values()]):
+            return 0.0
+        limit_s = max(FIRST_WORD_MIN_S, TIMES_HEARD * self._heard_s)
+        return min(limit_s * (1 << min(max(0, self._unheard - UNHEARD_MAX), 8)), FIRST_WORD_MAX_S)
+
+    def note_heard(self, first_word_s: float) -> None:
+        """Take note that a DataNode has answered, and after how many seconds."""
+        self._unheard = 0
+        self._heard_s = max(first_word_s, self._heard_s / 2)
+
+    def note_unheard(self) -> None:
+        """Take note that a DataNode was given up."""
+        self._unheard += 1
+
+    def direct(self, node: str, place: str) -> str:
+        """Return the URL of a DataNode as it is to be asked.
+
+        While one NameNode is silent, the DataNode is told to ask the one that sent us there: it would begin with the
+        first of its own configuration, for each file.
+        """
+        address = self._rpc_addresses.get(node)
+        if not address or not self._silent.keys() - {node}:
+            return place
+        parts = urllib.parse.urlsplit(place)
+        query = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
+        told = [(name, address if name.lower() == _ADDRESS else text) for name, text in query]
+        return parts._replace(query=urllib.parse.urlencode(told)).geturl()
+
+    def in_order(self) -> list[str]:
+        """Return the servers, the one to ask first at the front."""
+        with self._lock:
+            return [*self._order]
+
+    def pass_over(self, node: str) -> None:
+        """Ask another server first from now on."""
+        with self._lock:
+            if self._order[0] == node:
+                self._order.rotate(-1)
+
+    def _prefer(self, node: str) -> None:
+        with self._lock:
+            if self._order[0] != node and node in self._order:
+                self._order.rotate(-self._order.index(node))
+
+
+def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the name of the service, and the RPC address of each NameNode, if it is known, by its web server's URL."""
+    service = find_service(scheme, authority, configuration)
+    tls = scheme == "swebhdfs"
+    rpc_addresses = service.rpc_addresses() if service.members else {}
+    found = {
+        f"{'https' if tls else 'http'}://{address}": rpc_addresses.get(name, "")
+        for name, address in service.web_addresses(tls=tls).items()
+    }
+    if not found or not authority:
+        raise ConfigError(
+            f"{scheme}://{authority} names no port, and Hadoop's configuration knows no name service {authority!r} "
+            f"with addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or point HADOOP_CONF_DIR "
+            "at the directory of hdfs-site.xml"
+        )
+    return service.name, found
+
+
+# By the items of a mapping as `WebNodes` takes it.
+web_nodes: PerProcess[tuple[tuple[str, str], ...], WebNodes] = PerProcess(lambda key: WebNodes(dict(key)))

@@ -1,0 +1,272 @@
+"""From a URL to a file system that tries again; a driver is imported when its scheme is first asked for.
+
+A driver from outside is an entry point of the group `ftfile.filesystems`: its name is the scheme, its value
+a function from `Location` to a file system rooted at the location's path. `register` does the same for one
+process only: Spark's workers are other processes and do not see it. Any other scheme that fsspec knows is opened by
+fsspec.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from ftfile.core.context import RetryPolicy, call_with_retries
+from ftfile.core.errors import ConfigError, Unavailable
+from ftfile.core.extensions import installed
+from ftfile.storage.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, copy_range
+from ftfile.storage.paths import Location, normalise, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
+
+    from ftfile.core.context import Context
+    from ftfile.storage.api import Capabilities
+
+    Factory: TypeAlias = Callable[[Location], FileSystem]
+
+__all__ = (
+    "ENTRY_POINT_GROUP",
+    "REPEATABLE",
+    "Method",
+    "Result",
+    "RetryingFileSystem",
+    "WrapperFile",
+    "WrapperFileSystem",
+    "WrapperStream",
+    "is_local",
+    "known_schemes",
+    "normalise",
+    "open_filesystem",
+    "register",
+    "settings_for_others",
+    "unregister",
+)
+
+
+Method = TypeVar("Method", bound="Callable[..., object]")
+Result = TypeVar("Result")
+
+
+def _delegated(method: Method, operation: str | None = None) -> Method:
+    """Return a method of a wrapper that calls the same method of the inner file system in `around`."""
+    name: str = method.__name__
+
+    def delegate(self: WrapperFileSystem, path: str, *more: object, **named: object) -> object:
+        call = partial(getattr(self.inner, name), self.inner_path(path), *more, **named)
+        return self.around(operation or name, path, call)
+
+    return cast("Method", delegate)
+
+
+class WrapperFileSystem(FileSystem):
+    """Hands every call on to `inner`; a decorator overrides `around`, or single methods."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        self.inner = inner
+        self.context = inner.context
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        """Run `call`, which does `operation` on `path`; wrapped streams and files call this, too."""
+        del operation, path
+        return call()
+
+    def inner_path(self, path: str) -> str:
+        """Return the path in the inner file system."""
+        return path
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.inner.capabilities
+
+    def prove(self, directory: str) -> None:
+        self.inner.prove(self.inner_path(directory))
+
+    create = _delegated(FileSystem.create)
+    open = _delegated(FileSystem.open)
+    read = _delegated(FileSystem.read)
+    stat = _delegated(FileSystem.stat)
+    list = _delegated(FileSystem.list)
+    names_after = _delegated(FileSystem.names_after, "list")
+    make_directories = _delegated(FileSystem.make_directories)
+    sync_directory = _delegated(FileSystem.sync_directory)
+    create_exclusive = _delegated(FileSystem.create_exclusive)
+    put = _delegated(FileSystem.put)
+    delete = _delegated(FileSystem.delete)
+    remove_directory = _delegated(FileSystem.remove_directory)
+
+    def rename(self, source: str, target: str) -> None:
+        call = partial(self.inner.rename, self.inner_path(source), self.inner_path(target))
+        self.around("rename", source, call)
+
+
+class WrapperStream(CopyingStream):
+    """A stream whose writes, syncs and close pass through `around` of its owner, the file system that opened it."""
+
+    def __init__(self, inner: OutputStream, owner: WrapperFileSystem) -> None:
+        super().__init__(inner.path, frozenset())
+        self._inner = inner
+        self._owner = owner
+
+    def has_capability(self, name: str) -> bool:
+        return self._inner.has_capability(name)
+
+    def _write(self, data: memoryview) -> None:
+        self._owner.around("write", self.path, lambda: self._inner.write(data))
+
+    def _copy_from(self, path: str, offset: int, length: int) -> None:
+        source = self._owner.inner_path(path)
+        self._owner.around("copy_from", self.path, lambda: copy_range(self._inner, source, offset, length))
+
+    def _hflush(self) -> None:
+        self._owner.around("hflush", self.path, self._inner.hflush)
+
+    def _hsync(self) -> None:
+        self._owner.around("hsync", self.path, self._inner.hsync)
+
+    def _close(self) -> None:
+        self._owner.around("close", self.path, self._inner.close)
+
+    def _abort(self) -> bool:
+        return self._inner.abort()
+
+
+class WrapperFile(InputFile):
+    """A file whose reads pass through `around` of its owner, the file system that opened it."""
+
+    def __init__(self, inner: InputFile, owner: WrapperFileSystem) -> None:
+        self.path = inner.path
+        self.size_bytes = inner.size_bytes
+        self._inner = inner
+        self._owner = owner
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._owner.around("read_at", self.path, lambda: self._inner.read_at(offset, length))
+
+    def mapped(self) -> memoryview | None:
+        return self._owner.around("read_at", self.path, self._inner.mapped)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+# Creating, renaming and deleting are missing on purpose: when such a call fails the protocol looks first,
+# because a second try that finds its own first one says "exists" or "not found".
+REPEATABLE = READING | {"make_directories", "sync_directory"}
+
+
+class RetryingFileSystem(WrapperFileSystem):
+    """Repeats reads, listings, directory making and syncing after errors that say a new try can help.
+
+    Without a policy of its own, a driver that waits by itself is asked once. `Unavailable` tells how long was waited.
+    """
+
+    def __init__(self, inner: FileSystem, context: Context) -> None:
+        super().__init__(inner)
+        self.context = context
+        attempts = 1 if inner.capabilities.retries_internally else 5
+        self._policy = context.retry or RetryPolicy(attempts)
+
+    def around(self, operation: str, path: str, call: Callable[[], Result]) -> Result:
+        del path
+        clock = self.context.clock
+        began_s = clock.monotonic_s()
+        try:
+            return call_with_retries(call, self._policy, clock) if operation in REPEATABLE else call()
+        except Unavailable as error:
+            error.waited_s = clock.monotonic_s() - began_s
+            raise
+
+    def open(self, path: str) -> InputFile:
+        return WrapperFile(super().open(path), self)
+
+
+ENTRY_POINT_GROUP = "ftfile.filesystems"
+
+_BUILT_IN = {
+    "file": "ftfile.storage.local.filesystem:open_location",
+    "hdfs": "ftfile.storage.hdfs.native:open_location",
+    "memory": "ftfile.testing.fs.memory:open_location",
+    "s3": "ftfile.storage.s3.filesystem:open_location",
+    "s3a": "ftfile.storage.s3.filesystem:open_location",
+    "swebhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
+    "webhdfs": "ftfile.storage.hdfs.webhdfs:open_location",
+}
+
+# Functions that add a driver's environment to its settings, for processes elsewhere.
+_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.settings:hand_over")
+
+_registered: dict[str, Factory] = {}
+
+
+def register(scheme: str, factory: Factory) -> None:
+    """Make `factory` open the URLs of a scheme in this process, also of one that is installed."""
+    _registered[scheme.lower()] = factory
+
+
+def unregister(scheme: str) -> None:
+    """Undo `register`; idempotent."""
+    _registered.pop(scheme.lower(), None)
+
+
+def known_schemes() -> tuple[str, ...]:
+    """Return every scheme that has a driver of its own in this process, sorted."""
+    return tuple(sorted({*_installed(), *_BUILT_IN, *_registered}))
+
+
+def is_local(url: str) -> bool:
+    """Return True for a directory of this machine's own file system, which other libraries open by its path."""
+    scheme = parse(url).scheme
+    return scheme == "file" and scheme not in _registered
+
+
+def open_filesystem(
+    url: str, context: Context, settings: Mapping[str, str] | None = None, offered: Mapping[str, str] | None = None
+) -> FileSystem:
+    """Open a directory, which need not exist yet, by its URL or absolute path; as a file system that retries.
+
+    The driver refuses `settings` that it does not know; of those that are `offered`, it takes the ones that it knows.
+
+    Raises:
+        ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.
+        Unavailable: the store does not answer a driver that asks it at once.
+    """
+    parsed = parse(url)
+    where = parsed.scheme, parsed.authority, parsed.path
+    location = Location(*where, dict(settings or {}), dict(offered or {}), context)
+    return RetryingFileSystem(_factory(parsed.scheme, url)(location), context)
+
+
+def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for processes on other hosts, with this one's environment and without secrets."""
+    scheme = parse(url).scheme
+    name = _HANDING_OVER.get(scheme) if scheme not in _registered else None
+    return dict(settings) if name is None else pkgutil.resolve_name(name)(settings)
+
+
+def _installed() -> dict[str, str]:
+    return {name.lower(): place for name, place in installed(ENTRY_POINT_GROUP).items()}
+
+
+def _by_fsspec(scheme: str) -> str | None:
+    import fsspec  # noqa: PLC0415 - for foreign schemes alone
+
+    known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
+    return "ftfile.storage.fsspec.filesystem:open_location" if known else None
+
+
+def _factory(scheme: str, url: str) -> Factory:
+    if scheme in _registered:
+        return _registered[scheme]
+    name = _BUILT_IN.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
+    if name is None:
+        known = ", ".join(known_schemes())
+        detail = f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec knows none"
+        raise ConfigError(f"{detail}; there are: {known}")
+    try:
+        factory: Factory = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"the driver {name!r} of the scheme {scheme!r} cannot be loaded: {error}") from error
+    return factory

@@ -1,0 +1,334 @@
+"""Requests to an S3 store by `botocore`: settings, one time limit and one sending each, errors of the port."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import (
+    ConfigError,
+    OutcomeUnknown,
+    PermissionDenied,
+    StorageError,
+    Unavailable,
+    Unsupported,
+    WrongConnection,
+)
+from ftfile.core.units import parse_size_bytes
+from ftfile.storage.calls import NoThreadError, PerProcess, limit_s, run_within
+from ftfile.storage.connections import CancellableConnection, cancellable_pools, speaks_tls, tls_fault
+from ftfile.storage.paths import read_seconds
+from ftfile.storage.s3.errors import UNKNOWN_USER, meaning_of_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ftfile.storage.paths import Location
+
+
+_SETTINGS = ("endpoint", "region", "addressing", "profile", "timeout", "patience", "partSize")
+_KEYS = ("accessKeyVariable", "secretKeyVariable")
+_VARIABLES = (*_KEYS, "sessionTokenVariable")
+_ADDRESSING = ("auto", "path", "virtual")
+# Of all parts of a file but the last, on S3.
+PART_BYTES_MIN = 5 << 20
+_VALUES = ("accesskey", "secretkey", "sessiontoken", "accesskeyid", "secretaccesskey", "key", "secret", "token")
+_ELSEWHERE = (
+    "options are shown by explain() and in logs, so they are not for secrets. Leave it out for the usual "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile with storage.profile, or name other environment "
+    "variables with storage.accessKeyVariable and storage.secretKeyVariable"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """The settings, checked; for None, the environment and the profile decide."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    addressing: str = "auto"
+    profile: str | None = None
+    variables: tuple[str, ...] = ()  # environment variables of access key, secret key and, if any, session token
+    timeout_s: float = 60.0  # of a request without data
+    patience_s: float = 30.0  # for a store that is away, or asks to slow down
+    part_bytes: int = 8 << 20  # of large files; a smaller file is sent in one request
+
+    @classmethod
+    def of(cls, location: Location) -> S3Settings:
+        """Read the settings of a location; raises `ConfigError`, also for secrets."""
+        secrets = sorted(name for name in location.settings if name.lower() in _VALUES)
+        if secrets:
+            names = ", ".join(f"storage.{name}" for name in secrets)
+            raise ConfigError(f"{names}: {_ELSEWHERE}")
+        given = location.known_settings(*_SETTINGS, *_VARIABLES)
+        if "@" in given.get("endpoint", ""):
+            raise ConfigError(f"storage.endpoint has a user before its host: {_ELSEWHERE}")
+        settings = cls(
+            endpoint=given.get("endpoint"),
+            region=given.get("region"),
+            addressing=given.get("addressing", "path" if "endpoint" in given else "auto"),
+            profile=given.get("profile"),
+            variables=tuple(given[name] for name in _VARIABLES if name in given),
+            timeout_s=read_seconds(given, "timeout", "60"),
+            patience_s=read_seconds(given, "patience", "30"),
+            part_bytes=_part_bytes(given),
+        )
+        if settings.variables and not given.keys() >= {*_KEYS}:
+            raise ConfigError("storage.accessKeyVariable and storage.secretKeyVariable belong together: give both")
+        if settings.addressing not in _ADDRESSING:
+            raise ConfigError(f"storage.addressing={settings.addressing!r}: it is one of {', '.join(_ADDRESSING)}")
+        if settings.variables and settings.profile:
+            raise ConfigError("storage.profile and storage.accessKeyVariable both say who asks: leave one out")
+        return settings
+
+    def keys(self) -> dict[str, Any]:
+        """Return the credentials in the named variables as the library's arguments, or raise `ConfigError`."""
+        arguments = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+        missing = [name for name in self.variables if not os.environ.get(name)]
+        if missing:
+            raise ConfigError(
+                f"the environment variable {missing[0]}, which an option names for credentials, is not set in this "
+                "process: the driver and every executor need it"
+            )
+        return {argument: os.environ[name] for argument, name in zip(arguments, self.variables, strict=False)}
+
+
+def _part_bytes(given: Mapping[str, str]) -> int:
+    text = given.get("partSize", "8MiB")
+    try:
+        size_bytes = parse_size_bytes(text)
+    except ValueError:
+        size_bytes = 0
+    if size_bytes < PART_BYTES_MIN:
+        raise ConfigError(f"storage.partSize={text!r}: it takes a size of 5MiB or more, such as 16MiB")
+    return size_bytes
+
+
+CONCURRENCY = 32
+# Parts of large files that a process sends at once; each has a copy in memory.
+PARTS_AT_ONCE = 4
+_CONNECT_TIMEOUT_S = 10.0
+# The library's variable for certificates to trust.
+BUNDLE = "AWS_CA_BUNDLE"
+# Bytes given to a socket at once; each piece must be sent within the time limit of connecting.
+_PIECE_BYTES = 128 << 10
+_REFUSED = 300
+# Requests that change nothing, also where they fail.
+_READS = frozenset({"get_object", "head_object", "list_objects_v2"})
+# The store copies and completes by itself: such requests have this many times the time.
+_STORE_WORKS, _WORK_FACTOR = frozenset({"copy_object", "upload_part_copy", "complete_multipart_upload"}), 10
+# Fields that each success has: the status of a copy or a completion is sent before its outcome is known.
+_PROOFS: Mapping[str, tuple[str, ...]] = {
+    "put_object": ("ETag",),
+    "copy_object": ("CopyObjectResult", "ETag"),
+    "create_multipart_upload": ("UploadId",),
+    "upload_part": ("ETag",),
+    "upload_part_copy": ("CopyPartResult", "ETag"),
+    "complete_multipart_upload": ("ETag",),
+}
+_NO_HEADER = (
+    "the access key or the session token has a character that no request can hold; look for a line feed at its end"
+)
+
+
+class S3Client:
+    """One client for all threads of a process."""
+
+    def __init__(self, settings: S3Settings) -> None:
+        try:
+            import botocore.config
+            import botocore.exceptions
+            import botocore.session
+        except ImportError as error:
+            raise ConfigError(f"s3:// needs a package that is not there ({error}): pip install 'ftfile[s3]'") from error
+        self._errors = botocore.exceptions
+        self._settings = settings
+        self._timeout_s = settings.timeout_s
+        self.slots = threading.BoundedSemaphore(PARTS_AT_ONCE)  # one for each part that is being sent
+        # Buckets that keep conditions; True if they keep conditions of copies, too.
+        self.proven: dict[str, bool] = {}
+        self._has_answered = False
+        config = botocore.config.Config(
+            # A failed connection is reported before the time of the request is over.
+            connect_timeout=min(_CONNECT_TIMEOUT_S, settings.timeout_s / 2),
+            read_timeout=settings.timeout_s,
+            # The driver retries: it must know the outcome of each try.
+            retries={"mode": "standard", "total_max_attempts": 1},
+            max_pool_connections=CONCURRENCY + PARTS_AT_ONCE,
+            tcp_keepalive=True,
+            s3={"addressing_style": settings.addressing},
+            user_agent_extra="ftfile",
+        )
+        keys = settings.keys()
+        try:
+            session = botocore.session.Session(profile=settings.profile)
+            session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
+            self._client = session.create_client(
+                "s3", region_name=settings.region, endpoint_url=settings.endpoint, config=config, **keys
+            )
+        except (botocore.exceptions.BotoCoreError, ValueError) as error:
+            raise ConfigError(f"s3:// cannot be opened: {error}") from error
+        events = self._client.meta.events
+        events.register_last("before-call.s3", _drop_expect)
+        events.register("before-send.s3", _send_in_pieces)
+        events.register("before-parse.s3", self._require_whole)
+        # Without these attributes of the library, a call that takes too long keeps its thread; all else works.
+        with contextlib.suppress(AttributeError):
+            http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
+            http._pool_classes_by_scheme = cancellable_pools(http._pool_classes_by_scheme)  # noqa: SLF001
+            http._manager.pool_classes_by_scheme = http._pool_classes_by_scheme  # noqa: SLF001
+
+    def fetch(self, operation: str, path: str, where: str, **parameters: object) -> tuple[bytes, Mapping[str, Any]]:
+        """Return all bytes of an object, or of a range, and the answer; a short answer is `Unavailable`."""
+        line = CancellableConnection(self._timeout_s)
+        answer = self.send(operation, path, where, "get_object", line=line, **parameters)
+        timeout_s = limit_s(self._timeout_s, answer.get("ContentLength", 0))
+        try:
+            # No `with` block: it bypasses the library's checks, and waits for a read that hangs.
+            content: bytes = run_within(timeout_s, answer["Body"].read, cut=line.cut)
+        except (self._errors.BotoCoreError, OSError) as error:
+            raise self._translated(operation, path, where, error, reads=True) from error
+        return content, answer
+
+    def send(
+        self,
+        operation: str,
+        path: str,
+        where: str,
+        method: str,
+        *,
+        line: CancellableConnection | None = None,
+        **parameters: Any,  # noqa: ANN401 - as the library takes them
+    ) -> Mapping[str, Any]:
+        """Send one request by a method of the library's client; errors name the port's operation, path and root."""
+        line = line or CancellableConnection(self._timeout_s * (_WORK_FACTOR if method in _STORE_WORKS else 1))
+        call: Callable[[], Mapping[str, Any]] = functools.partial(getattr(self._client, method), **parameters)
+        timeout_s = limit_s(line.silence_s, len(parameters.get("Body", b"")))
+        try:
+            answer = run_within(timeout_s, lambda: line.carry(call), _close, line.cut)
+            self._require_proof(method, answer)
+        except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
+            if self._is_refused_header(error):
+                # The library's error shows the header.
+                raise PermissionDenied(operation, path, f"{_NO_HEADER} (for {where})") from None
+            raise self._translated(operation, path, where, error, reads=method in _READS) from error
+        self._has_answered = True
+        return answer
+
+    def _require_proof(self, method: str, answer: Mapping[str, Any]) -> None:
+        """Raise `IncompleteReadError` for a success without the fields that it has."""
+        said: Any = answer
+        for name in _PROOFS.get(method, ()):
+            said = said.get(name)
+            if not said:
+                raise self._errors.IncompleteReadError(actual_bytes=0, expected_bytes=f"an answer with {name}")
+
+    def _require_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
+        """Raise `IncompleteReadError` for a cut answer; the library checks bodies that are read later."""
+        verb, headers, body = operation_model.http["method"], response_dict["headers"], response_dict["body"]
+        came = len(body) if isinstance(body, bytes) and verb != "HEAD" else None
+        promised = headers.get("content-length")
+        if promised is not None:
+            is_whole = came in {None, int(promised)}
+        else:
+            # Answers to GET and HEAD have a length; headers without one were cut.
+            is_whole = verb not in {"GET", "HEAD"} or response_dict["status_code"] >= _REFUSED
+            is_whole = is_whole or bool(came) or "transfer-encoding" in headers
+        if not is_whole:
+            if not isinstance(body, bytes):
+                body.close()
+            raise self._errors.IncompleteReadError(actual_bytes=came or 0, expected_bytes=promised or "more")
+
+    def _is_refused_header(self, error: Exception) -> bool:
+        """Return True if nothing was sent because the credentials are no text for a header."""
+        cause = error.kwargs.get("error") if isinstance(error, self._errors.HTTPClientError) else None
+        return isinstance(cause, UnicodeEncodeError) or (
+            isinstance(cause, ValueError) and str(cause).startswith("Invalid header value")
+        )
+
+    def _translated(self, operation: str, path: str, where: str, error: Exception, *, reads: bool) -> StorageError:
+        known = self._errors
+        if (fault := self._fault_of_connection(error)) is not None:
+            return WrongConnection(operation, path, f"{where} at {self._client.meta.endpoint_url}: {fault}")
+        if isinstance(error, known.ClientError):
+            told, status = error.response["Error"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+            code, message = str(told.get("Code", "")), str(told.get("Message", ""))
+            if code in UNKNOWN_USER:
+                # The library reads credential files once; a new client may find others.
+                clients.forget(self._settings)
+            kind, detail = meaning_of_answer(where, code=code, status=status, message=message, reads=reads)
+            return kind(operation, path, detail)
+        if isinstance(
+            error, known.NoCredentialsError | known.PartialCredentialsError | known.CredentialRetrievalError
+        ) or type(error).__name__ in {"TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:
+            detail = f"there are no credentials for {where} ({error}): docs/object-stores.md says where to give them"
+            return PermissionDenied(operation, path, detail)
+        if isinstance(error, known.ParamValidationError | known.InvalidRegionError | known.NoRegionError):
+            return Unsupported(operation, path, f"the library cannot ask {where} for this: {error}")
+        never_sent = isinstance(
+            error,
+            known.EndpointConnectionError | known.ConnectTimeoutError | known.ProxyConnectionError | NoThreadError,
+        )
+        if reads or never_sent:
+            return Unavailable(operation, path, f"{where} does not answer: {error}")
+        return OutcomeUnknown(operation, path, f"the reply of {where} was lost: {error}")
+
+    def _fault_of_connection(self, error: Exception) -> str | None:
+        """Return why no request gets through, and what to do; None for any other error."""
+        if isinstance(error, self._errors.SSLError):
+            cause = error.kwargs.get("error")
+            if any(isinstance(each, FileNotFoundError) for each in getattr(cause, "args", ())):
+                return f"{BUNDLE}, or ca_bundle of the profile, names a file that is not there"
+            return tls_fault(error, BUNDLE)
+        # A server of TLS resets plain HTTP, or answers it with a 400 that is no answer of S3.
+        answer = getattr(error, "response", {})
+        is_odd = isinstance(error, self._errors.ConnectionClosedError | self._errors.HTTPClientError) or (
+            str(answer.get("Error", {}).get("Code", "")) == "400"
+        )
+        if is_odd and not self._has_answered and speaks_tls(self._client.meta.endpoint_url):
+            return "the server speaks TLS at this port: write https:// in storage.endpoint"
+        return None
+
+
+# Making one takes a quarter of a second, and may raise `ConfigError`.
+clients = PerProcess(S3Client)
+
+
+@functools.lru_cache(maxsize=4)
+def _descriptions(folders: str | None) -> Any:  # noqa: ANN401 - the library ships no types
+    """Return the library's descriptions of its services, read once for all clients: most of what a client costs."""
+    from botocore.loaders import create_loader
+
+    return create_loader(folders)
+
+
+def _close(answer: Mapping[str, Any]) -> None:
+    if "Body" in answer:
+        answer["Body"].close()
+
+
+def _drop_expect(params: Mapping[str, Any], **_: object) -> None:
+    # The library waits a second for "100 Continue" that never comes, and for ever for one that is cut short.
+    params["headers"].pop("Expect", None)
+
+
+def _send_in_pieces(request: Any, **_: object) -> None:  # noqa: ANN401 - the library ships no types
+    if isinstance(request.body, bytes | bytearray) and len(request.body) > _PIECE_BYTES:
+        request.body = _Pieces(request.body)
+
+
+class _Pieces:
+    """The body of a request, sent in pieces."""
+
+    def __init__(self, content: bytes | bytearray) -> None:
+        self._content = memoryview(content)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return (self._content[start : start + _PIECE_BYTES] for start in range(0, len(self._content), _PIECE_BYTES))
+
+    def seek(self, _: int) -> None:
+        """Do nothing: iterating again begins anew."""

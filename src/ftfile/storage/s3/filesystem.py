@@ -1,0 +1,379 @@
+"""The S3 driver: one conditional request makes each file, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    Unavailable,
+    Unsupported,
+)
+from ftfile.storage.api import Capabilities, CopyingStream, FileInfo, FileSystem, OutputStream, RangeFile
+from ftfile.storage.calls import NoThreadError, start
+from ftfile.storage.paths import join, parent_of, room_below
+from ftfile.storage.s3.bucket import ID, KEY_BYTES_MAX, NEW, S3Bucket, byte_range
+from ftfile.storage.s3.client import CONCURRENCY, PART_BYTES_MIN, S3Settings
+from ftfile.storage.s3.errors import TooLargeToCopy, UploadGone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from ftfile.storage.api import InputFile
+    from ftfile.storage.paths import Location
+
+
+# Bytes of a file that is copied through memory; each publisher may copy one at a time.
+HELD_BYTES_MAX = 8 << 20
+_STREAM_CAPABILITIES = frozenset({"abort", "copy"})
+
+
+class S3FileSystem(FileSystem):
+    """The objects of a bucket whose keys begin with a prefix."""
+
+    def __init__(self, bucket: S3Bucket) -> None:
+        self._bucket = bucket
+        self._capabilities = Capabilities(
+            driver="s3",
+            shared_between_processes=True,
+            durability="close",
+            directory_sync=False,
+            atomic_rename=False,
+            stream_capabilities=_STREAM_CAPABILITIES,
+            concurrency=CONCURRENCY,
+            retries_internally=True,
+            visible_at="at_close",
+            implied_directories=True,
+            stream_bytes=bucket.settings.part_bytes,
+            path_bytes_max=room_below(bucket.prefix, KEY_BYTES_MAX),
+            copy_bytes_min=PART_BYTES_MIN,
+        )
+
+    def __repr__(self) -> str:
+        return f"S3FileSystem({self._bucket.where!r})"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def prove(self, directory: str) -> None:
+        """Raise `Unsupported` unless the store keeps conditions; probes once per process and bucket."""
+        self._copies_on_condition(directory)
+
+    def create(self, path: str) -> OutputStream:
+        self._bucket.key("create", path)
+        return _S3Stream(path, self._bucket)
+
+    def open(self, path: str) -> InputFile:
+        head = self._bucket.head("open", path)
+        return RangeFile(path, int(head["ContentLength"]), functools.partial(self._bucket.read_range, "read_at", path))
+
+    def read(self, path: str) -> bytes:
+        return self._bucket.read("read", path)[0]
+
+    def stat(self, path: str) -> FileInfo:
+        if not path:
+            return FileInfo("", 0, 0, is_directory=True)
+        try:
+            head = self._bucket.head("stat", path)
+        except NotFound:
+            if not self._bucket.has_children("stat", path):
+                raise
+            return FileInfo(path, 0, 0, is_directory=True)
+        return FileInfo(path, int(head["ContentLength"]), _milliseconds(head), identity=head["Metadata"].get(ID))
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the direct children of a directory; files have no identity here."""
+        prefix = self._bucket.directory_key("list", path)
+        cut = len(prefix)
+        found: list[FileInfo] = []
+        for page in self._bucket.pages("list", path, Prefix=prefix, Delimiter="/"):
+            # No path leads to a key with two slashes in a row.
+            found += [
+                FileInfo(join(path, each["Prefix"][cut:-1]), 0, 0, is_directory=True)
+                for each in page.get("CommonPrefixes", ())
+                if each["Prefix"] != f"{prefix}/"
+            ]
+            # An object named like the directory marks an empty one.
+            found += [
+                FileInfo(join(path, each["Key"][cut:]), int(each["Size"]), _milliseconds(each))
+                for each in page.get("Contents", ())
+                if each["Key"] != prefix
+            ]
+        if path and not found:
+            raise NotFound("list", path, f"nothing is there below {self._bucket.where}")
+        return found
+
+    def names_after(self, path: str, name: str) -> Sequence[str]:
+        prefix = self._bucket.directory_key("list", path)
+        pages = self._bucket.pages("list", path, Prefix=prefix, Delimiter="/", StartAfter=f"{prefix}{name}")
+        return [each["Key"][len(prefix) :] for page in pages for each in page.get("Contents", ())]
+
+    def make_directories(self, path: str) -> None:
+        self._bucket.key("make_directories", path)
+
+    def sync_directory(self, path: str) -> None:
+        self._bucket.key("sync_directory", path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Copy a file, then delete the source; a crash in between leaves both, with one identity."""
+        if source == target:
+            self._bucket.head("rename", source)
+            raise AlreadyExists("rename", target, f"it is the name it has below {self._bucket.where}")
+        if self._copies_on_condition(parent_of(source)):
+            self._copy(source, target)
+        else:
+            self._copy_by_hand(source, target)
+        try:
+            self._bucket.delete("rename", source)
+        except Unavailable as error:
+            raise OutcomeUnknown("rename", source, f"copied, but the old name remains: {error.detail}") from error
+
+    def create_exclusive(self, path: str, content: bytes) -> None:
+        self._bucket.put_new("create_exclusive", path, content, self._bucket.ids.unique())
+
+    def put(self, path: str, content: bytes) -> None:
+        what = {"Key": self._bucket.key("put", path), "Body": content, "Metadata": {ID: self._bucket.ids.unique()}}
+        self._bucket.repeat("put", path, lambda: self._bucket.send("put", path, "put_object", **what))
+
+    def delete(self, path: str) -> None:
+        self._bucket.head("delete", path)
+        self._bucket.delete("delete", path)
+
+    def remove_directory(self, path: str) -> bool:
+        return not self._bucket.has_children("remove_directory", path)
+
+    def _copy(self, source: str, target: str) -> None:
+        """Copy by one request; a file that is too large for that by several."""
+        bucket = self._bucket
+        key, origin = bucket.key("rename", target), bucket.origin("rename", source)
+
+        def send() -> None:
+            bucket.send("rename", source, "copy_object", Key=key, CopySource=origin, **NEW)
+
+        try:
+            bucket.settle("rename", target, lambda: bucket.identity("rename", source), send)
+        except TooLargeToCopy:
+            self._copy_in_parts(source, target, self._bucket.head("rename", source))
+
+    def _copy_by_hand(self, source: str, target: str) -> None:
+        """Copy on a store that keeps conditions of uploads, but not of copies."""
+        head = self._bucket.head("rename", source)
+        if int(head["ContentLength"]) > min(self._bucket.settings.part_bytes, HELD_BYTES_MAX):
+            self._copy_in_parts(source, target, head)
+        else:
+            content, answer = self._bucket.read("rename", source)
+            self._bucket.put_new("rename", target, content, answer["Metadata"].get(ID))
+
+    def _copy_in_parts(self, source: str, target: str, head: Mapping[str, Any]) -> None:
+        """Copy by several requests within the store."""
+        upload = S3Upload(self._bucket, "rename", target, head["Metadata"].get(ID))
+        try:
+            upload.copy(source, 0, int(head["ContentLength"]))
+            upload.complete()
+        except BaseException:
+            upload.abort()
+            raise
+
+    def _copies_on_condition(self, directory: str) -> bool:
+        """Return True if the store also keeps conditions of copies; the first time, probe it in `directory`."""
+        proven = self._bucket.client.proven
+        if self._bucket.name not in proven:
+            one, other = (join(directory, f".{self._bucket.ids.unique()}.tmp") for _ in range(2))
+            try:
+                proven[self._bucket.name] = self._try_conditions(one, other)
+            finally:
+                for path in (one, other):
+                    self._bucket.delete("create_exclusive", path)
+        return proven[self._bucket.name]
+
+    def _try_conditions(self, one: str, other: str) -> bool:
+        for path in (one, other):
+            self.create_exclusive(path, b"")
+        with contextlib.suppress(AlreadyExists):
+            self.create_exclusive(one, b"2")
+            detail = (
+                f"the store of {self._bucket.where} overwrites what it is told not to (If-None-Match: *), so that two "
+                "writers could undo each other's commits: update it, or use another store"
+            )
+            raise Unsupported("create_exclusive", one, detail)
+        try:
+            self._copy(one, other)
+        except (AlreadyExists, Unsupported) as error:
+            return isinstance(error, AlreadyExists)
+        return False
+
+
+def open_location(location: Location) -> FileSystem:
+    """Open an `s3` URL, whose authority is the bucket; raises `ConfigError`, also without the library."""
+    if not location.authority or "@" in location.authority or ":" in location.authority:
+        raise ConfigError(f"{location.url!r} names no bucket; write s3://bucket or s3://bucket/directory")
+    bucket = S3Bucket(location.authority, location.path[1:], S3Settings.of(location), location.context)
+    _ = bucket.client
+    return S3FileSystem(bucket)
+
+
+def _milliseconds(answer: Mapping[str, Any]) -> int:
+    # Some stores tell fractions of a second in listings alone.
+    return int(answer["LastModified"].timestamp()) * 1000
+
+
+class _S3Stream(CopyingStream):
+    """Sends a small file by one request in `close`, and a large one part by part."""
+
+    def __init__(self, path: str, bucket: S3Bucket) -> None:
+        super().__init__(path, _STREAM_CAPABILITIES)
+        self._bucket = bucket
+        self._part_bytes = bucket.settings.part_bytes
+        self._identity = bucket.ids.unique()
+        self._buffer = bytearray()
+        self._upload: S3Upload | None = None
+
+    def _write(self, data: memoryview) -> None:
+        while len(self._buffer) + data.nbytes > self._part_bytes:
+            room = self._part_bytes - len(self._buffer)
+            self._buffer += data[:room]
+            data = data[room:]
+            self._send()
+        self._buffer += data
+
+    def _copy_from(self, path: str, offset: int, length: int) -> None:
+        """Copy parts, after filling up the buffer: only a file's last part may be short."""
+        missing = max(0, PART_BYTES_MIN - len(self._buffer)) if self._buffer else 0
+        if length - missing < PART_BYTES_MIN:
+            missing = length
+        if missing:
+            self._write(memoryview(self._bucket.read_range("copy_from", path, offset, missing)))
+        if missing < length:
+            self._send()
+            self._started().copy(path, offset + missing, length - missing)
+
+    def _close(self) -> None:
+        if self._upload is None:
+            self._bucket.put_new("close", self.path, self._buffer, self._identity)
+        else:
+            self._send()
+            self._upload.complete()
+        self._buffer = bytearray()
+
+    def _abort(self) -> bool:
+        self._buffer = bytearray()
+        if self._upload is not None:
+            self._upload.abort()
+        # A `close` with an unknown outcome may have made the object.
+        return self._bucket.discard(self.path, self._identity)
+
+    def _send(self) -> None:
+        if self._buffer:
+            part, self._buffer = self._buffer, bytearray()
+            self._started().send(part)
+
+    def _started(self) -> S3Upload:
+        if self._upload is None:
+            self._upload = S3Upload(self._bucket, "write", self.path, self._identity)
+        return self._upload
+
+
+PARTS_MAX = 10_000
+# Bytes copied by one request; ten times as many are possible, with as long a wait.
+COPY_BYTES_MAX = 512 << 20
+
+
+class S3Upload:
+    """A file that is made of parts; `operation` is for errors."""
+
+    def __init__(self, bucket: S3Bucket, operation: str, path: str, identity: str | None) -> None:
+        self._bucket = bucket
+        self._operation = operation
+        self._path = path
+        self._named = {"Key": bucket.key(operation, path)}
+        self._identity = identity
+        metadata = {ID: identity} if identity is not None else {}
+        # A second try leaves an unknown upload; docs/object-stores.md says how stores remove those.
+        self._named["UploadId"] = self._repeat("create_multipart_upload", Metadata=metadata)["UploadId"]
+        self._parts: list[Future[str]] = []
+        self._size_bytes = 0
+        self._taken = False
+
+    def send(self, content: bytes | bytearray) -> None:
+        """Send the next part in the background, when a slot is free; raises `Unsupported` after `PARTS_MAX` parts."""
+        self._size_bytes += len(content)
+        self._start(lambda number: self._repeat("upload_part", PartNumber=number, Body=content)["ETag"])
+
+    def copy(self, source: str, offset: int, length: int) -> None:
+        """Copy a range of another object as the next parts; see `send`."""
+        origin, count = self._bucket.origin(self._operation, source), -(-length // COPY_BYTES_MAX)
+        self._size_bytes += length
+        bounds = [offset + length * place // count for place in range(count + 1)]
+        for first, end in itertools.pairwise(bounds):
+            self._start(functools.partial(self._copy, source, origin, byte_range(first, end - first)))
+
+    def _copy(self, source: str, origin: Mapping[str, str], copied: str, number: int) -> str:
+        try:
+            answer = self._repeat("upload_part_copy", PartNumber=number, CopySource=origin, CopySourceRange=copied)
+        except NotFound as error:
+            raise NotFound(self._operation, source, error.detail) from error
+        tag: str = answer["CopyPartResult"]["ETag"]
+        return tag
+
+    def complete(self) -> None:
+        """Make the file of its parts, or raise `AlreadyExists`; after an error, `abort` the rest."""
+        parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
+        try:
+            self._bucket.settle(self._operation, self._path, lambda: self._identity, lambda: self._complete(parts))
+        finally:
+            # If another publisher made the file, this upload is still there.
+            if self._taken:
+                self.abort()
+
+    def _complete(self, parts: list[dict[str, Any]]) -> None:
+        try:
+            self._send(
+                "complete_multipart_upload", MultipartUpload={"Parts": parts}, MpuObjectSize=self._size_bytes, **NEW
+            )
+        except AlreadyExists:
+            self._taken = True
+            raise
+        except UploadGone as error:
+            # An earlier try completed it, as the file's id shows, or it was aborted.
+            if self._identity is None or self._bucket.identity(self._operation, self._path) != self._identity:
+                raise StorageError(self._operation, self._path, error.detail) from error
+
+    def abort(self) -> None:
+        """Discard the parts, as far as the store can."""
+        wait(self._parts)  # a part that arrives later would stay
+        with contextlib.suppress(StorageError):
+            self._repeat("abort_multipart_upload")
+
+    def _start(self, send: Callable[[int], str]) -> None:
+        number = len(self._parts) + 1
+        if number > PARTS_MAX:
+            detail = f"a file has at most {PARTS_MAX} parts of storage.partSize: raise that, or set maxBytesPerFile"
+            raise Unsupported(self._operation, self._path, detail)
+        slots = self._bucket.client.slots
+        slots.acquire()
+        try:
+            part = start(functools.partial(send, number), awaited=False)
+        except NoThreadError as error:
+            slots.release()
+            raise Unavailable(self._operation, self._path, str(error)) from error
+        except BaseException:
+            slots.release()
+            raise
+        part.add_done_callback(lambda _: slots.release())
+        self._parts.append(part)
+
+    def _send(self, method: str, **parameters: object) -> Mapping[str, Any]:
+        return self._bucket.send(self._operation, self._path, method, **self._named, **parameters)
+
+    def _repeat(self, method: str, **parameters: object) -> Mapping[str, Any]:
+        return self._bucket.repeat(self._operation, self._path, lambda: self._send(method, **parameters))

@@ -1,0 +1,248 @@
+"""`verify`, `doctor`, `report` and `source`: faults and their remedies. They write nothing there."""
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import ftfile
+from ftfile.core.context import SystemClock
+from ftfile.core.errors import ConfigError
+from ftfile.core.units import ago, bytes_text, count_text
+from ftfile.tools.cli.exit_codes import FOUND
+from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, say, waiting, write_utf8
+from ftfile.tools.cli.place import Json, KeyProvider, Path, Place, Storage, Threads, note_path, settings_of
+from ftfile.tools.cli.tables import BYTES, Column, is_terminal, print_table
+from ftfile.tools.report.advice import PATH, command_in, command_of, in_commands
+
+if TYPE_CHECKING:
+    from ftfile.operate.verify.findings import Finding
+    from ftfile.read.foreign.status import SourceStatus
+
+
+_STYLES = {"ok": "green", "info": "dim", "warning": "yellow", "error": "bold red"}
+
+
+def verify(
+    place: Place,
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Read every file, too: compare its checksum, and count its rows.")
+    ] = False,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Compare the storage with the log, both ways, and print each difference with its remedy.
+
+    Without --full it compares records, names and lengths. It ends with 1 where something is an error or a warning.
+    """
+    directory = ftfile.open(place.path, **place.access)
+    with progress_bar("verify") as progress:
+        report = directory.verify(full=full, threads=threads, progress=progress)
+    if json:
+        print_json(report, partial(command_for, path=place.path, full=report.full))
+    else:
+        content = "content read" if report.full else "content not read: --full"
+        unrecorded = (
+            f"{report.unrecorded_files:,} of {bytes_text(report.unrecorded_bytes)}: running tasks, or lost attempts"
+        )
+        print_fields(
+            [
+                ("directory", directory.path),
+                ("result", _result(report.ok, len(report.findings), complete=report.complete)),
+                ("versions", _versions(report.oldest_version, report.version)),
+                ("files", f"{report.files:,} of {bytes_text(report.size_bytes)}, {content}"),
+                ("open pieces", report.segments or None),
+                ("rows", count_text(report.rows)),
+                ("unrecorded", unrecorded if report.unrecorded_files else None),
+                ("in quarantine", report.quarantined_files or None),
+            ]
+        )
+        print_findings(report.findings, place.path, full=report.full)
+    if not report.ok:
+        raise typer.Exit(FOUND)
+
+
+def print_findings(findings: Iterable["Finding"], path: str, *, full: bool = False) -> None:
+    """Print each with what was expected, what is there, the remedy, and the command for it."""
+    for finding in findings:
+        heading(f"{finding.severity} {finding.code}: {finding.path or 'the directory'}", _STYLES[finding.severity])
+        print_fields(
+            [
+                ("expected", finding.expected),
+                ("found", finding.found),
+                ("remedy", in_commands(finding.remedy, path)),
+                ("command", command_of(finding, path, full=full)),
+            ]
+        )
+
+
+def command_for(value: object, *, path: str | None, full: bool = False) -> dict[str, str | None]:
+    """Return the command that helps with what a check has found, as a field of JSON."""
+    from ftfile.operate.doctor import Check
+    from ftfile.operate.status import OpenFile, UnpublishedFile
+    from ftfile.operate.verify.findings import Finding
+
+    if isinstance(value, Finding):
+        return {"command": command_of(value, path or PATH, full=full)}
+    texts = {Check: "remedy", OpenFile: "waiting", UnpublishedFile: "problem"}
+    name = texts.get(type(value))
+    return {} if name is None else {"command": command_in(getattr(value, name), path or PATH)}
+
+
+def doctor(
+    path: Annotated[
+        str | None,
+        typer.Argument(metavar="[PATH]", help="A directory to be tried, too; it is only read.", callback=note_path),
+    ] = None,
+    *,
+    json: Json = False,
+    key_provider: KeyProvider = None,
+    storage: Storage = None,
+) -> None:
+    """Check Python, Java, Spark, drivers and the workers' interpreter; with a path, credentials, clock, permissions.
+
+    It prints what is wrong, and how to mend it. It ends with 1 where something is an error.
+    """
+    with waiting("doctor"):
+        report = ftfile.doctor(path, key_provider=key_provider, storage=settings_of(storage))
+    if json:
+        print_json(report, partial(command_for, path=path))
+    else:
+        told = partial(in_commands, path=path or PATH)
+        columns = [
+            Column("check", lambda each: each.name),
+            Column("state", lambda each: each.state, style=_STYLES.__getitem__),
+            Column("found", lambda each: told(each.found), folds=True),
+            Column("remedy", lambda each: told(each.remedy) or None, folds=True, keep=0),
+        ]
+        print_table(columns[:3] if is_terminal() else columns, report.checks)
+        if is_terminal():
+            for check in report.checks:
+                if check.remedy:
+                    heading(f"{check.name}: what to do", _STYLES[check.state])
+                    print(told(check.remedy))
+    if not report.ok:
+        raise typer.Exit(FOUND)
+
+
+def report(
+    place: Place,
+    *,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The page, in the place of one that is there; - is stdout."
+        ),
+    ] = "report.html",
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare the storage with the log, too, which takes longest.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Write one page with plots, tables and warnings of a directory or a store; it opens offline in any browser.
+
+    It prints the warnings, too, unless the page goes to stdout.
+    """
+    if output == "-" and json:
+        raise ConfigError("--output=- and --json both print on stdout: take one of them")
+    with waiting("report"):
+        found = ftfile.report(place.path, verify=verify, **place.access)
+        if output != "-":
+            found.save(output)
+    if output == "-":
+        # Names of files on a disk need not be text.
+        write_utf8(found.html.encode(errors="backslashreplace"))
+        return
+    say(f"Wrote {output}: {bytes_text(os.path.getsize(output))}")
+    if json:
+        print_json({"path": found.path, "version": found.version, "warnings": found.warnings})
+        return
+    if not found.warnings:
+        print("Nothing needs attention")
+    for warning in found.warnings:
+        heading(f"{warning.severity}: {warning.title}", _STYLES[warning.severity])
+        print(warning.found)
+        if warning.remedy:
+            print(warning.remedy)
+
+
+def source(
+    path: Path,
+    *,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The checkpointLocation of the stream.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="An option of the stream, such as stateLocation=/data/state; may be repeated.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show what streams of files have read, what is still to come, and which files are parked or came too late."""
+    options: dict[str, object] = dict(settings_of(option, prefix="") or {})
+    if checkpoint is not None:
+        options["checkpointLocation"] = checkpoint
+    sources = ftfile.source_status(path, **options)
+    if json:
+        print_json(sources)
+        return
+    if not sources:
+        print(
+            "No stream of files has made a plan for this path with this state: give the path as the stream loads it, "
+            "and its checkpoint. What a query that follows a directory of ftfile has left, `ftfile status --source` "
+            "tells."
+        )
+    now_ms = SystemClock().now_ms()
+    for each in sources:
+        _print_source(each, now_ms)
+
+
+def _print_source(found: "SourceStatus", now_ms: int) -> None:
+    behind = f"{count_text(found.files_behind, 'file')}, {bytes_text(found.bytes_behind)}"
+    oldest = f", the oldest changed {ago(found.oldest_unread_ms, now_ms)}" if found.oldest_unread_ms else ""
+    print_fields(
+        [
+            ("source", found.id),
+            ("newest plan", f"{found.plan:,}" + (f", {ago(found.time_ms, now_ms)}" if found.time_ms else "")),
+            ("known files", count_text(found.known)),
+            ("to be read", f"{behind}{oldest}"),
+            ("parked", count_text(len(found.parked))),
+            ("too late", count_text(found.late)),
+        ]
+    )
+    if found.parked:
+        heading("Parked: files that could not be read; they are tried again when they change")
+        columns = [
+            Column("file", lambda each: each.path, folds=True),
+            Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
+            Column("changed", lambda each: ago(each.modified_ms, now_ms), keep=5),
+            Column("why", lambda each: each.reason, folds=True),
+        ]
+        print_table(columns, found.parked)
+    if found.late_files:
+        heading("Too late to be read, ever")
+        late = [
+            Column("file", lambda each: each.path, folds=True),
+            Column("changed", lambda each: ago(each.modified_ms, now_ms)),
+        ]
+        print_table(late, found.late_files)
+
+
+def _versions(oldest: int, newest: int) -> str:
+    return f"{oldest:,} to {newest:,}" if newest >= 0 else "none that can be read"
+
+
+def _result(ok: bool, findings: int, *, complete: bool) -> str:  # noqa: FBT001 - of a report
+    if not complete:
+        return "the log cannot be read to its end, and files were not compared with it"
+    if ok:
+        return "whole" if not findings else f"whole, with {count_text(findings, 'remark')}"
+    return count_text(findings, "difference")

@@ -1,0 +1,359 @@
+"""`ls`, `history`, `show` and `status`: a directory as its log has it. They write nothing."""
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from json import dumps as json_text
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import ftfile
+from ftfile.core.context import SystemClock
+from ftfile.core.errors import ConfigError, FtfileError
+from ftfile.core.units import ago, bytes_text, count_text, time_text
+from ftfile.tools.cli.check_commands import command_for, print_findings
+from ftfile.tools.cli.exit_codes import DAMAGED
+from ftfile.tools.cli.output import heading, print_fields, print_json, print_json_lines, say
+from ftfile.tools.cli.place import Json, Place, Timestamp, Version, version_of
+from ftfile.tools.cli.queries import print_open, print_queries
+from ftfile.tools.cli.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
+from ftfile.tools.report.advice import in_commands
+
+if TYPE_CHECKING:
+    from ftfile.log.read.history import Version as RecordedVersion
+    from ftfile.log.read.history import VersionMetrics
+    from ftfile.operate.details import FileDetails, OffsetRange, VersionDetails
+    from ftfile.operate.open_directory import OpenedDirectory
+    from ftfile.operate.status import DirectoryStatus
+
+
+# On a terminal; a pipe gets all.
+SHOWN = 1_000
+
+Newest = Annotated[
+    int | None, typer.Option("--limit", "-n", metavar="N", help="The newest N only; on a terminal 1,000.")
+]
+
+_STATE_STYLES = {"published": "green", "pending": "yellow", "retired": "dim", "open": "cyan"}
+
+
+def ls(
+    place: Place,
+    *,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    limit: Newest = None,
+    json: Json = False,
+) -> None:
+    """List the finished files: where each is, what is in it, and who wrote it.
+
+    The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
+    """
+    directory = place.open()
+    files = directory.files(version_of(directory, version, timestamp), _looked_at(limit, json=json))
+    if json:
+        print_json_lines(files)
+        return
+    columns = [
+        Column("file", lambda file: file.path, folds=True),
+        Column("state", lambda file: file.state, style=lambda state: _STATE_STYLES.get(state, "red")),
+        Column("rows", lambda file: file.rows, COUNT),
+        Column("bytes", lambda file: file.size_bytes, BYTES, keep=5),
+        Column("batch", lambda file: file.batch_id, TEXT, keep=3),
+        Column("query or job", lambda file: file.query_id or file.job_id, keep=1),
+        Column("directory", lambda file: file.directory or None, keep=2),
+    ]
+    print_table(columns, _shown(files, limit))
+    _tell_of_others(files, limit, "files")
+
+
+def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
+    """List the versions, oldest first: when, by whom, and what changed.
+
+    It lists those of a keyed store as well.
+    """
+    looked_at = _looked_at(limit, json=json)
+    try:
+        versions = place.open().history(looked_at)
+    except ConfigError as error:
+        try:
+            versions = ftfile.kv.open(place.path, **place.access).history(looked_at)
+        except ConfigError:
+            raise error from None
+    if json:
+        print_json_lines(versions)
+        return
+    columns = [
+        Column("version", lambda each: each.version, COUNT),
+        Column("time (UTC)", lambda each: each.time_ms, TIME),
+        Column("operation", lambda each: each.operation),
+        Column("batch", lambda each: each.batch_id, TEXT, keep=6),
+        Column("rows", lambda each: each.rows, COUNT, keep=8),
+        Column("bytes", lambda each: each.size_bytes, BYTES, keep=5),
+        Column("files", lambda each: each.files, COUNT, keep=7),
+        Column("removed", lambda each: each.files_removed or None, COUNT, keep=4),
+        Column("finished by", lambda each: _reasons(each.metrics.files_by_reason), keep=3),
+        Column("seconds", lambda each: _seconds_of(each.metrics) or None, SECONDS, keep=4),
+        Column("bad", lambda each: each.bad_records or None, COUNT, keep=3),
+        Column("query or job", lambda each: each.query_id or each.job_id, keep=2),
+        Column("replaces", lambda each: "everything" if each.overwrite else each.replaces, keep=1),
+        Column("metadata", lambda each: each.user_metadata, keep=3, folds=True),
+        Column("txn", _transaction, keep=1),
+        Column("offsets", lambda each: _offsets(each.offsets), keep=0, folds=True),
+    ]
+    print_table(columns, _shown(versions, limit))
+    _tell_of_others(versions, limit, "versions")
+
+
+def show(
+    place: Place,
+    what: Annotated[
+        str, typer.Argument(metavar="FILE|VERSION", help="A file, as `ls` lists it, or the number of a version.")
+    ],
+    *,
+    version: Version = None,
+    json: Json = False,
+) -> None:
+    """Show all about one file or one version: batches, what they read of sources, filters, files added and removed."""
+    directory = place.open()
+    if re.fullmatch(r"\d+", what):
+        found = directory.version_details(int(what))
+        print_json(found) if json else _print_version(found)
+    else:
+        file = directory.file_details(what, version)
+        print_json(file) if json else _print_file(file)
+
+
+def status(
+    place: Place,
+    *,
+    staged: Annotated[
+        bool, typer.Option("--staged", help="Count orphans, too: staged files that nothing needs. Takes longer.")
+    ] = False,
+    lag: Annotated[
+        bool,
+        typer.Option("--lag/--no-lag", help="Look at checkpoints, and at what sources have left; for 5 s at most."),
+    ] = True,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Of a query whose checkpoint is not recorded here, or is elsewhere from here. May be repeated.",
+        ),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH", help="An ftfile directory that a query follows, which no checkpoint names. May be repeated."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show what is going on: queries, their lag, open files and why they are open, files not published and why.
+
+    It ends with 4 where the whole log is lost.
+    """
+    directory = ftfile.open(place.path, **place.access)
+    found = directory.status(staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or ())
+    if json:
+        print_json(found, partial(command_for, path=place.path))
+    else:
+        _print_status(directory.path, found, place.path, _oldest(directory, found))
+    if found.version < 0 and any(finding.severity == "error" for finding in found.findings):
+        raise typer.Exit(DAMAGED)
+
+
+def _oldest(directory: "OpenedDirectory", found: "DirectoryStatus") -> str:
+    """Return the oldest version that can be read, and the oldest that has a record if that is another."""
+    oldest = found.oldest_version
+    if found.horizon_ms:
+        with contextlib.suppress(FtfileError):  # a status is wanted most where something is wrong
+            oldest = directory.oldest_version()
+    told = (
+        "" if oldest == found.oldest_version else f" can be read; the log has records from {found.oldest_version:,} on"
+    )
+    return f"{oldest:,}{told}"
+
+
+def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) -> None:
+    now_ms = SystemClock().now_ms()
+    _print_summary(url, found, now_ms, oldest)
+    print_findings(found.findings, path)
+    if found.queries:
+        print_queries(found.queries, path, now_ms)
+    if found.open:
+        print_open(found.open, now_ms, path)
+    if found.unpublished:
+        heading("Not published: committed files that are not at their names, or removed ones that still are")
+        columns = [
+            Column("file", lambda each: each.path, folds=True),
+            Column("version", lambda each: each.version, COUNT),
+            Column(
+                "why",
+                lambda each: (
+                    in_commands(each.problem, path) or f"the next commit {'hides' if each.removed else 'publishes'} it"
+                ),
+                folds=True,
+                style=lambda why: "" if why.startswith("the next") else "red",
+            ),
+        ]
+        print_table(columns, found.unpublished)
+
+
+def _print_summary(path: str, found: "DirectoryStatus", now_ms: int, oldest: str) -> None:
+    if found.time_ms is None:
+        none = "none that can be read" if found.findings else "none: nothing was committed yet"
+        print_fields([("directory", path), ("version", none)])
+        return
+    due = f", {found.due:,} of them due" if found.due else ""
+    problems = sum(bool(each.problem) for each in found.unpublished)
+    stuck = f", {problems:,} of them stuck" if problems else ""
+    horizon = "never" if not found.horizon_ms else f"{time_text(found.horizon_ms)} UTC"
+    print_fields(
+        [
+            ("directory", path),
+            ("version", f"{found.version:,}, committed {ago(found.time_ms, now_ms)}: {time_text(found.time_ms)} UTC"),
+            ("oldest version", oldest),
+            ("vacuumed up to", horizon),
+            ("open files", f"{len(found.open):,}{due}"),
+            ("not published", f"{len(found.unpublished):,}{stuck}"),
+            ("not needed", _unneeded(found)),
+        ]
+    )
+
+
+def _unneeded(found: "DirectoryStatus") -> str | None:
+    if found.unneeded_files is None:
+        return None
+    staged = f"{count_text(found.unneeded_files, 'staged file')} of {bytes_text(found.unneeded_bytes or 0)}"
+    return f"{staged}: running tasks, lost attempts, or used up"
+
+
+def _print_version(found: "VersionDetails") -> None:
+    commit = found.commit
+    print_fields(
+        [
+            ("version", f"{commit.version:,}"),
+            ("time", f"{time_text(commit.time_ms)} UTC"),
+            ("operation", commit.operation),
+            ("query", commit.query_id),
+            ("run", found.run_id),
+            ("batch", commit.batch_id),
+            ("job", commit.job_id),
+            ("replaces", "everything" if commit.overwrite else commit.replaces),
+            ("metadata", commit.user_metadata),
+            ("transaction", _transaction(commit)),
+            ("finished by", _reasons(commit.metrics.files_by_reason)),
+            ("seconds", f"{_seconds_of(commit.metrics):.3f}" if _seconds_of(commit.metrics) else None),
+            ("rows", count_text(commit.rows)),
+            ("bad records", commit.bad_records or None),
+            ("durability", commit.durability),
+            ("offsets before", _offsets(found.offsets_before)),
+            ("offsets after", _offsets(commit.offsets)),
+            ("pieces ended", found.segments_removed or None),
+        ]
+    )
+    _print_ranges(found.offset_ranges)
+    for title, kind in (("Files added", "part"), ("Pieces of open files added", "segment")):
+        added = [each for each in found.added if each.kind == kind]
+        if added:
+            heading(f"{title}: {len(added):,}")
+            print_table(
+                [
+                    Column("file", lambda each: each.path, folds=True),
+                    Column("rows", lambda each: each.rows, COUNT),
+                    Column("bytes", lambda each: each.size_bytes, BYTES, keep=5),
+                    Column("batches", lambda each: _range(each.first_batch, each.last_batch), keep=4),
+                ],
+                added,
+            )
+    if found.removed:
+        heading(f"Files removed: {len(found.removed):,}")
+        columns = [
+            Column("file", lambda each: each.path, folds=True),
+            Column("bytes", lambda each: each.size_bytes, BYTES),
+        ]
+        print_table(columns, found.removed)
+
+
+def _print_file(file: "FileDetails") -> None:
+    batches = file.batches
+    time = f" of {time_text(file.time_ms)} UTC" if file.time_ms else ""
+    by = f", by {file.operation}" if file.operation else ""
+    plain = f", {bytes_text(file.plain_bytes)} before filters" if file.filters else ""
+    print_fields(
+        [
+            ("file", file.path),
+            ("state", file.state),
+            ("rows", count_text(file.rows)),
+            ("bytes", f"{bytes_text(file.size_bytes)} on storage{plain}"),
+            ("format", " + ".join([file.format, *file.filters])),
+            ("checksum", file.checksum),
+            ("version", f"{file.version:,}{time}{by}"),
+            ("query", batches.query_id if batches else None),
+            ("batches", _range(batches.first_batch, batches.last_batch) if batches else None),
+            ("offsets before", _offsets(batches.offsets_before) if batches else None),
+            ("offsets after", _offsets(batches.offsets) if batches else None),
+            ("job", file.job_id),
+            ("made of", count_text(file.pieces, "piece") if file.pieces else None),
+        ]
+    )
+    _print_ranges(batches.offset_ranges if batches else None)
+
+
+def _print_ranges(ranges: "Sequence[OffsetRange] | None") -> None:
+    """Print what was read of each source."""
+    if not ranges:
+        return
+    heading("Read from the sources")
+    columns = [
+        Column("source", lambda each: each.source, COUNT),
+        Column("partition", lambda each: each.partition, keep=8),
+        Column("from", lambda each: "its start" if each.start is None else _offset(each.start), folds=True),
+        Column("to", lambda each: _offset(each.end), folds=True),
+    ]
+    print_table(columns, ranges)
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _offsets(offsets: list[Any] | None) -> str | None:
+    """Return offsets of Spark as JSON, one for each source."""
+    return None if offsets is None else " ".join(map(_offset, offsets))
+
+
+def _offset(offset: Any) -> str:  # noqa: ANN401 - any JSON
+    return json_text(offset, separators=(",", ":"))
+
+
+def _reasons(files_by_reason: Mapping[str, int]) -> str | None:
+    """Return the rules that ended files, with the number of files."""
+    return ", ".join(f"{reason} {files:,}" for reason, files in sorted(files_by_reason.items())) or None
+
+
+def _seconds_of(metrics: "VersionMetrics") -> float:
+    """Return the time of the slowest task and of the commit, as far as they are known."""
+    commit = (metrics.prepare_seconds, metrics.create_seconds or 0.0, metrics.publish_seconds or 0.0)
+    return metrics.write_seconds + sum(commit)
+
+
+def _transaction(version: "RecordedVersion") -> str | None:
+    return None if version.txn_app_id is None else f"{version.txn_app_id} {version.txn_version}"
+
+
+def _looked_at(limit: int | None, *, json: bool) -> int | None:
+    """Return how many of the newest are asked for: one more than are shown tells if there are others."""
+    return SHOWN + 1 if limit is None and not json and is_terminal() else limit
+
+
+def _shown(items: Sequence[Any], limit: int | None) -> Sequence[Any]:
+    return items[-SHOWN:] if limit is None and is_terminal() else items
+
+
+def _tell_of_others(items: Sequence[Any], limit: int | None, noun: str) -> None:
+    if limit is None and is_terminal() and len(items) > SHOWN:
+        say(f"The newest {SHOWN:,} {noun} alone: --limit is another number, --json shows all", "dim")

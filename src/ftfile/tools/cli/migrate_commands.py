@@ -1,0 +1,162 @@
+"""`migrate`: the files of another program become a directory of ftfile, and back."""
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import ftfile
+from ftfile.core.units import bytes_text, count_text
+from ftfile.tools.cli.output import agree, print_fields, print_json, progress_bar, say
+from ftfile.tools.cli.place import DryRun, Json, Path, Storage, Threads, Yes, settings_of
+from ftfile.tools.cli.tables import BYTES, Column, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.tools.migrate.migrate import MigrateReport
+
+
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="PROGRAM",
+        help="That wrote the files: spark (its file sink), flink, kafka-connect, apex, delta, or files for any other.",
+    ),
+]
+Format = Annotated[
+    str | None, typer.Option("--format", metavar="FORMAT", help="Of the files; by default by their names.")
+]
+Schema = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS", help='Such as "id long, at timestamp", or the JSON of Spark; needed for json and csv.'
+    ),
+]
+PartitionBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=TYPE", help="A column in the paths, outermost first, such as day=date. May be repeated."
+    ),
+]
+FormatOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-o", metavar="NAME=VALUE", help="An option of the format, such as header=true. May be repeated."
+    ),
+]
+Checkpoint = Annotated[
+    str | None, typer.Option(metavar="PATH", help="Of the stopped query, which goes on with ftfile.")
+]
+
+
+def migrate(
+    path: Path,
+    *,
+    from_: From = "auto",
+    file_format: Format = None,
+    schema: Schema = None,
+    partition_by: PartitionBy = None,
+    option: FormatOption = None,
+    checkpoint: Checkpoint = None,
+    leave_unfinished: Annotated[
+        bool, typer.Option("--leave-unfinished", help="Leave out files that the program has not finished.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo a migration, before the first new commit.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    threads: Threads = None,
+    storage: Storage = None,
+) -> None:
+    """Make the files of another program a directory of ftfile, by one record. No file is copied or changed.
+
+    Stop the program before. Each file is read once; then it asks.
+    """
+    settings: Any = {"storage": settings_of(storage)}
+    if undo:
+        _undo(path, settings, dry_run=dry_run, yes=yes, json=json)
+        return
+    with contextlib.ExitStack() as bar:
+        report = ftfile.migrate(
+            path,
+            from_=from_,  # type: ignore[arg-type] # the function checks it
+            file_format=file_format,
+            schema=schema,
+            partition_by=settings_of(partition_by),
+            options=settings_of(option),
+            checkpoint=checkpoint,
+            leave_unfinished=leave_unfinished,
+            dry_run=dry_run,
+            confirm=partial(_confirm, end_bar=bar.close, yes=yes),
+            threads=threads,
+            progress=bar.enter_context(progress_bar("migrate")),
+            **settings,
+        )
+    if json:
+        print_json(report)
+    else:
+        _print_report(report)
+
+
+def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", yes: bool) -> bool:
+    end_bar()  # it would be drawn over the question
+    say(_told(report, "This records"))
+    in_files, in_paths = _columns(report)
+    say(f"Columns: {in_files}{in_paths and f'; in the paths: {in_paths}'}")
+    if moved := sum(each.moved for each in report.left_out):
+        say(f"{count_text(moved, 'file')} that do not count are moved out of the sight of readers")
+    agree("Finish the migration?" if report.already_migrated else "Migrate?", yes=yes)
+    return True
+
+
+def _told(report: "MigrateReport", begins: str) -> str:
+    files = f"{count_text(report.files, 'file')} of {report.file_format} with {count_text(report.rows, 'row')}"
+    written = "" if report.source == "files" else f", written by {report.source}"
+    told = f"{files}, {bytes_text(report.size_bytes)}{written}"
+    if report.already_migrated:
+        return f"Migrated already, as version {report.version}: {told}. Nothing is recorded again"
+    return f"{begins} {told}"
+
+
+def _columns(report: "MigrateReport") -> tuple[str, str]:
+    """Return the columns in files, and those in paths, each with its type."""
+    from ftfile.rows.spark_types import sql_types
+
+    types = sql_types(report.schema)
+    texts = {name: f"{name}: {kind}" for name, kind in types.items()}
+    in_files = [text for name, text in texts.items() if name not in report.partition_by]
+    return ", ".join(in_files), ", ".join(texts[name] for name in report.partition_by)
+
+
+def _print_report(report: "MigrateReport") -> None:
+    would = _told(report, "Would record")
+    is_told = report.dry_run or report.already_migrated
+    print(would if is_told else f"{_told(report, 'Recorded')}, as version {report.version}")
+    query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
+    in_files, in_paths = _columns(report)
+    fields = [("columns", in_files), ("columns in the paths", in_paths), ("log moved", report.moved_log)]
+    print_fields([*fields, ("query goes on", query)])
+    if report.left_out:
+        columns = [
+            Column("left out", lambda each: each.path, folds=True),
+            Column("bytes", lambda each: each.size_bytes, BYTES),
+            Column("moved", lambda each: "yes" if each.moved else None),
+            Column("why", lambda each: each.why, folds=True),
+        ]
+        print_table(columns, report.left_out)
+
+
+def _undo(path: str, settings: Any, *, dry_run: bool, yes: bool, json: bool) -> None:  # noqa: ANN401
+    report = ftfile.undo_migration(path, dry_run=True, **settings)
+    if not dry_run:
+        agree("Undo the migration, and delete the log?", yes=yes)
+        report = ftfile.undo_migration(path, **settings)
+    if json:
+        print_json(report)
+    elif dry_run:
+        print("The migration can be undone")
+    else:
+        print(f"Undone; {count_text(len(report.put_back), 'file')} moved back")

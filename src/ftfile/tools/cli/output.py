@@ -1,0 +1,165 @@
+"""The output of commands: results on stdout; announcements, questions and progress on stderr."""
+
+import base64
+import contextlib
+import dataclasses
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import typer
+
+from ftfile.core.units import bytes_text, duration_text
+from ftfile.tools.cli.exit_codes import USAGE
+from ftfile.tools.cli.tables import console, is_terminal
+
+# The job, query or batch that a line of the log is about; of a command, there is one.
+_CONTEXT = re.compile(r"^\[(?:job|query|batch) [^\]]*\] ")
+
+
+class WarningPrinter(logging.Handler):
+    """Prints warnings that are logged on stderr, each in one line, and the same one once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line; also above a progress bar, which takes the place of stderr."""
+        text = " ".join(_CONTEXT.sub("", record.getMessage()).splitlines())
+        if text in self._printed:
+            return
+        self._printed.add(text)
+        with contextlib.suppress(OSError, ValueError):
+            print(f"ftfile: {record.levelname.lower()}: {text}", file=sys.stderr, flush=True)
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a line on stderr, for people."""
+    if sys.stderr.isatty():
+        console(stderr=True).print(text, style=style, soft_wrap=True)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+def heading(text: str, style: str = "bold") -> None:
+    """Print the heading of what follows."""
+    if is_terminal():
+        console().print(f"\n{text}", style=style)
+    else:
+        print(f"\n{text}")
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print names with values, one a line; those without a value are left out."""
+    shown = [(name, str(value)) for name, value in fields if value not in (None, "")]
+    if not is_terminal():
+        for name, value in shown:
+            print(f"{name}\t{value}")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, value in shown:
+        table.add_row(name, Text(value))
+    console().print(table)
+
+
+def print_json(document: object, more: Callable[[object], Mapping[str, object]] = lambda _: {}) -> None:
+    """Print one document; `more` returns fields for a value of a class, beside its own."""
+
+    def plain(value: object) -> object:
+        found = _plain(value)
+        return {**found, **more(value)} if isinstance(found, dict) else found
+
+    print(json.dumps(document, default=plain, ensure_ascii=False, indent=2 if is_terminal() else None))
+
+
+def print_json_lines(items: Iterable[object]) -> None:
+    """Print one document a line."""
+    for item in items:
+        print(json.dumps(item, default=_plain, ensure_ascii=False))
+
+
+def write_utf8(data: bytes) -> None:
+    """Write UTF-8 to stdout, through the text stream where that has no bytes below it."""
+    below = getattr(sys.stdout, "buffer", None)
+    if below is None:
+        sys.stdout.write(bytes(data).decode())
+        return
+    sys.stdout.flush()
+    below.write(data)
+
+
+def agree(question: str, *, yes: bool) -> None:
+    """Return if a person agrees that data may be lost, or has said so by `--yes`; else end the command."""
+    if yes:
+        return
+    if not is_watched():
+        say("ftfile: nobody is there to be asked: give --yes. Nothing was changed")
+        raise typer.Exit(USAGE)
+    try:
+        if typer.confirm(question, err=True):
+            return
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    say("Nothing was changed")
+    raise typer.Exit(USAGE)
+
+
+def is_watched() -> bool:
+    """Return True if somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _plain(value: object) -> object:
+    """Return a value as plain JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.repr}
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value) if isinstance(value, Decimal) else repr(value)
+
+
+OnProgress: TypeAlias = "Callable[[Any], object] | None"
+
+
+@contextlib.contextmanager
+def progress_bar(what: str) -> Iterator[OnProgress]:
+    """Give the function that an operation calls with its progress; None where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[far]}"))
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, far="")
+
+        def show(now: Any) -> None:  # noqa: ANN401 - a Progress of any operation
+            left = "" if now.left_s is None else f", {duration_text(now.left_s)} left"
+            size = f", {bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}" if now.total_bytes else ""
+            far = f"{now.done:,} of {now.total:,} {now.unit}{size}{left}"
+            done, total = (now.done_bytes, now.total_bytes) if now.total_bytes else (now.done, now.total)
+            bar.update(task, description=now.operation, total=max(total, 1), completed=done, far=far)
+
+        yield show
+
+
+def waiting(what: str) -> contextlib.AbstractContextManager[object]:
+    """Show that something goes on which cannot tell how far it is."""
+    return console(stderr=True).status(f"{what} …") if sys.stderr.isatty() else contextlib.nullcontext()

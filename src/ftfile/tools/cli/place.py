@@ -1,0 +1,165 @@
+"""The directory of a command, the options that open it, and other parameters that several commands have.
+
+Where its log is lost, commands say so, and end with `DAMAGED`, where Python finds nothing in it.
+"""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import ftfile
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.tools.report.advice import PATH
+
+if TYPE_CHECKING:
+    from ftfile.operate.open_directory import OpenedDirectory
+    from ftfile.read.directory import Directory
+
+
+_ACCESS = "Access"
+
+
+def note_path(ctx: typer.Context, path: str | None) -> str | None:
+    """Return the path of a command; errors then name commands for it."""
+    ctx.meta[PATH] = path or PATH
+    return path
+
+
+Path = Annotated[
+    str,
+    typer.Argument(
+        metavar=PATH, help="The directory: a local path, or a URL such as s3://bucket/out.", callback=note_path
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON; its fields are those of the Python function.")]
+KeyProvider = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Where the keys of an encrypted directory are, as in the option keyProvider.",
+        rich_help_panel=_ACCESS,
+    ),
+]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage",
+        "-S",
+        metavar="NAME=VALUE",
+        help="A setting of the file system, as the option storage.NAME; may be repeated.",
+        rich_help_panel=_ACCESS,
+    ),
+]
+Version = Annotated[int | None, typer.Option(metavar="N", help="Of this version; by default the newest one.")]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Of the version that was the newest then, such as 2024-07-01T12:00:00Z."),
+]
+Columns = Annotated[str | None, typer.Option("--columns", "-c", metavar="A,B", help="These columns, in this order.")]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        "-w",
+        metavar="CONDITION",
+        help="Of the rows for which this is true, such as \"month >= 7 AND city IN ('a', 'b')\".",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Print what would be done, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Threads = Annotated[int | None, typer.Option(metavar="N", help="By default one for each core.")]
+
+
+def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str, str] | None:
+    """Return settings given as `name=value`, whose names may begin with `prefix`; ConfigError for one without `=`."""
+    if not storage:
+        return None
+    found = {}
+    for text in storage:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"{text!r}: it takes NAME=VALUE, such as endpoint=http://localhost:9000")
+        found[name.removeprefix(prefix)] = value
+    return found
+
+
+def version_of(directory: "Directory", version: int | None, timestamp: str | None) -> int | None:
+    """Return the version of a number, or of a time; None for the newest; ConfigError for both, or for no version."""
+    if timestamp is None:
+        return version
+    if version is not None:
+        raise ConfigError("--version and --timestamp both choose a version: give one of them")
+    return directory.version_at(timestamp)
+
+
+def columns_of(text: str | None) -> list[str] | None:
+    """Return the names in a text with commas between, None for all; ConfigError if there is none in it."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigError("--columns names no column: give names with commas between")
+    return names
+
+
+@dataclass(frozen=True)
+class Place:
+    """An argument and the options that commands share; `with_place` gives them to a command."""
+
+    path: Path
+    key_provider: KeyProvider = None
+    storage: Storage = None
+
+    @property
+    def access(self) -> dict[str, Any]:
+        """Return the arguments of functions by which they open it."""
+        return {"key_provider": self.key_provider, "storage": settings_of(self.storage)}
+
+    def open(self) -> "OpenedDirectory":
+        """Return the directory of files; ConfigError if it is none.
+
+        Raises:
+            CorruptData: it has had commits, and none of them can be read; with what `status` says of it.
+        """
+        directory = ftfile.open(self.path, **self.access)
+        if directory.version() < 0:
+            for finding in directory.status(lag=False).findings:
+                if finding.severity == "error":
+                    raise CorruptData(finding.path, finding.expected, finding.found, finding.remedy)
+        return directory
+
+    def require_log(self) -> None:
+        """Raise `CorruptData` if a directory, in which a command found nothing, has lost its log."""
+        with contextlib.suppress(ConfigError):  # a store, which has a log
+            self.open()
+
+    @contextlib.contextmanager
+    def requiring_log(self) -> Iterator[None]:
+        """Raise `CorruptData` where the block names what a directory does not have, because it has lost its log."""
+        try:
+            yield
+        except ConfigError:
+            self.require_log()
+            raise
+
+
+def with_place(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that takes the fields of its `Place` itself, first the path, and last the options."""
+    signature = inspect.signature(command)
+    own = [each for each in signature.parameters.values() if each.annotation is not Place]
+    if len(own) == len(signature.parameters):
+        return command
+
+    @functools.wraps(command)
+    def placed(path: str, key_provider: str | None, storage: list[str] | None, **options: object) -> None:
+        command(place=Place(path, key_provider, storage), **options)
+
+    path, *access = inspect.signature(Place).parameters.values()
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (path, *own, *access)]
+    placed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return placed

@@ -1,0 +1,183 @@
+"""`repair`, `drop` and `restore`: faults are mended, rows are removed or come back."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import ftfile
+from ftfile.core.units import bytes_text, count_text
+from ftfile.tools.cli.check_commands import command_for, print_findings
+from ftfile.tools.cli.exit_codes import CONFLICT, FOUND
+from ftfile.tools.cli.output import agree, heading, print_json, progress_bar, say, waiting
+from ftfile.tools.cli.place import DryRun, Json, Place, Yes
+from ftfile.tools.cli.tables import Column, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.operate.repair import RepairReport
+    from ftfile.operate.restore import RestoredFile
+
+
+GiveUp = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE",
+        help="A committed file that is lost for good, or a pattern such as 'month=7/*': readers go on without it. May "
+        "be repeated.",
+    ),
+]
+Quarantine = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE", help="A foreign file to be put aside, or a pattern such as '*.tmp'. May be repeated."),
+]
+AcceptLostRecords = Annotated[
+    bool,
+    typer.Option("--accept-lost-records", help="Go on from the last version that can be read; stop queries before."),
+]
+
+
+def repair(
+    place: Place,
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Read every file, too.")] = False,
+    give_up: GiveUp = None,
+    quarantine: Quarantine = None,
+    accept_lost_records: AcceptLostRecords = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Mend what `verify` finds. By itself it does what loses no row, and it deletes nothing. Also of a keyed store.
+
+    It asks before it gives up rows or records. It ends with 1 where an error or a warning is left.
+    """
+    run = partial(
+        ftfile.repair,
+        place.path,
+        full=full,
+        give_up=tuple(give_up or ()),
+        quarantine=tuple(quarantine or ()),
+        accept_lost_records=accept_lost_records,
+        **place.access,
+    )
+    with progress_bar("verify") as progress:
+        report = run(dry_run=True, progress=progress)
+    if not dry_run and report.steps:
+        say(f"This takes {count_text(len(report.steps), 'step')}")
+        for step in report.steps:
+            say(f"  {step.action}")
+        if give_up or accept_lost_records:
+            agree("Rows or records are given up for good. Go on?", yes=yes)
+        with progress_bar("repair") as progress:
+            report = run(dry_run=False, progress=progress)
+    if json:
+        print_json(report, partial(command_for, path=place.path, full=full))
+    else:
+        _print_steps(report)
+        print_findings(report.left, place.path, full=full)
+    if not report.ok:
+        raise typer.Exit(FOUND)
+
+
+def drop(
+    place: Place,
+    *,
+    where: Annotated[
+        str,
+        typer.Option(
+            "--where",
+            "-w",
+            metavar="CONDITION",
+            help='Of partition columns, such as "month < 7" or "day < current_date() - interval 30 days"; '
+            "or the word all.",
+        ),
+    ],
+    bucket_pattern: Annotated[
+        str | None,
+        typer.Option(metavar="PATTERN", help="That of the option bucketPattern: a condition may then name bucketTime."),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Remove all rows of the partitions that match, in one version. It asks before.
+
+    Older versions can be read until a vacuum.
+    """
+    run = partial(ftfile.drop, place.path, bucket_pattern=bucket_pattern, **place.access)
+    with waiting("looking for rows"), place.requiring_log():
+        report = run(where=where, dry_run=True)
+    what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"
+    if not dry_run:
+        if report.files:
+            say(f"This removes {what}{'' if report.where in (None, where) else f', where {report.where}'}")
+            agree("Remove them?", yes=yes)
+        with progress_bar("drop") as progress:
+            report = run(where=report.where or where, progress=progress)
+        what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')}"
+    if json:
+        print_json(report)
+    elif not report.files:
+        print("Nothing to remove")
+    else:
+        print(f"Would remove {what}" if dry_run else f"Removed {what}, in version {report.version}")
+
+
+def restore(
+    place: Place,
+    *,
+    version: Annotated[int | None, typer.Option(metavar="N", help="The version to go back to.")] = None,
+    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="Or a time: the newest version then.")] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Make the rows of an older version those of the newest one, in one record. It asks before.
+
+    It is undone by another restore. Queries go on with their next batch.
+    """
+    run = partial(ftfile.restore, place.path, version, timestamp=timestamp, **place.access)
+    with waiting("comparing versions"), place.requiring_log():
+        report = run(dry_run=True)
+    what = f"{_of(report.restored)} come back, {_of(report.removed)} are removed"
+    if report.missing and not dry_run:
+        say(f"Version {report.restored_version} cannot be restored: files are vacuumed, or gone. Nothing was changed")
+    elif not dry_run:
+        if report.restored or report.removed:
+            say(f"To the rows of version {report.restored_version}: {what}")
+            agree("Restore them?", yes=yes)
+        with progress_bar("restore") as progress:
+            report = run(progress=progress)
+    if json:
+        print_json(report)
+    elif not (report.restored or report.removed or report.missing):
+        print(f"The newest version has the rows of version {report.restored_version}")
+    elif dry_run:
+        print(f"Would restore version {report.restored_version}: {what}")
+    elif not report.missing:
+        print(f"Restored version {report.restored_version} as version {report.version}: {what}")
+    if report.missing:
+        if not json:
+            heading(f"Missing, so that it cannot be restored: {count_text(len(report.missing), 'file')}", "bold red")
+            print("\n".join(report.missing))
+        raise typer.Exit(FOUND if dry_run else CONFLICT)
+
+
+def _of(files: "Sequence[RestoredFile]") -> str:
+    """Return the number of rows of files, and of these."""
+    return f"{count_text(sum(file.rows for file in files), 'row')} in {count_text(len(files), 'file')}"
+
+
+def _print_steps(report: "RepairReport") -> None:
+    if not report.steps:
+        print("Nothing that can be mended by itself" if report.left else "Nothing to mend")
+        return
+    print("Would do" if report.dry_run else "Done")
+    columns = [
+        Column("finding", lambda step: step.code),
+        Column("step", lambda step: step.action, folds=True),
+        Column("error", lambda step: step.error or None, folds=True, keep=8, style=lambda _: "red"),
+    ]
+    print_table(columns, report.steps)

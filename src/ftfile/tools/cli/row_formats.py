@@ -1,0 +1,136 @@
+"""Rows as a table, as JSON lines or as CSV, batch by batch."""
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from ftfile.tools.cli.output import write_utf8
+from ftfile.tools.cli.tables import Column, Kind, is_terminal, print_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+RowFormat: TypeAlias = Literal["table", "json", "csv"]
+Format = Annotated[
+    RowFormat | None, typer.Option("--format", help="By default a table on a terminal, and csv in a pipe.")
+]
+
+
+class RowPrinter:
+    """Prints batches of one schema, with one heading, in the format that is asked for, or the one by default."""
+
+    def __init__(self, schema: "pa.Schema", wanted: RowFormat | None, *, json: bool) -> None:
+        self._schema = schema
+        self._format: RowFormat = "json" if json else wanted or ("table" if is_terminal() else "csv")
+        self._begun = False
+
+    def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
+        """Print rows, and what is buffered; nothing if the first ones cannot be read."""
+        batches = (batch for batch in batches if batch.num_rows)
+        first = next(batches, None)
+        batches = chain([] if first is None else [first], batches)
+        if self._format == "table":
+            self._print_table(batches)
+        else:
+            self._print_lines(batches)
+        self._begun = True
+        sys.stdout.flush()
+
+    def _print_lines(self, batches: Iterable["pa.RecordBatch"]) -> None:
+        from ftfile.formats.api import format_from_options
+
+        schema = self._schema
+        if self._format == "csv":
+            schema = _flat(schema)
+        # Other programs than Spark read quotes that are doubled, as RFC 4180 has them.
+        csv = {"header": True, "escape": '"'}
+        options = csv if self._format == "csv" else {"ignoreNullFields": False}
+        lines: Any = format_from_options(self._format, options)
+        encode = lines.rows(schema)
+        if not self._begun:
+            write_utf8(lines.head(schema))
+        for batch in batches:
+            data = encode(_flattened(batch, schema)).data
+            write_utf8(_escaped(data) if is_terminal() else data)
+
+    def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
+        from pyarrow import types
+
+        columns = []
+        for number, field in enumerate(self._schema):
+            is_number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_decimal(field.type)
+            kind = Kind(_shown, _shown, is_number=is_number)
+            folds = not is_number and not types.is_temporal(field.type)
+            columns.append(Column(field.name, itemgetter(number), kind, keep=5, folds=folds))
+        print_table(columns, _rows(batches), with_heading=not self._begun)
+
+
+def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["pa.RecordBatch"]:
+    """Yield the first rows; all for None."""
+    left = rows
+    for batch in batches if left != 0 else ():
+        if left is None:
+            yield batch
+            continue
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
+        if not left:
+            return
+
+
+def _escaped(data: bytes) -> bytes:
+    """Return lines of text without other control characters, which a terminal would obey."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], bytes(data).decode()).encode()
+
+
+def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - of any column
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=_shown, ensure_ascii=False)
+    return str(value)
+
+
+def _flat(schema: "pa.Schema") -> "pa.Schema":
+    """Return a schema for CSV, in which nested and binary columns are text."""
+    import pyarrow as pa
+
+    return pa.schema([(field.name, pa.string() if _needs_text(field.type) else field.type) for field in schema])
+
+
+def _flattened(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    columns = [
+        column if column.type == field.type else pa.array(map(_text_or_null, column.to_pylist()), pa.string())
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema) if batch.schema != schema else batch
+
+
+def _text_or_null(value: Any) -> str | None:  # noqa: ANN401 - of any column
+    return None if value is None else _shown(value)
+
+
+def _needs_text(kind: "pa.DataType") -> bool:
+    from pyarrow import types
+
+    return bool(types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind))

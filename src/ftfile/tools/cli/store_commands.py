@@ -1,0 +1,219 @@
+"""`ftfile kv`: keyed stores."""
+
+import contextlib
+import csv
+from dataclasses import asdict
+from functools import partial
+from io import StringIO
+from json import loads
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import ftfile
+from ftfile.core.errors import ConfigError
+from ftfile.core.units import bytes_text, count_text
+from ftfile.tools.cli.exit_codes import FOUND
+from ftfile.tools.cli.output import print_fields, print_json, progress_bar, say
+from ftfile.tools.cli.place import Columns, DryRun, Json, Place, Threads, Version, columns_of
+from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
+from ftfile.tools.cli.tables import COUNT, Column, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from ftfile.kv.reading.reader import Reader
+
+
+_VALUES = "values with commas between, quoted as in CSV, or a JSON array"
+
+
+def get(
+    place: Place,
+    key: Annotated[list[str], typer.Argument(metavar="KEY…", help=f"Of a store with several key columns: {_VALUES}.")],
+    *,
+    columns: Columns = None,
+    version: Version = None,
+    row_format: Format = None,
+    json: Json = False,
+) -> None:
+    """Print the rows of keys. It ends with 1 where a key has none."""
+    import pyarrow as pa
+
+    with _opened(place, version) as reader:
+        keys = [_key_of(reader, text) for text in key]
+        fields = reader.definition.key_fields
+        own = [pa.array([each[place] for each in keys], field.type) for place, field in enumerate(fields)]
+        table = reader.lookup(pa.table(own, names=[field.name for field in fields]), columns_of(columns))
+    found = table["_found"].to_pylist()
+    rows = table.filter(table["_found"]).drop_columns(["_found"])
+    RowPrinter(rows.schema, row_format, json=json).print(rows.to_batches())
+    for text, is_found in zip(key, found, strict=True):
+        if not is_found:
+            say(f"ftfile: there is no key {text!r}")
+    if not all(found):
+        raise typer.Exit(FOUND)
+
+
+def scan(
+    place: Place,
+    *,
+    start: Annotated[str | None, typer.Option(metavar="KEY", help="From this key on, or its first values.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="KEY", help="Before this key.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", "-n", metavar="N", min=0, help="The first N.")] = None,
+    columns: Columns = None,
+    version: Version = None,
+    row_format: Format = None,
+    json: Json = False,
+) -> None:
+    """Print rows sorted by key, from one key on and before another."""
+    import pyarrow as pa
+
+    with _opened(place, version) as reader:
+        first, last = (None if text is None else _key_of(reader, text, is_prefix=True) for text in (start, end))
+        names = columns_of(columns)
+        schema = reader.definition.schema
+        shown = schema if names is None else pa.schema([schema.field(name) for name in names if name in schema.names])
+        batches = reader.scan(first, last, names)
+        RowPrinter(shown, row_format, json=json).print(limited(batches, rows))
+
+
+def stats(
+    place: Place,
+    *,
+    version: Version = None,
+    json: Json = False,
+) -> None:
+    """Print the keys and columns of a store, and the numbers of its runs, rows, bytes and due merges."""
+    from ftfile.rows.spark_types import spark_schema_json, sql_types
+
+    with _opened(place, version) as reader:
+        found, definition = reader.stats(), reader.definition
+    if json:
+        kinds = sql_types(spark_schema_json(definition.schema))
+        keys, values = (
+            {field.name: kinds[field.name] for field in fields}
+            for fields in (definition.key_fields, definition.value_fields)
+        )
+        columns = {"keys": keys, "values": values, "merge": definition.merge, "buckets": definition.buckets}
+        print_json(asdict(found) | columns)
+        return
+    print_fields(
+        [
+            ("store", reader.path),
+            ("version", f"{found.version:,} of {found.newest_version:,}"),
+            ("keys", ", ".join(f"{field.name} {field.type}" for field in definition.key_fields)),
+            ("values", ", ".join(f"{field.name} {field.type}" for field in definition.value_fields)),
+            ("merged by", ", ".join(f"{name}: {how}" for name, how in definition.merge.items())),
+            ("buckets", count_text(definition.buckets)),
+            ("runs", f"{found.runs:,}, at most {found.runs_max:,} in a bucket"),
+            ("rows in runs", f"{found.rows:,}: a key has one in each run that says something about it"),
+            ("bytes", bytes_text(found.size_bytes)),
+            ("merges due", f"{found.due_jobs:,}, {found.held_jobs:,} of them left out after failures"),
+        ]
+    )
+
+
+def verify(
+    place: Place,
+    *,
+    version: Version = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Read every run of a version, and compare it with the log. It ends with 1 where one is damaged."""
+    run = partial(ftfile.kv.verify, place.path, version=version, **place.access)
+    with progress_bar("verify") as progress, place.requiring_log():
+        report = run(threads=threads, progress=progress)
+    if json:
+        print_json(report)
+    else:
+        damaged = count_text(len(report.damaged), "damaged run") if report.damaged else "whole"
+        runs = f"{count_text(report.runs, 'run')} with {count_text(report.rows, 'row')}"
+        print(f"Version {report.version}: {runs}, {damaged}")
+        if report.damaged:
+            columns = [
+                Column("file", lambda run: run.path, folds=True),
+                Column("offset", lambda run: run.offset, COUNT, keep=4),
+                Column("bucket", lambda run: run.bucket, COUNT, keep=5),
+                Column("error", lambda run: run.error, folds=True),
+            ]
+            print_table(columns, report.damaged)
+    if report.damaged:
+        raise typer.Exit(FOUND)
+
+
+def compact(
+    place: Place,
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Leave one run in each bucket: reads are fastest then.")] = False,
+    threads: Threads = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Merge the runs that are due. No row is lost or changed."""
+    run = partial(ftfile.kv.compact, place.path, full=full, **place.access)
+    with place.requiring_log():
+        report = run(dry_run=True)
+    plan = f"{count_text(report.runs_replaced, 'run')} into about {report.runs_written:,}"
+    if not dry_run:
+        if report.runs_replaced:
+            say(f"Merging at first {plan}")
+        with progress_bar("compact") as progress:
+            report = run(threads=threads, progress=progress)
+    if json:
+        print_json(report)
+    elif not report.runs_replaced:
+        print("Nothing to merge")
+    elif dry_run:
+        print(f"Would merge at first {plan}")
+    else:
+        made = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
+        print(f"Merged {count_text(report.runs_replaced, 'run')} into {made}; the newest version is {report.version}")
+
+
+@contextlib.contextmanager
+def _opened(place: Place, version: int | None) -> "Iterator[Reader]":
+    """Give a reader of a store; raises `CorruptData` for one whose log is lost."""
+    with place.requiring_log():
+        reader = ftfile.kv.open(place.path, version=version, **place.access)
+    with reader:
+        yield reader
+
+
+def _key_of(reader: "Reader", text: str, *, is_prefix: bool = False) -> tuple[Any, ...]:
+    """Return the values of a key, or of its first columns; ConfigError for another number of them, or a wrong type."""
+    fields = reader.definition.key_fields
+    parts = [text] if len(fields) == 1 else _parts_of(text)
+    if len(parts) > len(fields) or (len(parts) < len(fields) and not is_prefix):
+        names = ", ".join(field.name for field in fields)
+        raise ConfigError(f"{text!r}: a key of this store has the columns {names}: {_VALUES}")
+    return tuple(_value_of(part, field) for part, field in zip(parts, fields, strict=False))
+
+
+def _parts_of(text: str) -> list[Any]:
+    """Return the values in a line of CSV, or in a JSON array."""
+    try:
+        if text.startswith("["):
+            values: list[Any] = loads(text)
+            return values
+        rows: list[list[str]] = [*csv.reader(StringIO(text, newline=""), strict=True)]
+    except (ValueError, csv.Error) as error:
+        raise ConfigError(f"{text!r} is no key: {error}. It takes {_VALUES}") from None
+    if len(rows) != 1:
+        raise ConfigError(f"{text!r} is no key: it is not one line of CSV. It takes {_VALUES}")
+    return rows[0]
+
+
+def _value_of(part: object, field: "pa.Field") -> Any:  # noqa: ANN401 - of any column
+    import pyarrow as pa
+
+    from ftfile.rows.spark_types import spark_schema_json, sql_types
+
+    try:
+        return pa.scalar(part).cast(field.type).as_py()
+    except (pa.ArrowException, OverflowError, TypeError):
+        kind = sql_types(spark_schema_json(pa.schema([field])))[field.name]
+        raise ConfigError(f"{part!r} is no {kind} of column {field.name}") from None

@@ -1,0 +1,222 @@
+"""The log of a Delta table over the files of a directory: a commit for each version, and a checkpoint now and then.
+
+As in Delta's protocol, https://github.com/delta-io/delta/blob/master/PROTOCOL.md. A commit is created in one step, so
+that one of several exporters writes it, and a crash leaves all of it or nothing. Its `commitInfo` says which version of
+which log it stands for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NotFound
+from ftfile.log.places import list_or_empty, write_file
+from ftfile.rows.value_text import UTC, value_texts
+from ftfile.tools.export.limits import LIMITS
+from ftfile.tools.export.versions import COUNTED, Exported, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.storage.api import FileSystem
+    from ftfile.tools.export.versions import Change
+
+
+LOG = "_delta_log"
+CHECKPOINT_EVERY = 100
+_COMMIT = re.compile(r"(\d{20})\.json")
+# A feature that no program writes by: all of them refuse to write to the table, whose files are ftfile's.
+_WRITER_FEATURE = "ftfileExport"
+_TEXTS = pa.map_(pa.string(), pa.string())
+_ACTIONS = pa.schema(
+    {
+        "protocol": pa.struct(
+            {
+                "minReaderVersion": pa.int32(),
+                "minWriterVersion": pa.int32(),
+                "readerFeatures": pa.list_(pa.string()),
+                "writerFeatures": pa.list_(pa.string()),
+            }
+        ),
+        "metaData": pa.struct(
+            {
+                "id": pa.string(),
+                "format": pa.struct({"provider": pa.string(), "options": _TEXTS}),
+                "schemaString": pa.string(),
+                "partitionColumns": pa.list_(pa.string()),
+                "configuration": _TEXTS,
+                "createdTime": pa.int64(),
+            }
+        ),
+        "add": pa.struct(
+            {
+                "path": pa.string(),
+                "partitionValues": _TEXTS,
+                "size": pa.int64(),
+                "modificationTime": pa.int64(),
+                "dataChange": pa.bool_(),
+                "stats": pa.string(),
+            }
+        ),
+    }
+)
+
+Action = dict[str, Any]
+
+
+class DeltaLog(Table):
+    """The commits of a Delta table in a directory."""
+
+    limits = LIMITS["delta"]
+    directory = LOG
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._is_redefined = False  # by the newest commit
+
+    def newest(self) -> Exported | None:  # noqa: D102 - the interface describes it
+        commits = self._commits()
+        if not commits:
+            return None
+        # Of ftfile's, the first action says of which version it is, and the next ones what the table is now.
+        first = [*islice(self._read(commits[-1]), 3)]
+        found = first[0].get("commitInfo", {}).get("ftfile") if first else None
+        if found is not None:
+            self._is_redefined = any("metaData" in action for action in first)
+            return Exported(commits[-1], **found)
+        raise ConfigError(
+            f"{LOG!r} has a newest commit, {_name(commits[-1])!r}, that is no export of ftfile's: another program "
+            "wrote to this table. Delete the directory to export anew"
+        )
+
+    def live_paths(self) -> set[str]:  # noqa: D102
+        commits = self._commits()
+        checkpoint = next((number for number in reversed(commits) if number % CHECKPOINT_EVERY == 0 and number), None)
+        live: set[str] = set()
+        if checkpoint is not None:
+            # A crash between a commit and its checkpoint leaves out the latter: then commits have all.
+            with contextlib.suppress(NotFound):
+                content = self._fs.read(_checkpoint_path(checkpoint))
+                live = {add["path"] for add in pq.read_table(pa.BufferReader(content))["add"].to_pylist() if add}
+                commits = commits[commits.index(checkpoint) + 1 :]
+        for number in commits:
+            for action in self._read(number):
+                if "add" in action:
+                    live.add(action["add"]["path"])
+                if "remove" in action:
+                    live.discard(action["remove"]["path"])
+        return {unquote(path) for path in live}
+
+    def refuse(self, whole: Change) -> None:  # noqa: D102
+        del whole  # a commit may have any columns
+
+    def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
+        own = change.exported._asdict()
+        del own["commit"]
+        parameters: dict[str, Any] = {"timestamp": change.time_ms, "operation": change.operation}
+        info = parameters | {"operationParameters": {}, "ftfile": own}
+        actions = [{"commitInfo": info}, *_actions(change)]
+        lines: list[str] = []
+        for first in range(0, len(actions), COUNTED):
+            some = actions[first : first + COUNTED]
+            lines += [json.dumps(action, separators=(",", ":")) for action in some]
+            done(sum("add" in action for action in some))
+        path = f"{LOG}/{_name(change.exported.commit)}"
+        write_file(self._fs, self._fs.create_exclusive, path, "\n".join([*lines, ""]).encode())
+        self._is_redefined = change.is_redefined
+
+    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
+        commit = exported.commit
+        # Readers would read all commits otherwise; some, values of partitions that are gone, as of the new type.
+        is_due = commit % CHECKPOINT_EVERY == 0 or (self._is_redefined and exported.partition_by)
+        if commit and is_due and not self._fs.exists(_checkpoint_path(commit)):
+            self._write_checkpoint(commit, _actions(whole(), is_checkpoint=True))
+
+    def _write_checkpoint(self, commit: int, actions: list[Action]) -> None:
+        rows = [{name: action.get(name) for name in _ACTIONS.names} for action in actions]
+        content = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, _ACTIONS), content)
+        # No hint of it is written: readers find it by its name, and some fail at a hint that a crash tore.
+        with contextlib.suppress(AlreadyExists):
+            self._fs.create_exclusive(_checkpoint_path(commit), content.getvalue())
+
+    def _commits(self) -> list[int]:
+        names = (info.path.rpartition("/")[2] for info in list_or_empty(self._fs, LOG))
+        return sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
+
+    def _read(self, number: int) -> Iterator[Action]:
+        path = f"{LOG}/{_name(number)}"
+        try:
+            # Most calls need the first line alone, of as many as there are files.
+            yield from (json.loads(line) for line in self._fs.read(path).decode().splitlines() if line)
+        except ValueError as error:
+            raise CorruptData(
+                path, "a commit of a Delta table", str(error), "Delete _delta_log to export anew"
+            ) from error
+
+
+def _actions(change: Change, *, is_checkpoint: bool = False) -> list[Action]:
+    maps: Callable[..., object] = list if is_checkpoint else dict  # Arrow takes pairs
+    actions: list[Action] = []
+    if change.is_redefined:
+        actions += _table_actions(change, maps)
+    for path in change.removes:
+        gone = {"path": _path(path), "deletionTimestamp": change.time_ms, "dataChange": change.is_change}
+        actions.append({"remove": gone})
+    for file in change.adds:
+        add = {
+            "path": _path(file.path),
+            "partitionValues": maps((name, _text(value)) for name, value in file.values.items()),
+            "size": file.size_bytes,
+            "modificationTime": change.time_ms,
+            "dataChange": file.is_change and not is_checkpoint,
+            "stats": json.dumps({"numRecords": file.rows}),
+        }
+        actions.append({"add": add})
+    return actions
+
+
+def _table_actions(change: Change, maps: Callable[..., object]) -> list[Action]:
+    """Return the actions that say what a table is; Spark's JSON of a schema is Delta's, too."""
+    # A reader that does not know local times must not take them for instants.
+    features = ["timestampNtz"] if '"timestamp_ntz"' in change.columns else []
+    protocol: dict[str, Any] = {"minReaderVersion": 3 if features else 1, "minWriterVersion": 7}
+    if features:
+        protocol["readerFeatures"] = features
+    metadata = {
+        "id": change.exported.table,
+        "format": {"provider": "parquet", "options": maps()},
+        "schemaString": change.columns,
+        "partitionColumns": change.exported.partition_by,
+        "configuration": maps(),
+        "createdTime": change.table_time_ms,
+    }
+    return [{"protocol": protocol | {"writerFeatures": [*features, _WRITER_FEATURE]}}, {"metaData": metadata}]
+
+
+def _path(path: str) -> str:
+    return quote(path, safe="/=")
+
+
+def _text(value: pa.Scalar) -> str | None:
+    if not value.is_valid:
+        return None
+    (text,) = value_texts(pa.repeat(value, 1), UTC)  # Python has no dates of the year 10000
+    return f"{text.replace(' ', 'T')}Z" if getattr(value.type, "tz", None) else text
+
+
+def _name(commit: int) -> str:
+    return f"{commit:020}.json"
+
+
+def _checkpoint_path(commit: int) -> str:
+    return f"{LOG}/{commit:020}.checkpoint.parquet"

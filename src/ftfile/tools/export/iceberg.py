@@ -1,0 +1,326 @@
+"""An Iceberg table over the files of a directory: a snapshot for each version.
+
+As in https://iceberg.apache.org/spec/, version 2. The metadata lies in a directory that readers of plain files
+overlook. A commit is the creation of `vN.metadata.json` in one step, so that one of several exporters writes it, and a
+crash leaves all of it or nothing. Its property `ftfile.export` says which version of which log it stands for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.log.places import delete_file, list_or_empty
+from ftfile.tools.export.iceberg_manifests import (
+    ANEW,
+    DELETED,
+    ICEBERG,
+    METADATA,
+    SnapshotManifests,
+    live,
+    read_avro,
+    relative,
+)
+from ftfile.tools.export.iceberg_schemas import FieldIds, promotes
+from ftfile.tools.export.limits import LIMITS
+from ftfile.tools.export.versions import Exported, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.storage.api import FileSystem
+    from ftfile.tools.export.versions import Change
+
+
+# Each metadata file names all snapshots that are kept.
+SNAPSHOTS_KEPT = 500
+# Readers that began with an older metadata file find it for as many commits.
+METADATA_KEPT = 100
+_HINT = f"{METADATA}/version-hint.text"
+_NAME = re.compile(r"v(\d+)\.metadata\.json")
+_OWN = "ftfile.export"
+_MAPPING = "schema.name-mapping.default"
+_FIRST_PARTITION_ID = 1000
+# Who writes rows, and in Python who commits anything, loads this and fails; who reads does not; Trino refuses to write.
+# And nobody deletes files that are ftfile's.
+_KEEPING_AWAY = {
+    "write.location-provider.impl": "read_only_export_of_ftfile.Table",
+    "write.py-location-provider.impl": "read_only_export_of_ftfile.Table",
+    "gc.enabled": "false",
+}
+_log = get_logger(__name__)
+
+Json = dict[str, Any]
+
+
+class IcebergTable(Table):
+    """The commits of an Iceberg table in a directory."""
+
+    limits = LIMITS["iceberg"]
+    directory: ClassVar[str] = ICEBERG
+
+    def __init__(self, fs: FileSystem, url: str) -> None:
+        self._fs, self._url = fs, url
+        self._metadata: Json | None = None
+        self._manifests: list[Json] = []  # of the current snapshot
+        self._expired: list[Json] = []
+
+    def newest(self) -> Exported | None:  # noqa: D102 - the interface describes it
+        number = max(self._numbers(), default=None)
+        if number is None:
+            return None
+        path = f"{METADATA}/{_name(number)}"
+        try:
+            metadata = json.loads(self._fs.read(path))
+            own = json.loads(metadata["properties"].get(_OWN, "{}"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptData(path, "metadata of an Iceberg table", repr(error), ANEW) from error
+        if own.get("commit") != number - 1 or metadata["current-snapshot-id"] != _snapshot_id(own["version"]):
+            raise ConfigError(f"{path!r} is no export of ftfile's: another program wrote to this table. {ANEW}")
+        if metadata["location"] != self._location:
+            raise ConfigError(
+                f"the metadata of {ICEBERG!r} says that it is at {metadata['location']!r}, and this is "
+                f"{self._location!r}: Iceberg names files by whole paths. Export by that path; if the directory moved, "
+                f"delete {ICEBERG!r} to export anew"
+            )
+        self._metadata = metadata
+        self._manifests = self._list(metadata["snapshots"][-1])
+        return Exported(**own)
+
+    def live_paths(self) -> set[str]:  # noqa: D102
+        paths = [manifest["manifest_path"] for manifest in self._manifests]
+        entries = (entry for path in paths for entry in read_avro(self._fs, self._url, path).records)
+        start = len(self._url)
+        return {entry["data_file"]["file_path"][start:] for entry in entries if entry["status"] != DELETED}
+
+    def refuse(self, whole: Change) -> None:  # noqa: D102
+        if retyped := self._retyped(whole):
+            _refuse_retyped(retyped, self.live_paths() & {file.path for file in whole.adds})
+
+    def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
+        exported = change.exported
+        if self._metadata is None:
+            self._fs.make_directories(METADATA)
+            for directory in (ICEBERG, ""):
+                self._fs.sync_directory(directory)
+        if retyped := self._retyped(change):
+            _refuse_retyped(retyped, self.live_paths() - {*change.removes})
+        metadata = self._with_definitions(change, retyped)
+        number, time_ms = exported.commit + 1, max(change.time_ms, metadata["last-updated-ms"])
+        snapshot_id = _snapshot_id(exported.version)
+        commit = SnapshotManifests(self._fs, self._url, metadata, snapshot_id, number)
+        before = [manifest for manifest in self._manifests if live(manifest)]
+        # Readers look for the columns of all partitions in manifests, also of those that are gone.
+        is_anew = _has_former_columns(metadata, before) and self.live_paths() <= {*change.removes}
+        kept = [] if is_anew else commit.without(before, change.removes)
+        commit.add(change.adds, done)
+        manifests = [*commit.manifests, *commit.merged(kept)]
+        snapshot = {
+            "snapshot-id": snapshot_id,
+            "sequence-number": number,
+            "timestamp-ms": time_ms,
+            "manifest-list": commit.listed(manifests),
+            "summary": _summary(change, before, manifests),
+            "schema-id": metadata["current-schema-id"],
+        }
+        if metadata["snapshots"]:
+            snapshot["parent-snapshot-id"] = metadata["current-snapshot-id"]
+        snapshots = [*metadata["snapshots"], snapshot]
+        self._expired, kept_snapshots = snapshots[:-SNAPSHOTS_KEPT], snapshots[-SNAPSHOTS_KEPT:]
+        metadata |= {
+            "last-sequence-number": number,
+            "last-updated-ms": time_ms,
+            "current-snapshot-id": snapshot_id,
+            "snapshots": kept_snapshots,
+            "snapshot-log": [
+                {"snapshot-id": each["snapshot-id"], "timestamp-ms": each["timestamp-ms"]} for each in kept_snapshots
+            ],
+            "refs": {"main": {"snapshot-id": snapshot_id, "type": "branch"}},
+            "properties": metadata["properties"] | {_OWN: json.dumps(exported._asdict())},
+        }
+        content = json.dumps(metadata, separators=(",", ":")).encode()
+        self._fs.create_exclusive(f"{METADATA}/{_name(number)}", content)
+        self._metadata, self._manifests = metadata, manifests
+
+    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:  # noqa: D102
+        del whole
+        number = exported.commit + 1
+        try:
+            if self._is_hinted(number):
+                return
+            # An export that was late must not lead readers back.
+            if number == max(self._numbers()):
+                self._fs.put(_HINT, str(number).encode())
+            self._delete_expired()
+            delete_file(self._fs, f"{METADATA}/{_name(number - METADATA_KEPT)}")
+        except StorageError as error:
+            _log.warning("version %d is exported, and old metadata stays: %s", exported.version, error)
+
+    def _is_hinted(self, number: int) -> bool:
+        try:
+            return self._fs.read(_HINT) == str(number).encode()
+        except NotFound:
+            return False
+
+    @property
+    def _location(self) -> str:
+        return f"{self._url}{ICEBERG}"
+
+    def _numbers(self) -> list[int]:
+        names = [info.path.rpartition("/")[2] for info in list_or_empty(self._fs, METADATA)]
+        found = [(name, _NAME.fullmatch(name)) for name in names if name.endswith(".metadata.json")]
+        foreign = next((name for name, match in found if match is None), None)
+        if foreign is not None:
+            raise ConfigError(f"{METADATA}/{foreign} is no export of ftfile's: another program wrote it. {ANEW}")
+        return [int(match[1]) for _, match in found if match is not None]
+
+    def _list(self, snapshot: Json) -> list[Json]:
+        return read_avro(self._fs, self._url, snapshot["manifest-list"]).records
+
+    def _with_definitions(self, change: Change, retyped: list[str]) -> Json:
+        """Return the metadata of the commit before, with the columns and partitions of a change."""
+        found = self._metadata
+        if found is None:
+            found = _first_metadata(self._location, change)
+        metadata = dict(found)
+        ids = FieldIds(metadata["properties"].get(_MAPPING, "[]"))
+        ids.renew(retyped)
+        fields = ids.schema(change.columns)
+        # Some readers take other columns of a file for those that the mapping does not name.
+        for columns in change.file_columns:
+            ids.schema(columns)
+        metadata |= {
+            "last-column-id": ids.last,
+            "properties": metadata["properties"] | {_MAPPING: ids.name_mapping()},
+        }
+        if not change.is_redefined:
+            return metadata
+        schemas, specs = list(metadata["schemas"]), list(metadata["partition-specs"])
+        schema_id = next((each["schema-id"] for each in schemas if each["fields"] == fields), None)
+        if schema_id is None:
+            schema_id = len(schemas)
+            schemas.append({"type": "struct", "schema-id": schema_id, "fields": fields})
+        parts = _partition_fields(specs, [(ids.of(name), name) for name in change.exported.partition_by])
+        spec_id = next((each["spec-id"] for each in specs if each["fields"] == parts), None)
+        if spec_id is None:
+            spec_id = len(specs)
+            specs.append({"spec-id": spec_id, "fields": parts})
+        used = [field["field-id"] for spec in specs for field in spec["fields"]]
+        return metadata | {
+            "schemas": schemas,
+            "current-schema-id": schema_id,
+            "partition-specs": specs,
+            "default-spec-id": spec_id,
+            "last-partition-id": max(used, default=_FIRST_PARTITION_ID - 1),
+        }
+
+    def _retyped(self, change: Change) -> list[str]:
+        """Return columns of partitions, former ones too, that get a type as which readers do not take older values."""
+        if self._metadata is None or not change.is_redefined:
+            return []
+        schemas, specs = self._metadata["schemas"], self._metadata["partition-specs"]
+        former = [field for schema in schemas for field in schema["fields"]]
+        sources = {field["source-id"] for spec in specs for field in spec["fields"]}
+        fields = FieldIds(self._metadata["properties"][_MAPPING]).schema(change.columns)
+        parts = [field for field in fields if field["id"] in sources or field["name"] in change.exported.partition_by]
+        return [
+            now["name"]
+            for now in parts
+            if not all(promotes(old["type"], now["type"]) for old in former if old["id"] == now["id"])
+        ]
+
+    def _delete_expired(self) -> None:
+        assert self._metadata is not None
+        for snapshot, following in itertools.pairwise([*self._expired, self._metadata["snapshots"][0]]):
+            # What a later snapshot does not name comes back in none.
+            still = {manifest["manifest_path"] for manifest in self._list(following)}
+            for manifest in self._list(snapshot):
+                if manifest["manifest_path"] not in still:
+                    delete_file(self._fs, relative(self._url, manifest["manifest_path"]))
+            delete_file(self._fs, relative(self._url, snapshot["manifest-list"]))
+        self._expired = []
+
+
+def _first_metadata(location: str, change: Change) -> Json:
+    table = change.exported.table
+    return {
+        "format-version": 2,
+        "table-uuid": "-".join((table[:8], table[8:12], table[12:16], table[16:20], table[20:])),
+        "location": location,
+        "last-sequence-number": 0,
+        "last-updated-ms": change.time_ms,
+        "last-column-id": 0,
+        "schemas": [],
+        "current-schema-id": 0,
+        "partition-specs": [],
+        "default-spec-id": 0,
+        "last-partition-id": _FIRST_PARTITION_ID - 1,
+        "properties": dict(_KEEPING_AWAY),
+        "snapshots": [],
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+    }
+
+
+def _partition_fields(specs: list[Json], columns: list[tuple[int, str]]) -> list[Json]:
+    """Return the fields of a partitioning by columns, given by id and name: one column has one id in all of them."""
+    known = {field["source-id"]: field["field-id"] for spec in specs for field in spec["fields"]}
+    for column, _ in columns:
+        known.setdefault(column, max(known.values(), default=_FIRST_PARTITION_ID - 1) + 1)
+    return [
+        {"source-id": column, "field-id": known[column], "transform": "identity", "name": name}
+        for column, name in columns
+    ]
+
+
+def _has_former_columns(metadata: Json, manifests: list[Json]) -> bool:
+    """Return True if manifests have partitions by a column that the table has no more, or with another type and id."""
+    ids = {field["id"] for field in metadata["schemas"][metadata["current-schema-id"]]["fields"]}
+    specs = {manifest["partition_spec_id"] for manifest in manifests}
+    return any(field["source-id"] not in ids for spec in specs for field in metadata["partition-specs"][spec]["fields"])
+
+
+def _refuse_retyped(columns: list[str], staying: set[str]) -> None:
+    """Raise a ConfigError for files that stay, with values of a column's former type."""
+    if staying:
+        raise ConfigError(
+            f"column {columns[0]!r} has another type than in partitions that are exported, and Iceberg has no such "
+            f"change. {ANEW}"
+        )
+
+
+def _summary(change: Change, before: list[Json], manifests: list[Json]) -> dict[str, str]:
+    """Return the summary of a snapshot: the operation by Iceberg's name, and numbers."""
+    operation = "append"
+    if not (change.is_change or any(file.is_change for file in change.adds)):
+        operation = "replace"
+    elif change.removes:
+        operation = "overwrite" if change.adds else "delete"
+    added, total = sum(file.rows for file in change.adds), _rows(manifests)
+    numbers = {
+        "added-data-files": len(change.adds),
+        "deleted-data-files": len(change.removes),
+        "added-records": added,
+        "deleted-records": _rows(before) + added - total,
+        "total-data-files": sum(map(live, manifests)),
+        "total-records": total,
+        "ftfile.version": change.exported.version,
+    }
+    named = {"operation": operation, "ftfile.operation": change.operation}
+    return named | {name: str(number) for name, number in numbers.items()}
+
+
+def _rows(manifests: list[Json]) -> int:
+    return sum(each["added_rows_count"] + each["existing_rows_count"] for each in manifests)
+
+
+def _snapshot_id(version: int) -> int:
+    return version + 1  # some readers take 0 for none
+
+
+def _name(number: int) -> str:
+    return f"v{number}.metadata.json"

@@ -1,0 +1,113 @@
+"""The limits of the tables of other formats: columns and files beyond them are refused, with advice."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from operator import eq
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError
+from ftfile.rows.spark_types import sql_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+_COMMON = r"string|byte|short|integer|long|float|double|boolean|binary|date|timestamp|decimal\(\d+,\s*-?\d+\)"
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_WIDER = {
+    ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
+    ("integer", "long"), ("float", "double"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a format."""
+
+    name: str  # of the format
+    types: re.Pattern[str]  # names of the types, in Spark's JSON, that it has
+    refused_in_names: tuple[re.Pattern[str], str] | None  # characters that no column's name has, and how errors say so
+    reads_as: Callable[[Any, Any], bool]  # returns True if files with a column of one type can be read as another type
+
+    def refuse_columns(self, schema: str) -> None:
+        """Raise a ConfigError for columns that the format cannot have, given in Spark's JSON."""
+        for field in json.loads(schema)["fields"]:
+            name = field["name"]
+            if self.refused_in_names is not None and self.refused_in_names[0].search(name):
+                raise ConfigError(f"column {name!r}: {self.name} takes {self.refused_in_names[1]} in a name: rename it")
+            if (kind := self._unknown_type(field["type"])) is not None:
+                raise ConfigError(
+                    f"column {name!r} is of type {kind}, which {self.name} does not have: cast it before it is written"
+                )
+
+    def refuse_encoding(self, encoding: Mapping[str, Any], schema: str, *, has_filters: bool) -> None:
+        """Raise a ConfigError for files, described as in the log, that are no part of a table with these columns."""
+        form = encoding["format"]
+        if form["name"] != "parquet":
+            raise ConfigError(f"files are {form['name']}, and an export to {self.name} takes Parquet alone")
+        if has_filters or form.get("encryptionKeyId") is not None:
+            raise ConfigError(f"files are encrypted, or went through filters, which {self.name}'s readers cannot undo")
+        if encoding.get("fileName"):
+            raise ConfigError(
+                f"column {encoding['fileName']['column']!r} is in the names of files alone, where {self.name}'s "
+                "readers do not look: write it into a partition column"
+            )
+        now = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
+        for field in json.loads(encoding["schema"])["fields"]:
+            name, kind = field["name"], field["type"]
+            if name in now and not self.reads_as(kind, now[name]):
+                raise ConfigError(
+                    f"column {name!r} is {sql_type(now[name])}, and older files have it as {sql_type(kind)}, which a "
+                    f"table of {self.name} has no place for: an overwrite with all rows writes them anew"
+                )
+
+    def refuse_paths(self, paths: Iterable[str | None]) -> None:
+        """Raise a ConfigError for a file with a path that the format's readers cannot open."""
+        path = next((path for path in paths if path is not None and _CONTROL.search(path)), None)
+        if path is not None:
+            raise ConfigError(
+                f"the path of file {path!r} has a tab, a line break or another control character, and {self.name}'s "
+                "readers fail at it: an overwrite with all rows writes them to other files"
+            )
+
+    def _unknown_type(self, kind: Any) -> str | None:  # noqa: ANN401 - JSON
+        """Return the name of a type within one, in Spark's JSON, that the format does not have."""
+        if isinstance(kind, str):
+            return None if self.types.fullmatch(kind) else kind
+        inner = [kind[key] for key in ("elementType", "keyType", "valueType") if key in kind]
+        inner += [field["type"] for field in kind.get("fields", ())]
+        return next((found for each in inner if (found := self._unknown_type(each)) is not None), None)
+
+
+def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return True if Iceberg reads one type as another: larger ones, and structs that have a field in common."""
+    if before == now:
+        return True
+    if isinstance(before, str) and isinstance(now, str):
+        old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(now)
+        is_larger = bool(old and new and old[2] == new[2] and int(old[1]) <= int(new[1]))
+        return (before, now) in _WIDER or is_larger
+    if isinstance(before, str) or isinstance(now, str) or before["type"] != now["type"]:
+        return False
+    inner = [(before[key], now[key]) for key in ("elementType", "keyType", "valueType") if key in now]
+    fields = {field["name"]: field["type"] for field in before.get("fields", ())}
+    inner += [(fields[each["name"]], each["type"]) for each in now.get("fields", ()) if each["name"] in fields]
+    # Without a field that both have, some readers cannot tell a null struct from one of nulls.
+    return bool(inner) and all(_promotes(*pair) for pair in inner)
+
+
+LIMITS = {
+    # Delta takes other names in tables that map them, which takes a field id in each file.
+    "delta": Limits(
+        "Delta",
+        re.compile(f"{_COMMON}|timestamp_ntz"),
+        (re.compile(r"[ ,;{}()\n\t=]"), "no blank and none of ,;{}()="),
+        eq,
+    ),
+    "iceberg": Limits("Iceberg", re.compile(f"{_COMMON}|timestamp_ntz"), None, _promotes),
+    "hive": Limits("Hive", re.compile(_COMMON), (re.compile("[,:;`\n\t]"), "none of ,:;` and no line breaks"), eq),
+}

@@ -1,0 +1,353 @@
+"""The versions of a directory as changes of a table: one for each, in order, as far as files are published."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
+from ftfile.core.logs import get_logger
+from ftfile.core.progress import Tracker
+from ftfile.formats.partition_paths import bucket_values
+from ftfile.log.format import layout
+from ftfile.log.format.model import MaintenanceAuthor, StreamAuthor
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.log.read.times import created_ms
+from ftfile.rows.spark_types import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import pyarrow as pa
+
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add, Author
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+    from ftfile.tools.export.limits import Limits
+
+
+# Files after which an export tells how far it is.
+COUNTED = 10_000
+
+_log = get_logger(__name__)
+
+
+class Exported(NamedTuple):
+    """The version of a directory that a commit of a table stands for."""
+
+    commit: int  # number of the table's own commit, from 0 on
+    version: int  # of the directory
+    nonce: str  # of its record
+    schema: str  # key of its columns in the log
+    partition_by: list[str]  # its partition columns
+    table: str  # the table's id, 32 hex digits
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A finished part."""
+
+    path: str  # relative to the directory
+    size_bytes: int
+    rows: int
+    values: Mapping[str, pa.Scalar]  # of the partition columns, typed
+    is_change: bool = True  # its rows are new to readers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The content of a commit of a table."""
+
+    exported: Exported
+    operation: str  # what was done to the directory
+    time_ms: int  # when the version was created, since 1970 UTC
+    table_time_ms: int  # when the oldest kept version was
+    columns: str  # of the rows, as Spark's JSON
+    is_redefined: bool = False  # the columns, or those of the partitions, may be other ones than in the commit before
+    is_change: bool = True  # rows came or went; False where they are only in other files
+    file_columns: list[str]  # of the files that come, which may have more, as Spark's JSON
+    adds: list[File]
+    removes: list[str]  # paths of the files that go, relative to the directory
+
+
+class Table(ABC):
+    """A table of another format over the files of a directory, with a commit for each version."""
+
+    limits: ClassVar[Limits]
+    directory: ClassVar[str]  # of its metadata
+
+    @abstractmethod
+    def newest(self) -> Exported | None:
+        """Return the version that the newest commit stands for, if any; ConfigError if another program wrote it."""
+
+    @abstractmethod
+    def live_paths(self) -> set[str]:
+        """Return the paths of the files of the newest commit, relative to the directory."""
+
+    @abstractmethod
+    def refuse(self, whole: Change) -> None:
+        """Raise a ConfigError if the table cannot come to have all that is live then, and nothing else."""
+
+    @abstractmethod
+    def append(self, change: Change, done: Callable[[int], object]) -> None:
+        """Create a commit, whole, in one step.
+
+        `done` is called with the number of files that were added since the last call.
+
+        Raises:
+            AlreadyExists: somebody else did.
+            ConfigError: the format has no such change.
+        """
+
+    @abstractmethod
+    def follow_up(self, exported: Exported, whole: Callable[[], Change]) -> None:
+        """Do what only helps readers after the newest commit, unless it is done. `whole` returns all that is live."""
+
+
+class Versions:
+    """The versions of a directory up to a head, with what a format cannot say refused."""
+
+    def __init__(self, log: CommitLog, head: LogState, limits: Limits) -> None:
+        self.log, self.head = log, head
+        self._limits = limits
+        # The head forgets those that only older rows have; snapshots add them.
+        self._definitions = dict(head.definitions)
+        self._values: dict[tuple[str, str, str], Mapping[str, pa.Scalar]] = {}
+
+    def snapshot(self, version: int) -> Snapshot:
+        """Return a version with what is live, whose definitions are known from then on."""
+        snapshot = take_snapshot(self.log, version, as_recorded=True)
+        self._definitions.update(snapshot.definitions)
+        return snapshot
+
+    def know(self, version: int, keys: set[str]) -> None:
+        """Learn definitions that a version has."""
+        if not self._definitions.keys() >= keys:
+            self.snapshot(version)
+
+    def nonce(self, version: int) -> str:
+        """Return the nonce of a version's record; empty where it is no longer kept."""
+        if version == self.head.version:
+            return self.head.nonce
+        record = self.log.read_record(version)
+        return "" if record is None else record.nonce
+
+    def columns(self, schema: str) -> str:
+        """Return the columns of a key as Spark's JSON."""
+        return str(self._definitions[schema])
+
+    def file_columns(self, adds: Iterable[Add]) -> list[str]:
+        """Return the columns of files, each set once, as Spark's JSON."""
+        return sorted({str(self._definitions[key]["schema"]) for key in {add.encoding for add in adds}})
+
+    def partition_by(self, encoding: str) -> list[str]:
+        """Return the partition columns of files of an encoding."""
+        return [*self._definitions[encoding]["partitionBy"]]
+
+    def partition_columns(self, snapshot: Snapshot) -> list[str]:
+        """Return the partition columns of a version, which all of its rows have."""
+        some = next(iter(snapshot.adds.values()), None)
+        key = some.encoding if some is not None else self.head.encoding
+        assert key is not None
+        return self.partition_by(key)
+
+    def refuse(self, adds: Iterable[Add], schema: str) -> None:
+        """Raise a ConfigError for what the format cannot say of these adds, or of the columns."""
+        columns = self.columns(schema)
+        self._limits.refuse_columns(columns)
+        parts = [add for add in adds if add.kind == "part"]
+        self._limits.refuse_paths(add.final_path for add in parts)
+        for key, has_filters in {(add.encoding, bool(add.filters)) for add in parts}:
+            self._limits.refuse_encoding(self._definitions[key], columns, has_filters=has_filters)
+
+    def file(self, add: Add, schema: str, *, is_change: bool = True) -> File:
+        """Return a part of a version with these columns."""
+        key = (schema, add.encoding, add.bucket)
+        if key not in self._values:
+            directory, stem = layout.bucket_directory(add.bucket), layout.bucket_stem(add.bucket)
+            columns = arrow_schema(self.columns(schema))
+            self._values[key] = bucket_values(self._definitions[add.encoding], directory, stem, columns)
+        assert add.final_path is not None
+        return File(add.final_path, add.length, add.rows, self._values[key], is_change)
+
+    def files(self, snapshot: Snapshot, tracker: Tracker | None = None) -> list[File]:
+        """Return all finished parts of a version, and count them; ConfigError for what the format cannot say."""
+        schema = snapshot.schema
+        assert schema is not None
+        self.refuse(snapshot.adds.values(), schema)
+        parts = (add for add in snapshot.adds.values() if add.kind == "part")
+        found: list[File] = []
+        while some := [self.file(add, schema) for add in islice(parts, COUNTED)]:
+            found += some
+            if tracker is not None:
+                tracker.add(len(some))
+        return found
+
+    def time_ms(self, version: int) -> int:
+        """Return when a version, or the oldest kept one if that is later, was created, in ms since 1970 UTC."""
+        return created_ms(self.log, max(version, self.head.log_start)) or 0
+
+    def require_own(self, version: int, nonce: str, directory: str) -> None:
+        """Refuse to go on after an export of another history, such as of a directory whose log was restored.
+
+        Raises:
+            AlreadyExists: another export is further than this one's head.
+            ConfigError: the version is not that of this directory.
+        """
+        if self.head.version < version <= self.log.read_on().version:
+            raise AlreadyExists("export", directory, "another export is further")
+        is_known: bool | None = version <= self.head.version
+        if is_known:
+            is_known = self.head.includes(version, nonce)
+        if is_known is None and version >= self.head.log_start:
+            record = self.log.read_record(version)
+            is_known = record is not None and record.nonce == nonce
+        if is_known is False:
+            raise ConfigError(
+                f"{directory!r} is an export of another history: its version {version} is not that of this directory. "
+                "Delete it to export anew"
+            )
+
+
+class Exporter:
+    """Exports the versions up to a head to a table, as far as their files are published."""
+
+    def __init__(self, versions: Versions, table: Table, context: Context) -> None:
+        self._versions, self._table, self._context = versions, table, context
+
+    def plan(self) -> int:
+        """Return how many versions `run` would export at most; ConfigError if it would refuse them, or the table."""
+        first, last, newest = self._due()
+        if first > last:
+            return 0
+        whole = self._whole(last, 0, "")
+        if newest is not None:
+            self._table.refuse(whole)
+        return 1 if newest is None or first < self._versions.head.log_start else last + 1 - first
+
+    def run(self, progress: OnProgress | None = None) -> tuple[int, tuple[str, ...]]:
+        """Return how many versions were exported, and no statements; AlreadyExists if somebody else exports."""
+        first, last, newest = self._due()
+        if newest is not None and newest.version >= self._versions.head.log_start:
+            self._follow_up(newest)  # a crash may have come before
+        if first > last:
+            return 0, ()
+        clock = self._context.clock
+        # Each file is described, and then written.
+        files = Tracker("export", clock, progress, 0, unit="steps")
+        if newest is None:
+            self._append(self._whole(last, 0, self._context.ids.unique(), files), files)
+            return 1, ()
+        if first < self._versions.head.log_start:
+            self._append_difference(newest, last, files)
+            return 1, ()
+        tracker = Tracker("export", clock, progress, last + 1 - first, unit="versions")
+        for version in range(first, last + 1):
+            try:
+                newest = self._append_version(newest, version)
+                tracker.add()
+            except ConfigError as error:
+                if version == last:
+                    raise
+                self._append_difference(newest, last, files)
+                _log.warning("versions %d to %d are one commit, as not each can be exported: %s", version, last, error)
+                return version + 1 - first, ()
+        return last + 1 - first, ()
+
+    def _due(self) -> tuple[int, int, Exported | None]:
+        """Return the first and the last version to export, and what the table has."""
+        newest = self._table.newest()
+        if newest is not None:
+            self._versions.require_own(newest.version, newest.nonce, self._table.directory)
+        return 0 if newest is None else newest.version + 1, last_published(self._versions.head), newest
+
+    def _append_difference(self, newest: Exported, version: int, files: Tracker) -> None:
+        """Append one commit where the records between are no longer kept."""
+        whole, before = self._whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
+        paths = {file.path for file in whole.adds}
+        whole.removes.extend(sorted(before - paths))
+        whole.adds[:] = [file for file in whole.adds if file.path not in before]
+        self._append(whole, files)
+
+    def _append_version(self, newest: Exported, version: int) -> Exported:
+        versions = self._versions
+        record = versions.log.read_record(version)
+        if record is None:
+            raise CorruptData(
+                self._table.directory, f"the record of version {version}", "none", "Export again: it is no longer kept"
+            )
+        schema, partition_by = record.schema or newest.schema, newest.partition_by
+        adds = [add for add in record.adds if add.kind == "part"]
+        versions.know(version, {schema, record.encoding or schema, *(add.encoding for add in adds)})
+        if record.encoding is not None:
+            partition_by = versions.partition_by(record.encoding)
+        versions.refuse(adds, schema)
+        is_redefined = (schema, partition_by) != (newest.schema, newest.partition_by)
+        if is_redefined:
+            versions.refuse(versions.snapshot(version).adds.values(), schema)
+        is_change = not isinstance(record.author, MaintenanceAuthor) or bool(
+            record.overwrite or record.restored is not None or not record.adds
+        )
+        exported = Exported(newest.commit + 1, version, record.nonce, schema, partition_by, newest.table)
+        change = Change(
+            exported=exported,
+            operation=_operation(record.author),
+            time_ms=versions.time_ms(version),
+            table_time_ms=versions.time_ms(0),
+            columns=versions.columns(schema),
+            is_redefined=is_redefined,
+            is_change=is_change,
+            file_columns=versions.file_columns(adds),
+            # The rows of open files are new to readers when a maintenance operation finishes them.
+            adds=[versions.file(add, schema, is_change=is_change or bool(add.ranges)) for add in adds],
+            removes=[each.final_path for each in record.removes if each.final_path is not None],
+        )
+        self._append(change)
+        return exported
+
+    def _append(self, change: Change, files: Tracker | None = None) -> None:
+        """Append a commit, and count its files if it may have many."""
+        if files is not None:
+            files.expect(len(change.adds), 0)
+        self._table.append(change, (lambda _: None) if files is None else files.add)
+        self._follow_up(change.exported)
+
+    def _follow_up(self, exported: Exported) -> None:
+        self._table.follow_up(exported, lambda: self._whole(exported.version, exported.commit, exported.table))
+
+    def _whole(self, version: int, commit: int, table: str, tracker: Tracker | None = None) -> Change:
+        """Return a commit of all that is live in a version."""
+        versions = self._versions
+        snapshot = versions.snapshot(version)
+        if tracker is not None:
+            tracker.expect(2 * len(snapshot.adds), 0)
+        files, schema = versions.files(snapshot, tracker), snapshot.schema
+        assert schema is not None
+        partition_by = versions.partition_columns(snapshot)
+        return Change(
+            exported=Exported(commit, version, versions.nonce(version), schema, partition_by, table),
+            operation="EXPORT",
+            time_ms=versions.time_ms(version),
+            table_time_ms=versions.time_ms(0),
+            columns=versions.columns(schema),
+            is_redefined=True,
+            file_columns=versions.file_columns(snapshot.adds.values()),
+            adds=files,
+            removes=[],
+        )
+
+
+def last_published(head: LogState) -> int:
+    """Return the newest version up to which all files are published; -1 for none."""
+    return min(head.unpublished, default=head.version + 1) - 1
+
+
+def _operation(author: Author) -> str:
+    if isinstance(author, StreamAuthor):
+        return "STREAMING UPDATE"
+    return author.operation.upper() if isinstance(author, MaintenanceAuthor) else "WRITE"

@@ -1,0 +1,291 @@
+"""Migrating a directory: one record names the files of another program as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import CommitError, ConfigError, NotFound
+from ftfile.core.logs import get_logger, log_context
+from ftfile.core.options import parse_options
+from ftfile.core.units import names_text
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.directory import directory_url, is_foreign, migration_of, refusing_file
+from ftfile.log.format.model import MIGRATION, Body, JobAuthor, StreamAuthor
+from ftfile.log.policy import Policy
+from ftfile.log.protocol import commit
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.operate.repair_actions import set_aside
+from ftfile.storage.registry import normalise, open_filesystem
+from ftfile.tools.migrate.inventory import SPARK_LOG, LeftOut
+from ftfile.tools.migrate.sources import require_stopped, still_there, take_inventory
+from ftfile.tools.migrate.table import Given, Table, table_of
+from ftfile.tools.migrate.undo import REASON, move_log, remove_empty
+from ftfile.write.spark_checkpoint import read_offsets, read_query_id
+from ftfile.write.workers import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Literal
+
+    from ftfile.core.context import Context
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.format.model import Author
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+    from ftfile.tools.migrate.inventory import Inventory
+
+
+_log = get_logger(__name__)
+
+# A query that is new to the log begins with the batch after those that Spark's log has.
+_POLICY = Policy.from_options(parse_options({"onGap": "accept"}, "write"))
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateReport:
+    """The result of a migration, or of a dry run."""
+
+    version: int | None  # of its record; None if it is not recorded
+    source: str  # the program that wrote the files
+    file_format: str
+    schema: str  # all columns, as the JSON of Spark
+    partition_by: tuple[str, ...]
+    files: int  # that count
+    rows: int
+    size_bytes: int
+    left_out: tuple[LeftOut, ...]  # files whose rows do not count
+    moved_log: str | None  # directory of the other program's log, which is moved below `_ftfile`
+    query_id: str | None  # that goes on with ftfile's sink and the same checkpoint
+    last_batch: int | None  # of it that the files have
+    dry_run: bool = False  # nothing was changed
+    already_migrated: bool = False  # an earlier call recorded it, and this one recorded nothing
+
+
+def migrate(  # noqa: PLR0913 - all by name
+    path: str | os.PathLike[str],
+    *,
+    from_: Literal["auto", "files", "spark", "flink", "kafka-connect", "apex", "delta"] = "auto",
+    file_format: str | None = None,
+    schema: object = None,
+    partition_by: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    leave_unfinished: bool = False,
+    dry_run: bool = True,
+    confirm: Callable[[MigrateReport], bool] | None = None,
+    threads: int | None = None,
+    progress: OnProgress | None = None,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> MigrateReport:
+    """Make a directory that another program wrote a directory of ftfile, by one record, and return its content.
+
+    No file is copied or changed; each is read once. Stop the other program before. After an interruption, call it
+    again: it ends what was begun, and records nothing twice. `ftfile.undo_migration` undoes it.
+
+    Args:
+        path: of the directory.
+        from_: the program; by default found by logs and names.
+        file_format: by default by the ending of names.
+        schema: of the files: a `StructType`, its JSON, a `pyarrow.Schema`, or a text as in "id long, at timestamp".
+        partition_by: columns in the paths, outermost first, with their types, such as `{"day": "date"}`.
+        options: of the format, by the names of the sink's options, such as `header`.
+        checkpoint: of the stopped query that wrote to Spark's sink; ftfile's goes on with it.
+        leave_unfinished: leave out files that the program has not finished; else they are an error.
+        dry_run: read and check all, and change nothing.
+        confirm: called with the report before anything is changed, unless nothing is left to do; False ends it there.
+        threads: see `ftfile.compact`.
+        progress: likewise.
+        storage: see `ftfile.open`.
+        context: likewise.
+
+    Raises:
+        ConfigError: it is not certain which rows count, or an argument is wrong. Nothing was changed.
+        SchemaError: columns of files do not fit together. Likewise.
+        CommitError: as for a batch write, or the other program went on.
+    """
+    fs = open_filesystem(normalise(directory_url(os.fspath(path))), context, dict(storage or {}))
+    workers = Threads.of("migrate", threads, context)
+    told = (from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished)
+    given = Given(*told, dry_run, confirm, workers, progress)
+    with log_context(job=context.ids.unique()), refusing_file(CommitLog(fs), os.fspath(path)):
+        return _migrate(fs, os.fspath(path), given)
+
+
+def _migrate(fs: FileSystem, path: str, given: Given) -> MigrateReport:
+    log = CommitLog(fs)
+    with contextlib.suppress(NotFound):
+        log.check_layout()
+    head = log.read_on()
+    if head.version >= 0:
+        return _finish(log, head, path, given)
+    found = take_inventory(fs, path, given.from_, leave_unfinished=given.leave_unfinished)
+    author = _author(found, given.checkpoint, fs.context)
+    table = table_of(fs, directory_url(path), found, author, given)
+    report = _report(found, table, author)
+    if given.dry_run or (given.confirm is not None and not given.confirm(report)):
+        return report
+    _require_unchanged(fs, path, found, leave_unfinished=given.leave_unfinished)
+    version = _commit(log, author, found, table)
+    _move(fs, path, found.log, found.last_entry, found.left_out)
+    _log.info("migrated %s: %d files of %d rows are version %d", path, len(table.adds), report.rows, version)
+    return replace(report, version=version, dry_run=False)
+
+
+def _require_unchanged(fs: FileSystem, path: str, found: Inventory, *, leave_unfinished: bool) -> None:
+    """Raise a CommitError if files came, went or changed since they were listed, which takes as long as reading them.
+
+    What comes now would be left out in silence, and here nothing is changed yet.
+    """
+    now = take_inventory(fs, path, found.source, leave_unfinished=leave_unfinished)
+    before, after = _listed(found), _listed(now)
+    if before != after or found.last_entry != now.last_entry:
+        changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+        raise CommitError(
+            f"path={path!r} was written to while its files were read{f' ({names_text(changed)})' if changed else ''}: "
+            "its writer was not stopped, or was started again. Stop it, and migrate again. Nothing was changed"
+        )
+
+
+def _listed(found: Inventory) -> dict[str, tuple[int, ...]]:
+    """Return the size of each file by its path; with it the time of its last change, for those that count."""
+    files = {info.path: (info.size_bytes, info.modified_ms) for info in found.files}
+    return {**files, **{each.path: (each.size_bytes,) for each in found.left_out}}
+
+
+def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, others: Iterable[LeftOut]) -> None:
+    """Move aside what plain readers would read, and the other program's log, which is moved last of all."""
+    if log is not None:
+        require_stopped(fs, log, last_entry, path)
+    for each in others:
+        if each.moved:
+            set_aside(fs, each.path, REASON + each.why)
+    if log is not None:
+        require_stopped(fs, log, last_entry, path)
+        move_log(fs, log)
+
+
+def _author(found: Inventory, checkpoint: str | os.PathLike[str] | None, context: Context) -> Author:
+    """Return the query of a checkpoint, with the last batch that the files have, as author; or a batch write."""
+    job_id = context.ids.unique()
+    if checkpoint is None:
+        return JobAuthor(job_id)
+    if found.source != "spark" or found.last_entry is None:
+        raise ConfigError(
+            "a checkpoint (--checkpoint, in Python checkpoint=) belongs to a directory of Spark's own sink, which has "
+            f"{SPARK_LOG}, and this directory has none: leave it out"
+        )
+    where = os.fspath(checkpoint)
+    query_id = read_query_id(where, context)
+    if query_id is None:
+        raise ConfigError(
+            f"checkpoint={where!r} has no file `metadata` with the id of a query: give the directory that the query "
+            "had as its checkpointLocation"
+        )
+    offsets = read_offsets(where, found.last_entry, context)
+    if offsets is None:
+        raise ConfigError(
+            f"checkpoint={where!r} has no offsets of batch {found.last_entry}, the newest one in {SPARK_LOG}: it is of "
+            "another query, or an older copy, and going on with it would write rows again"
+        )
+    return StreamAuthor(query_id, job_id, found.last_entry, offsets.hash, offsets.offsets)
+
+
+def _commit(log: CommitLog, author: Author, found: Inventory, table: Table) -> int:
+    value = {"from": found.source, "log": found.log, "lastEntry": found.last_entry}
+
+    def prepare(head: LogState, _: object) -> Body:
+        if head.version >= 0:
+            raise ConfigError("another program was faster: the directory has a log of ftfile by now. See its history")
+        return Body(
+            adds=table.adds,
+            schema=table.schema_key,
+            encoding=table.encoding_key,
+            definitions=table.definitions,
+            metrics={"rows": sum(add.rows for add in table.adds), "bytes": sum(add.length for add in table.adds)},
+            tables={MIGRATION: {"set": {"last": value}}},
+        )
+
+    done = commit(log, author, prepare, _POLICY)
+    if done.record is None:
+        raise ConfigError("another migration was faster: the directory has a log of ftfile by now. See its history")
+    return done.version
+
+
+def _finish(log: CommitLog, head: LogState, path: str, given: Given) -> MigrateReport:
+    """Move aside what an interrupted migration has left in place, if anything, and return what it has recorded."""
+    migration = migration_of(head)
+    name = None if migration is None else migration["log"]
+    is_in_place = name is not None and is_foreign(log.fs, name)
+    if migration is None:
+        raise ConfigError(f"path={path!r} is a directory of ftfile from its first commit on: nothing is to be migrated")
+    if head.version > 0 and not is_in_place:
+        raise ConfigError(
+            f"path={path!r} was migrated already, as version 0, and the newest version is {head.version}: nothing is "
+            "to be migrated"
+        )
+    if name is not None and is_in_place:
+        require_stopped(log.fs, name, migration["lastEntry"], path)
+    snapshot = take_snapshot(log)
+    live = {add.final_path for add in snapshot.adds.values()}
+    others: list[LeftOut] = []
+    if is_in_place or name is None:
+        others = still_there(log.fs, migration["from"], live, leave_unfinished=given.leave_unfinished)
+    report = _recorded(head, snapshot, migration, others)
+    is_done = not others and not is_in_place
+    if given.dry_run or (given.confirm is not None and not is_done and not given.confirm(report)):
+        return report
+    _move(log.fs, path, name if is_in_place else None, migration["lastEntry"], others)
+    if name is not None:
+        remove_empty(log.fs, name)
+    return replace(report, dry_run=False)
+
+
+def _recorded(
+    head: LogState, snapshot: Snapshot, migration: Mapping[str, Any], others: Sequence[LeftOut]
+) -> MigrateReport:
+    """Return the report of a migration that is recorded, as a dry run's."""
+    assert snapshot.schema is not None, "a migration records columns"
+    adds = snapshot.adds.values()
+    encoding = head.definitions[head.encoding or ""]
+    query = next(iter(head.queries.items()), None)
+    return MigrateReport(
+        version=0,
+        source=migration["from"],
+        file_format=encoding["format"]["name"],
+        schema=snapshot.definitions[snapshot.schema],
+        partition_by=tuple(encoding["partitionBy"]),
+        files=len(adds),
+        rows=sum(add.rows for add in adds),
+        size_bytes=sum(add.length for add in adds),
+        left_out=tuple(others),
+        moved_log=migration["log"],
+        query_id=query[0] if query is not None else None,
+        last_batch=query[1].last_batch if query is not None else None,
+        dry_run=True,
+        already_migrated=True,
+    )
+
+
+def _report(found: Inventory, table: Table, author: Author) -> MigrateReport:
+    """Return the report of a dry run."""
+    return MigrateReport(
+        version=None,
+        source=found.source,
+        file_format=table.file_format,
+        schema=table.definitions[table.schema_key],
+        partition_by=table.partition_by,
+        files=len(table.adds),
+        rows=sum(add.rows for add in table.adds),
+        size_bytes=sum(add.length for add in table.adds),
+        left_out=tuple(found.left_out),
+        moved_log=found.log,
+        query_id=author.query_id if isinstance(author, StreamAuthor) else None,
+        last_batch=author.batch_id if isinstance(author, StreamAuthor) else None,
+        dry_run=True,
+    )

@@ -1,0 +1,207 @@
+"""Columns in Spark's types: as users give them, as files have them, and merged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from ftfile.core.errors import CorruptData, SchemaError
+from ftfile.formats.avro_container import read_header
+from ftfile.formats.avro_files import arrow_type
+from ftfile.rows.buffers import leaf_types, map_leaf_types
+from ftfile.rows.spark_types import arrow_schema, as_nullable, is_wider, spark_schema_json, sql_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+SPARK_ROWS = b"org.apache.spark.sql.parquet.row.metadata"
+SELF_DESCRIBING = frozenset({"parquet", "orc", "avro", "arrow"})
+
+_UTC = pa.timestamp("us", tz="UTC")
+# Spark's names in SQL of what its JSON calls otherwise.
+_NAMES = {
+    "bigint": "long",
+    "int": "integer",
+    "smallint": "short",
+    "tinyint": "byte",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+    "numeric": "decimal",
+    "dec": "decimal",
+}
+_EACH_KIND = (
+    "Write the files of one kind anew, or move them to a directory of their own, and migrate each by itself; if a "
+    "schema was given, give one that fits. Nothing was changed"
+)
+_COLUMN = re.compile(r"\s*(`[^`]+`|[^\s`]+)\s+(.+?)\s*", re.DOTALL)
+_SIMPLE = re.compile(r"([a-z_]+)\s*(\(.*\))?", re.IGNORECASE)
+_WIDENED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+}
+
+
+def given_schema(schema: object) -> str:
+    """Return the JSON of a schema, given in any of the ways of `migrate`; SchemaError if it cannot be stored."""
+    if isinstance(schema, Mapping):
+        schema = ", ".join(f"`{name}` {kind}" for name, kind in schema.items())
+    if isinstance(schema, pa.Schema):
+        text = spark_schema_json(_as_spark(schema, frozenset()))
+    elif isinstance(schema, str):
+        text = schema if schema.lstrip().startswith("{") else _parsed(schema)
+    elif hasattr(schema, "json"):
+        text = str(schema.json())  # a StructType
+    else:
+        raise SchemaError(f"schema={schema!r}: it takes a StructType, a pyarrow.Schema, or a text as in 'id long'")
+    arrow_schema(text)
+    return as_nullable(text)
+
+
+def _parsed(text: str) -> str:
+    fields: list[dict[str, Any]] = []
+    for column in re.split(r",(?![^(]*\))", text):
+        found = _COLUMN.fullmatch(column)
+        kind = _SIMPLE.fullmatch(found[2]) if found is not None else None
+        if found is None or kind is None:
+            raise SchemaError(
+                f"schema: {column.strip()!r} is not the name of a column and its simple type, as in 'id long'. For "
+                "nested types, give a StructType, on the command line its JSON"
+            )
+        name = kind[1].lower()
+        spelled = _NAMES.get(name, name) + (kind[2] or "").replace(" ", "")
+        fields.append({"name": found[1].strip("`"), "type": spelled, "nullable": True, "metadata": {}})
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+def schema_of_file(name: str, file: BinaryIO) -> str:
+    """Return the JSON of the columns of a file of a `SELF_DESCRIBING` format, as Spark reads them.
+
+    Raises:
+        SchemaError: a column has no type of Spark's, or not every reader takes its values alike.
+        CorruptData: it is no file of this format.
+    """
+    try:
+        return as_nullable(_READERS[name](file))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptData(str(getattr(file, "name", "")), f"a file of format {name}", str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise SchemaError(f"its columns are described otherwise than Spark does it ({error!r})") from error
+
+
+def _of_parquet(file: BinaryIO) -> str:
+    parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+    text = (parquet.metadata.metadata or {}).get(SPARK_ROWS)
+    if text is not None and arrow_schema(text.decode()).names == parquet.schema_arrow.names:
+        return str(text.decode())
+    columns = (parquet.schema.column(number) for number in range(len(parquet.schema)))
+    instants = frozenset(column.path.partition(".")[0] for column in columns if column.physical_type == "INT96")
+    return spark_schema_json(_as_spark(parquet.schema_arrow, instants))
+
+
+def _of_orc(file: BinaryIO) -> str:
+    schema = orc.ORCFile(file).schema
+    for field in schema:
+        if any(pa.types.is_timestamp(leaf) and leaf.tz is None for leaf in leaf_types(field.type)):
+            raise SchemaError(
+                f"column `{field.name}`: what a timestamp without a time zone means in ORC depends on its writer's "
+                "zone: write these files anew with ftfile"
+            )
+    return spark_schema_json(_as_spark(schema, frozenset()))
+
+
+def _of_avro(file: BinaryIO) -> str:
+    described, _, _ = read_header(file)
+    return spark_schema_json(pa.schema(list(arrow_type(described))))
+
+
+_READERS: dict[str, Any] = {
+    "parquet": _of_parquet,
+    "orc": _of_orc,
+    "avro": _of_avro,
+    "arrow": lambda file: spark_schema_json(_as_spark(pa.ipc.open_file(file).schema, frozenset())),
+}
+
+
+def _as_spark(schema: pa.Schema, instants: Iterable[str]) -> pa.Schema:
+    """Return columns in Spark's types; local times of the `instants` are in UTC."""
+    return pa.schema(
+        [
+            pa.field(field.name, map_leaf_types(field.type, _instant if field.name in instants else _leaf))
+            for field in schema
+        ]
+    )
+
+
+def _instant(kind: pa.DataType) -> pa.DataType:
+    return _UTC if pa.types.is_timestamp(kind) else _leaf(kind)
+
+
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    """Return the type of Spark's that has all values of another one; the same type if there is none."""
+    if pa.types.is_dictionary(kind):
+        return _leaf(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us") if kind.tz is None else _UTC
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return _WIDENED.get(kind, kind)
+
+
+def merged_schema(files: Mapping[str, str], given: str | None = None) -> str:
+    """Return the columns of all files: those that are `given`, or all there are, numbers in the wider type.
+
+    `files` has the path of one file for each schema.
+
+    Raises:
+        SchemaError: types do not fit, names differ by case alone, or a file has columns that are not given.
+    """
+    merged: dict[str, pa.DataType] = {}
+    found: dict[str, tuple[str, str, str]] = {}  # by its name in lower case: name, type, and where it is so
+    if given is not None:
+        merged = {field.name: field.type for field in arrow_schema(given)}
+        found = {name.lower(): (name, kind, "the schema") for name, kind in sql_types(given).items()}
+    for schema, path in files.items():
+        texts = sql_types(schema)
+        for name, kind in ((field.name, field.type) for field in arrow_schema(schema)):
+            if given is not None and name.lower() not in found:
+                raise SchemaError(f"{path!r} has a column `{name}` that the schema does not have: give all columns")
+            spelled, text, where = found.setdefault(name.lower(), (name, texts[name], repr(path)))
+            if spelled != name:
+                raise SchemaError(f"column `{name}` of {path!r} is `{spelled}` in {where}. {_EACH_KIND}")
+            known = merged.setdefault(name, kind)
+            if known.equals(kind) or is_wider(kind, known):
+                continue
+            if given is not None or not is_wider(known, kind):
+                raise SchemaError(
+                    f"column `{name}` is {texts[name]} in {path!r}, and {text} in {where}: the second type does not "
+                    f"have all values of the first. {_EACH_KIND}"
+                )
+            merged[name] = kind
+            found[name.lower()] = name, texts[name], repr(path)
+    text = given if given is not None else spark_schema_json(pa.schema(list(merged.items())))
+    return as_nullable(text)
+
+
+def without_columns(schema: str, names: Iterable[str]) -> str:
+    """Return a schema without the columns that paths have, by name, case aside."""
+    left_out = {name.lower() for name in names}
+    return spark_schema_json(pa.schema([each for each in arrow_schema(schema) if each.name.lower() not in left_out]))
+
+
+def joined(in_files: str, in_paths: str | None) -> str:
+    """Return all columns: those in files, then those in paths."""
+    if in_paths is None:
+        return in_files
+    return spark_schema_json(pa.schema([*arrow_schema(in_files), *arrow_schema(in_paths)]))

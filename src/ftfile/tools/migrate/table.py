@@ -1,0 +1,258 @@
+"""The files of another program as adds of the log, with the definitions by which they are read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.progress import Tracker
+from ftfile.core.units import names_text
+from ftfile.filters.chain import Chain
+from ftfile.formats.partition_paths import columns_of_directory, parse_bucket_path, partition_schema
+from ftfile.log.format import layout
+from ftfile.log.format.model import Add, Origin, StreamAuthor
+from ftfile.log.format.record import definition_key
+from ftfile.read.foreign.decoding.lines import filters_of_name
+from ftfile.rows.spark_types import arrow_schema, spark_schema_json
+from ftfile.tools.migrate.reading import FileFacts, Reading
+from ftfile.tools.migrate.schemas import SELF_DESCRIBING, given_schema, joined, merged_schema, without_columns
+from ftfile.write.files.file_options import SinkConfig
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ftfile.core.progress import OnProgress
+    from ftfile.log.format.model import Author
+    from ftfile.storage.api import FileInfo, FileSystem
+    from ftfile.tools.migrate.inventory import Inventory
+    from ftfile.write.workers import Workers
+
+
+# By the ending of a name.
+_FORMATS = {name: name for name in ("parquet", "orc", "avro", "arrow", "json", "csv", "text")}
+_FORMATS |= {"jsonl": "json", "ndjson": "json", "txt": "text", "log": "text"}
+# The last group is as long as what makes a name of ftfile's unique.
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12})")
+_TEXT = "value string"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The part of a record that names the files."""
+
+    adds: tuple[Add, ...]
+    file_format: str
+    partition_by: tuple[str, ...]
+    schema_key: str
+    encoding_key: str  # of files with all columns, as the sink writes them by default
+    definitions: dict[str, Any]  # by key
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Statements and wishes of users, and those who read the files; see `migrate`."""
+
+    from_: str
+    file_format: str | None
+    schema: object
+    partition_by: Mapping[str, str] | None
+    options: Mapping[str, str]
+    checkpoint: str | os.PathLike[str] | None
+    leave_unfinished: bool
+    dry_run: bool
+    confirm: Callable[[Any], bool] | None
+    workers: Workers
+    progress: OnProgress | None
+
+
+def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: Given) -> Table:
+    """Read all files that count, and return their part of a record.
+
+    Raises:
+        ConfigError, SchemaError: see `migrate`.
+    """
+    name = given.file_format or _format_of(found.files)
+    columns = _path_columns(found.files)
+    in_paths = _typed_columns(columns, found, given.partition_by)
+    _require_time_zone(in_paths, given.options)
+    in_files = _given_columns(name, found, given.schema, columns)
+    settings = {**given.options, "path": url, "fileFormat": name}
+    if columns:
+        settings["partitionBy"] = ",".join(columns)
+    _check_paths({layout.parent(info.path) for info in found.files}, in_paths)
+    config = None if in_files is None else SinkConfig.from_options(settings, joined(in_files, in_paths))
+    definition = {"name": name} if config is None else config.encoding["format"]
+    facts = _read_all(fs, found.files, Reading(definition, in_files), given)
+    own = {each.schema: without_columns(each.schema, columns) for each in facts}
+    first: dict[str, str] = {}  # file of each schema
+    for info, each in zip(found.files, facts, strict=True):
+        first.setdefault(own[each.schema], info.path)
+    merged = merged_schema(first, in_files)
+    config = SinkConfig.from_options(settings, joined(merged, in_paths))
+    encoding, recorded = config.encoding, config.recorded_schema_json
+    definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
+    keys: dict[tuple[str, tuple[str, ...]], str] = {}
+    for schema, filters in dict.fromkeys((each.schema, each.filters) for each in facts):
+        of_these = {**encoding, "schema": own[schema], "filters": Chain.for_reading(filters).definition()}
+        keys[schema, filters] = definition_key(of_these)
+        definitions[keys[schema, filters]] = of_these
+    origin = _origin(author)
+    adds = tuple(
+        _add(info, each, keys[each.schema, each.filters], origin, fs.context.ids.unique())
+        for info, each in zip(found.files, facts, strict=True)
+    )
+    return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
+
+
+def _format_of(files: Sequence[FileInfo]) -> str:
+    first: dict[str, str] = {}  # file of each format
+    for info in files:
+        first.setdefault(_FORMATS.get(_plain_ending(info.path), ""), info.path)
+    if of_none := [info.path for info in files if _plain_ending(info.path) not in _FORMATS]:
+        raise ConfigError(
+            f"these names do not tell a format: {names_text(of_none)}. If such files count, say what all files are by "
+            "--format, in Python file_format=, such as 'json'. If they do not, move them away, or let their names "
+            "begin with an underscore. Nothing was changed"
+        )
+    if len(first) > 1:
+        told = ", ".join(f"{name} ({path!r})" for name, path in sorted(first.items()))
+        raise ConfigError(
+            f"files have different formats: {told}. All files of a directory have one: move the others away. Nothing "
+            "was changed"
+        )
+    return next(iter(first))
+
+
+def _plain_ending(path: str) -> str:
+    """Return the ending of a name, before that of a compression as a whole."""
+    pieces = path.rpartition("/")[2].lower().split(".")[1:]
+    if pieces and filters_of_name(path):
+        pieces.pop()
+    return pieces[-1] if pieces else ""
+
+
+def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
+    """Return the columns that all paths have, outermost first; ConfigError if paths have different ones."""
+    found: dict[tuple[str, ...], str] = {}
+    for info in files:
+        found.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
+    if len(found) > 1:
+        told = ", ".join(f"{path!r} has {', '.join(columns) or 'none'}" for columns, path in list(found.items())[:2])
+        raise ConfigError(
+            f"paths have different columns: {told}. Move the files of one kind to a directory of their own, and "
+            "migrate each by itself. Nothing was changed"
+        )
+    return next(iter(found))
+
+
+def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[str, str] | None) -> str | None:
+    """Return the schema of the columns in the paths, None for none; ConfigError if types are missing, or too many."""
+    if found.partition_by is not None and found.schema is not None:
+        known = arrow_schema(found.schema)
+        return spark_schema_json(partition_schema(known, columns)) if columns else None
+    types = dict(given or {})
+    if found.source == "kafka-connect" and columns == ("partition",):
+        types = {"partition": "int"} | types
+    if list(types) != list(columns) and {*types} != {*columns}:
+        raise _partition_by_error(columns, found.files[0].path, types)
+    return given_schema({column: types[column] for column in columns}) if columns else None
+
+
+def _partition_by_error(columns: Sequence[str], path: str, given: Mapping[str, str]) -> ConfigError:
+    """Return the error for columns in paths, such as that of one file, whose types are not those that were given."""
+    if not columns:
+        return ConfigError(
+            f"no path has columns, see {path!r}: leave out the type of {', '.join(given)} (--partition-by, in Python "
+            "partition_by=)"
+        )
+    proposal = {column: given.get(column, "string") for column in columns}
+    of_command = " ".join(f"--partition-by {column}={kind}" for column, kind in proposal.items())
+    unknown = [name for name in given if name not in columns]
+    but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not among them" if unknown else ""
+    return ConfigError(
+        f"paths such as {path!r} have columns{but}: give the type of each, such as {of_command}, in Python "
+        f"partition_by={proposal}"
+    )
+
+
+def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
+    if in_paths is None or "timezone" in {name.lower() for name in options}:
+        return
+    for field in arrow_schema(in_paths):
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            raise ConfigError(
+                f"the paths have times of the column `{field.name}` by the clocks of their writer: give its time zone, "
+                "such as -o timeZone=UTC, in Python options={'timeZone': 'UTC'}"
+            )
+
+
+def _given_columns(name: str, found: Inventory, schema: object, columns: Iterable[str]) -> str | None:
+    """Return the columns in files as the user or a log gives them; None where files tell."""
+    if schema is None and found.schema is not None:
+        schema = found.schema
+    if schema is None and name == "text":
+        schema = _TEXT
+    if schema is None:
+        if name not in SELF_DESCRIBING:
+            raise ConfigError(
+                f"files of format {name} do not say what their columns are: give --schema, in Python schema=, such as "
+                "'id long, at timestamp'"
+            )
+        return None
+    return without_columns(given_schema(schema), columns)
+
+
+def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
+    if in_paths is None:
+        return
+    types = arrow_schema(in_paths)
+    for directory in directories:
+        try:
+            parse_bucket_path(directory, types)
+        except CorruptData as error:
+            raise ConfigError(
+                f"the directory {directory!r} has {error.found} instead of {error.expected}: give another type by "
+                "--partition-by, in Python partition_by="
+            ) from error
+
+
+def _read_all(fs: FileSystem, files: Sequence[FileInfo], work: Reading, given: Given) -> list[FileFacts]:
+    total_bytes = sum(map(work.size_of, files))
+    tracker = Tracker("migrate", fs.context.clock, given.progress, len(files), total_bytes)
+    facts: dict[int, FileFacts] = {}
+    for number, each in given.workers.do(work, files, fs, {}):
+        facts[number] = each
+        tracker.add(1, work.size_of(files[number]))
+    return [facts[number] for number in range(len(files))]
+
+
+def _origin(author: Author) -> Origin:
+    """Return the origin of all files: of a query, its last batch, as which followers read them."""
+    if isinstance(author, StreamAuthor):
+        return Origin(author.query_id, author.batch_id, author.batch_id)
+    return Origin(author.job_id, 0, 0)
+
+
+def _add(info: FileInfo, facts: FileFacts, encoding: str, origin: Origin, unique: str) -> Add:
+    """Return the add of a file; where a UUID is in its name, as Spark makes them, the id tells that it is unique."""
+    uuids = _UUID.findall(info.path.rpartition("/")[2])
+    add_id = uuids[-1] + unique[len(uuids[-1]) :] if uuids else unique
+    return Add(
+        id=add_id,
+        kind="part",
+        path=info.path,
+        final_path=info.path,
+        length=info.size_bytes,
+        logical_length=facts.plain_bytes,
+        checksum=facts.checksum,
+        rows=facts.rows,
+        bucket=layout.parent(info.path),
+        encoding=encoding,
+        origin=origin,
+        filters=facts.filters,
+    )

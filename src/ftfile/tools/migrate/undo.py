@@ -1,0 +1,227 @@
+"""Undoing a migration before the first new commit; files moved out of the way of plain readers are put back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NameCollision, NotFound
+from ftfile.core.logs import get_logger
+from ftfile.core.units import names_text
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.directory import migration_of, own_export, refusing_file
+from ftfile.log.format import layout
+from ftfile.log.format.record import UNDONE_RECORD
+from ftfile.log.places import checksum_of, delete_file, list_or_empty, stat_or_none, walk
+from ftfile.storage.registry import normalise, open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ftfile.core.context import Context
+    from ftfile.storage.api import FileSystem
+
+
+# Begins the reason of each file in the quarantine that an undo puts back.
+REASON = "migrated without it: "
+_ENDING = ".migrated"
+
+
+def move_log(fs: FileSystem, log: str) -> None:
+    """Move the other program's log below `_ftfile`, its newest entry first; repeatable.
+
+    Until the last one is moved, that program's readers see an older version. Directories are not renamed: not every
+    store can, and the files are few and small.
+    """
+    moved = walk(fs, log)
+    _make_directories(fs, {f"{layout.MIGRATED}/{layout.parent(path)}" for path in moved})
+    # Without its commits a table is none, and a second call would not find it: the first commit is moved last of all.
+    last = min((path for path in moved if path.endswith(".json")), default=None)
+    for path in sorted(moved, key=lambda path: (path != last, path), reverse=True):
+        _move(fs, path, f"{layout.MIGRATED}/{path}{_ENDING}")
+    remove_empty(fs, log)
+    _sync(fs, {layout.parent(path) for path in moved} | {f"{layout.MIGRATED}/{log}", layout.MIGRATED, layout.META, ""})
+
+
+def put_back(fs: FileSystem) -> tuple[str, ...]:
+    """Move all of this back, and return the paths; repeatable. NameCollision if another file is at the place of one."""
+    back: list[str] = []
+    moved = {path: path.removeprefix(f"{layout.MIGRATED}/").removesuffix(_ENDING) for path in walk(fs, layout.MIGRATED)}
+    _make_directories(fs, set(map(layout.parent, moved.values())))
+    for path, target in sorted(moved.items()):
+        _move(fs, path, target)
+        back.append(target)
+    for note, target in _notes(fs).items():
+        hidden = note.removesuffix(".origin") + ".quarantined"
+        with contextlib.suppress(NotFound):  # a note without its file: the move was tried again
+            _move(fs, hidden, target)
+            back.append(target)
+    _sync(fs, {above for path in back for above in layout.ancestors(layout.parent(path))})
+    return tuple(back)
+
+
+def foreign_in_quarantine(fs: FileSystem) -> list[str]:
+    """Return the files in the quarantine that no migration has put there."""
+    own = {note.removesuffix(".origin") for note in _notes(fs)}
+    found = (info.path for info in list_or_empty(fs, layout.QUARANTINE))
+    return [path for path in found if path.endswith(".quarantined") and path.removesuffix(".quarantined") not in own]
+
+
+def _notes(fs: FileSystem) -> dict[str, str]:
+    """Return the notes of files that a migration moved, each with the file's former path."""
+    found: dict[str, str] = {}
+    for info in list_or_empty(fs, layout.QUARANTINE):
+        if info.path.endswith(".origin"):
+            try:
+                note = json.loads(fs.read(info.path))
+                if note["reason"].startswith(REASON):
+                    found[info.path] = note["path"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise CorruptData(info.path, "a note of a file's place", repr(error)) from error
+    return found
+
+
+def _move(fs: FileSystem, source: str, target: str) -> None:
+    try:
+        fs.rename(source, target)
+    except AlreadyExists as error:
+        if _is_copy(fs, source, target):
+            # A store without a rename copied it, and the process died.
+            delete_file(fs, source)
+            return
+        raise NameCollision(
+            f"{source!r} cannot be moved to {target!r}: a file is there. The other program went on here: move that "
+            "file away, and try again"
+        ) from error
+
+
+def _make_directories(fs: FileSystem, directories: Iterable[str]) -> None:
+    """Make directories with durable names: a file whose move is durable is lost if its directory's name is not."""
+    for directory in sorted(directories):
+        fs.make_directories(directory)
+        _sync(fs, layout.ancestors(directory)[1:])
+
+
+def _is_copy(fs: FileSystem, source: str, target: str) -> bool:
+    with fs.open(source) as one, fs.open(target) as other:
+        return one.size_bytes == other.size_bytes and checksum_of(one) == checksum_of(other)
+
+
+def remove_empty(fs: FileSystem, directory: str) -> None:
+    """Remove a directory and those in it, unless a file is there."""
+    for info in list_or_empty(fs, directory):
+        if info.is_directory:
+            remove_empty(fs, info.path)
+    with contextlib.suppress(NotFound):
+        fs.remove_directory(directory)
+
+
+def _sync(fs: FileSystem, directories: Iterable[str]) -> None:
+    for directory in sorted(directories):
+        with contextlib.suppress(NotFound):
+            fs.sync_directory(directory)
+
+
+_log = get_logger(__name__)
+
+# The record after the one of the migration, which is the first.
+_LAST = layout.record_path(1)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoReport:
+    """The result of undoing a migration, or of a dry run."""
+
+    put_back: tuple[str, ...]  # files, relative to the directory, that are where they were before; none in a dry run
+    dry_run: bool = False  # nothing was changed
+
+
+def undo_migration(
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = False,
+    storage: Mapping[str, str] | None = None,
+    context: Context = SYSTEM,
+) -> UndoReport:
+    """Make a migrated directory what it was before, with the log of the other program; return what was moved back.
+
+    This is possible until the first commit after the migration, of rows or of maintenance. Stop what writes to the
+    directory before: a commit that comes while it is undone fails. After an interruption, call it again.
+
+    Args:
+        path: of the directory.
+        dry_run: change nothing, and only check that the migration can be undone.
+        storage: see `ftfile.open`.
+        context: likewise.
+
+    Raises:
+        ConfigError: the directory was not migrated, or something was committed since; nothing was changed.
+        NameCollision: another program has written where a file was; once that is moved away, it goes on.
+    """
+    fs = open_filesystem(normalise(os.fspath(path)), context, dict(storage or {}))
+    with refusing_file(CommitLog(fs), os.fspath(path)):
+        info = stat_or_none(fs, _LAST)
+        is_begun = info is not None and info.size_bytes == len(UNDONE_RECORD) and fs.read(_LAST) == UNDONE_RECORD
+        if not is_begun:
+            _require_nothing_since(fs, os.fspath(path))
+    if dry_run:
+        return UndoReport((), dry_run=True)
+    if not is_begun:
+        try:
+            # From here on, nobody can commit or read.
+            fs.create_exclusive(_LAST, UNDONE_RECORD)
+        except AlreadyExists:
+            raise ConfigError(_TOO_LATE.format(path=os.fspath(path), version=1)) from None
+        fs.sync_directory(layout.LOG)
+    back = put_back(fs)
+    _delete_log(fs)
+    _log.info("undid the migration of %s: %d files are back", path, len(back))
+    return UndoReport(back)
+
+
+def _require_nothing_since(fs: FileSystem, path: str) -> None:
+    log = CommitLog(fs)
+    try:
+        log.check_layout()
+    except NotFound:
+        raise ConfigError(f"path={path!r} was not migrated: it has no log of ftfile") from None
+    head = log.read_on(durable=True)
+    migration = migration_of(head)
+    if migration is None:
+        raise ConfigError(f"path={path!r} was not migrated: no other program wrote its first files")
+    if head.version > 0:
+        raise ConfigError(_TOO_LATE.format(path=path, version=head.version))
+    if name := own_export(fs):
+        raise ConfigError(f"{name!r} is an export of ftfile, which would outlive its log: delete it, then undo again")
+    if others := [*foreign_in_quarantine(fs), *(info.path for info in list_or_empty(fs, layout.RETIRED))]:
+        raise ConfigError(
+            f"the migration did not put them there, and undoing it deletes them: {names_text(others)}. Move them away, "
+            "then undo again"
+        )
+
+
+def _delete_log(fs: FileSystem) -> None:
+    """Delete all below `_ftfile`, last of all the record that ends the log."""
+    for found in walk(fs, layout.META):
+        if found != _LAST:
+            delete_file(fs, found)
+    if not fs.capabilities.implied_directories:
+        for info in list_or_empty(fs, layout.META):
+            if info.is_directory and info.path != layout.LOG:
+                remove_empty(fs, info.path)
+        fs.sync_directory(layout.LOG)
+        fs.sync_directory(layout.META)
+    delete_file(fs, _LAST)
+    if not fs.capabilities.implied_directories:
+        remove_empty(fs, layout.META)
+        fs.sync_directory("")
+
+
+_TOO_LATE = (
+    "the migration of {path!r} cannot be undone: version {version} was committed since. Other programs read the "
+    "directory by an export, such as `ftfile export PATH --to delta`, or by a copy that Spark makes"
+)

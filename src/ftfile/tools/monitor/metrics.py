@@ -1,0 +1,195 @@
+"""Every metric, as docs/monitoring.md has them, and its values, kept so that a scrape waits for no storage."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+# Of times, in seconds: from a small commit on a disk to a batch on a slow store.
+BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+# Why files end that were open over batches. A policy of users has codes of its own, as many as it likes.
+REASONS = frozenset(
+    {
+        *("age", "batches", "encoding", "eventTime", "finalize", "flush", "inactivity", "large", "openSegments"),
+        *("retriedAlone", "rows", "schedule", "segments", "size"),
+    }
+)
+OTHER_REASON = "policy"
+
+
+class Metric(NamedTuple):
+    """A row of the table of metrics."""
+
+    name: str  # as Prometheus has it: the unit, and `_total` for a counter, at its end
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+    @property
+    def base_name(self) -> str:
+        """Return the name without `_total`, as Prometheus' clients want it."""
+        return self.name.removesuffix("_total")
+
+    @property
+    def unit(self) -> str:
+        """Return the unit as OpenTelemetry writes it; 1 for numbers of things."""
+        return {"seconds": "s", "bytes": "By"}.get(self.base_name.rpartition("_")[2], "1")
+
+    @property
+    def dotted_name(self) -> str:
+        """Return the name as OpenTelemetry has it, without the unit."""
+        name = self.base_name if self.unit == "1" else self.base_name.rpartition("_")[0]
+        return name.replace("_", ".", 1)
+
+
+_DIRECTORY = ("directory",)
+_OPERATION = ("directory", "operation")
+_QUERY = ("directory", "query")
+
+_TABLE = (
+    Metric("ftfile_commits_total", "counter", _OPERATION, "Versions that were created."),
+    Metric("ftfile_rows_total", "counter", _OPERATION, "Rows that batches and batch writes brought."),
+    Metric("ftfile_written_bytes_total", "counter", _OPERATION, "Bytes of the files, segments and runs added."),
+    Metric("ftfile_files_total", "counter", _OPERATION, "Files added that plain readers see."),
+    Metric("ftfile_removed_files_total", "counter", _OPERATION, "Files removed, as by compaction or an overwrite."),
+    Metric("ftfile_bad_records_total", "counter", _OPERATION, "Records that could not be written."),
+    Metric(
+        "ftfile_finished_files_total",
+        "counter",
+        ("directory", "reason"),
+        "Files that were open over batches, by the reason why they ended.",
+    ),
+    Metric("ftfile_merged_runs_total", "counter", _DIRECTORY, "Runs of a store that were merged into others."),
+    Metric("ftfile_task_retries_total", "counter", _DIRECTORY, "Failed attempts of tasks of committed batches."),
+    Metric(
+        "ftfile_recoveries_total",
+        "counter",
+        _DIRECTORY,
+        "Versions published by a later commit, because their own commits had not.",
+    ),
+    Metric("ftfile_replays_total", "counter", _DIRECTORY, "Batches that came again, found committed by the sink."),
+    Metric("ftfile_orphan_files_total", "counter", _DIRECTORY, "Files of tasks seen to be in no version."),
+    Metric("ftfile_log_reads_total", "counter", _DIRECTORY, "Records and bases that commits read to know the head."),
+    Metric("ftfile_log_cache_hits_total", "counter", _DIRECTORY, "Commits that knew the head without reading."),
+    Metric("ftfile_write_seconds", "histogram", _DIRECTORY, "Time of the slowest task of a batch."),
+    Metric("ftfile_assembly_seconds", "histogram", _DIRECTORY, "Of that, making files of what was due."),
+    Metric("ftfile_sync_seconds", "histogram", _DIRECTORY, "Of that, making files durable and closing them."),
+    Metric("ftfile_prepare_seconds", "histogram", _DIRECTORY, "Time of a commit before its record."),
+    Metric("ftfile_create_seconds", "histogram", _DIRECTORY, "Time to create the record; known one commit later."),
+    Metric("ftfile_publish_seconds", "histogram", _DIRECTORY, "Time to publish the files; known one commit later."),
+    Metric("ftfile_up", "gauge", _DIRECTORY, "1 if the log could be read at the last look, else 0."),
+    Metric("ftfile_version", "gauge", _DIRECTORY, "The newest version; -1 for none."),
+    Metric("ftfile_last_commit_timestamp_seconds", "gauge", _DIRECTORY, "When it was created, by the store's clock."),
+    Metric("ftfile_open_files", "gauge", _DIRECTORY, "Files that stay open over batches; of a store, its runs."),
+    Metric("ftfile_open_rows", "gauge", _DIRECTORY, "Rows in them."),
+    Metric("ftfile_open_bytes", "gauge", _DIRECTORY, "Bytes in them."),
+    Metric(
+        "ftfile_oldest_open_timestamp_seconds",
+        "gauge",
+        _DIRECTORY,
+        "When the oldest of their rows were committed, by the driver's clock.",
+    ),
+    Metric("ftfile_due_files", "gauge", _DIRECTORY, "Files, or merges of a store, that are due and not made yet."),
+    Metric("ftfile_failing_files", "gauge", _DIRECTORY, "Those of them that could not be made when it was tried."),
+    Metric("ftfile_unpublished_versions", "gauge", _DIRECTORY, "Versions whose files are not all published."),
+    Metric(
+        "ftfile_oldest_unpublished_timestamp_seconds",
+        "gauge",
+        _DIRECTORY,
+        "When the oldest of these was first seen here.",
+    ),
+    Metric("ftfile_query_running", "gauge", _QUERY, "1 while a query of this session runs, 0 once it has ended."),
+    Metric("ftfile_query_starts_total", "counter", _QUERY, "Starts of a query in this session."),
+    Metric("ftfile_query_failures_total", "counter", _QUERY, "Runs of it that ended by an error."),
+    Metric("ftfile_query_replays_total", "counter", _QUERY, "Batches that were in the log when their run began."),
+    Metric("ftfile_query_batch_seconds", "histogram", _QUERY, "Time of a batch, as Spark tells it."),
+    Metric("ftfile_query_last_batch", "gauge", _QUERY, "The newest committed batch of a query."),
+    Metric(
+        "ftfile_query_last_commit_timestamp_seconds", "gauge", _QUERY, "When that was committed, by the store's clock."
+    ),
+    Metric(
+        "ftfile_source_backlog",
+        "gauge",
+        ("directory", "query", "unit"),
+        "How far a query's sources are behind, where they tell: `offsets`, `files` or `bytes`.",
+    ),
+)
+METRICS = {metric.name: metric for metric in _TABLE}
+
+
+Labels = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Distribution:
+    """The times of a histogram."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))  # by bucket, the last without end
+    sum_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self.sum_s += seconds
+
+
+class Tally:
+    """Values by metric and labels. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, dict[Labels, float]] = {name: {} for name in METRICS}
+        self._distributions: dict[str, dict[Labels, Distribution]] = {
+            name: {} for name, metric in METRICS.items() if metric.kind == "histogram"
+        }
+        self.observers: list[Callable[[str, Labels, float], object]] = []  # called for each time of a histogram
+
+    def add(self, name: str, labels: Labels, amount: float = 1) -> None:
+        """Let a counter grow; by 0, it exists."""
+        with self._lock:
+            values = self._values[name]
+            values[labels] = values.get(labels, 0) + amount
+
+    def set(self, name: str, labels: Labels, value: float | None) -> None:
+        """Set a gauge; with None, it is not shown."""
+        with self._lock:
+            if value is None:
+                self._values[name].pop(labels, None)
+            else:
+                self._values[name][labels] = value
+
+    def observe(self, name: str, labels: Labels, seconds: float) -> None:
+        """Count a time in a histogram."""
+        with self._lock:
+            self._distributions[name].setdefault(labels, Distribution()).add(seconds)
+            observers = list(self.observers)
+        for observer in observers:
+            observer(name, labels, seconds)
+
+    def forget(self, *beginning: str) -> None:
+        """Drop all values whose labels begin so, such as those of a directory."""
+        with self._lock:
+            tables: list[dict[Labels, Any]] = [*self._values.values(), *self._distributions.values()]
+            for table in tables:
+                for labels in [labels for labels in table if labels[: len(beginning)] == beginning]:
+                    del table[labels]
+
+    def values(self, name: str) -> Mapping[Labels, float]:
+        """Return the values of a counter or gauge at this moment."""
+        with self._lock:
+            return dict(self._values[name])
+
+    def distributions(self, name: str) -> Mapping[Labels, Distribution]:
+        """Return the times of a histogram at this moment."""
+        with self._lock:
+            return {
+                labels: Distribution(list(found.counts), found.sum_s)
+                for labels, found in self._distributions[name].items()
+            }

@@ -1,0 +1,134 @@
+"""Metrics for OpenTelemetry, asked for or recorded one by one; and for Prometheus, served over HTTP."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError
+from ftfile.core.version import __version__
+from ftfile.tools.monitor.metrics import BUCKETS_S, METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from opentelemetry.metrics import MeterProvider
+    from prometheus_client.core import Metric as Family
+
+    from ftfile.tools.monitor.metrics import Labels, Metric, Tally
+
+
+try:
+    from opentelemetry.metrics import Observation
+except ImportError as error:
+    raise ConfigError(
+        f"metrics for OpenTelemetry need a package that is not there ({error}): pip install 'ftfile[opentelemetry]'"
+    ) from error
+
+
+def meter(tally: Tally, provider: MeterProvider) -> Callable[[], None]:
+    """Give the values of a tally to a provider of meters, else ConfigError; return the function that ends it."""
+    if not hasattr(provider, "get_meter"):
+        raise ConfigError(
+            f"meter_provider={provider!r}: it takes one of OpenTelemetry, such as "
+            "opentelemetry.metrics.get_meter_provider()"
+        )
+    found = provider.get_meter("ftfile", __version__)
+    # A meter keeps its instruments for good: once this is over, they have no values.
+    is_over = False
+
+    def values(metric: Metric) -> Callable[[Any], Iterable[Observation]]:
+        def observe(_: object) -> list[Observation]:
+            current = {} if is_over else tally.values(metric.name)
+            return [Observation(value, _attributes(metric, labels)) for labels, value in current.items()]
+
+        return observe
+
+    times = {}
+    for metric in METRICS.values():
+        texts = {"unit": metric.unit, "description": metric.help}
+        if metric.kind == "counter":
+            found.create_observable_counter(metric.dotted_name, [values(metric)], **texts)
+        elif metric.kind == "gauge":
+            found.create_observable_gauge(metric.dotted_name, [values(metric)], **texts)
+        else:
+            times[metric.name] = found.create_histogram(
+                metric.dotted_name, explicit_bucket_boundaries_advisory=BUCKETS_S, **texts
+            )
+
+    def record(name: str, labels: Labels, seconds: float) -> None:
+        times[name].record(seconds, _attributes(METRICS[name], labels))
+
+    def stop() -> None:
+        nonlocal is_over
+        if not is_over:
+            is_over = True
+            tally.observers.remove(record)
+
+    tally.observers.append(record)
+    return stop
+
+
+def _attributes(metric: Metric, labels: Labels) -> dict[str, str]:
+    return dict(zip(metric.labels, labels, strict=True))
+
+
+try:
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise ConfigError(
+        f"metrics for Prometheus need a package that is not there ({error}): pip install 'ftfile[prometheus]'"
+    ) from error
+
+
+class PrometheusServer:
+    """Serves the values of a tally until it is closed.
+
+    Attributes:
+        url: of the metrics.
+    """
+
+    def __init__(self, tally: Tally, port: int, address: str) -> None:
+        registry = CollectorRegistry()
+        registry.register(_TallyCollector(tally))
+        try:
+            self._server, self._thread = start_http_server(port, address, registry)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                f"prometheus_port={port}: metrics cannot be served at {address!r}: {error}. Take another port, or 0 "
+                "for a free one"
+            ) from error
+        self.url = f"http://{address}:{self._server.server_port}/metrics"
+
+    def close(self) -> None:
+        """End the server and free its port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _TallyCollector(Collector):
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def collect(self) -> Iterator[Family]:
+        for metric in METRICS.values():
+            yield _histogram(metric, self._tally) if metric.kind == "histogram" else _plain(metric, self._tally)
+
+
+def _plain(metric: Metric, tally: Tally) -> Family:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = kind(metric.base_name, metric.help, labels=metric.labels)
+    for labels, value in sorted(tally.values(metric.name).items()):
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(metric: Metric, tally: Tally) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, found in sorted(tally.distributions(metric.name).items(), key=lambda item: item[0]):
+        buckets = zip([*map(str, BUCKETS_S), "+Inf"], accumulate(found.counts), strict=True)
+        family.add_metric(labels, [*buckets], found.sum_s)
+    return family

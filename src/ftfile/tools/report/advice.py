@@ -1,0 +1,314 @@
+"""Warnings in plain words, and what to do about each; messages of Python in the words of the command `ftfile`."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ftfile.core.arguments import CONDITION_TAKEN
+from ftfile.core.units import ago, bytes_text, count_text, duration_text, names_text
+from ftfile.operate.verify.findings import KINDS
+from ftfile.tools.report.charts import SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.operate.doctor import Check
+    from ftfile.operate.status import DirectoryStatus, QueryStatus
+    from ftfile.operate.verify.findings import Finding, Severity
+    from ftfile.tools.report.history import Commits, LiveFiles
+
+
+__all__ = (
+    "PATH",
+    "ReportWarning",
+    "command_in",
+    "command_of",
+    "in_commands",
+    "of_checks",
+    "of_commits",
+    "of_files",
+    "of_findings",
+    "of_silence",
+    "of_stage",
+    "of_status",
+)
+
+
+# In the place of a path that is not known.
+PATH = "PATH"
+_WORDS = {
+    CONDITION_TAKEN["where"]: CONDITION_TAKEN["replaceWhere"],
+    "Set force=True": "Add --force",
+    "such as version=7, or a timestamp": "such as --version 7, or a --timestamp",
+    "readStream.option('checkpointLocation', '/data/checkpoint')": "--checkpoint /data/checkpoint",
+    "readStream.option('stateLocation', '/data/state')": "--option stateLocation=/data/state",
+    "merge its runs with ftfile.kv.compact": "merge its runs with `ftfile kv compact`",
+    "merge its files with ftfile.compact": "merge its files with `ftfile compact`",
+    "; without the last it only tells what it would do": "; with --dry-run it only tells what it would do",
+    "those that verify() names": "those that `ftfile verify` names",
+    "is found with full=True": "is found with --full",
+    ", or open it with ftfile.kv.open": "",
+    "give it as one of sources": "give it by --source PATH",
+    "that are given as sources": "that are given by --source",
+    "ftfile.source_status(path, stateLocation=…)": f"`ftfile source {PATH} --option stateLocation=…`",
+    "ftfile.source_status(path, checkpointLocation=…)": f"`ftfile source {PATH} --checkpoint …`",
+    "With dry_run=True the report lists them": "--dry-run lists them",
+}
+_IN_PYTHON = re.compile(r", in Python [\w.]+(?:\(path\)|=True|=\{[^}]*\}|=)(?:,(?= takes))?")
+_OF_COMMAND = re.compile(rf"(`ftfile (?:kv )?\w+) {PATH}\b")
+# With which errors begin.
+_OPTION = re.compile(
+    r"^(checkpoint|columns|commit_every|give_up|keep_last|key_provider|older_than|partition_by|quarantine|retention"
+    r"|schema|table|target_bytes|threads|timestamp|to|version|where)(?==|: )"
+)
+_OPTIONS = {"target_bytes": "target"}
+_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_VALUE = rf"\[(?:{_TEXT}|[^\]'\"])*\]|\w+"
+_CALL = re.compile(
+    rf"`?ftfile\.(?:open\(path\)\.(history|verify)\(\)"
+    rf"|(flush|migrate|repair|undo_migration|vacuum)\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
+)
+_ARGUMENT = re.compile(rf", (\w+)=({_VALUE})")
+
+
+def in_commands(text: str, path: str = PATH) -> str:
+    """Return a text in which calls of Python are commands for a path, between backticks."""
+    for python, option in _WORDS.items():
+        text = text.replace(python, option)
+    shown = path if path == PATH else shlex.quote(path)
+    text = _OF_COMMAND.sub(lambda found: f"{found[1]} {shown}", _IN_PYTHON.sub("", text))
+    text = _OPTION.sub(lambda found: f"--{_OPTIONS.get(found[1], found[1]).replace('_', '-')}", text)
+    return _CALL.sub(lambda call: f"`{_command_of(call, shown)}`", text)
+
+
+def command_in(text: str, path: str) -> str | None:
+    """Return the first command of `in_commands`; None where a text has none."""
+    call = _CALL.search(text)
+    return None if call is None else _command_of(call, shlex.quote(path))
+
+
+def command_of(finding: Finding, path: str, *, full: bool = False) -> str | None:
+    """Return the command that mends a finding of a directory, whose content was read if `full`; None without one."""
+    if finding.repair == "no":
+        return None
+    words = ["ftfile", "repair", path]
+    if any(action.kind == "give-up" for action in finding.actions):
+        words += ["--give-up", finding.path]
+    elif not finding.path:
+        words += ["--quarantine", finding.actions[0].path if len(finding.actions) == 1 else "PATTERN"]
+    elif finding.repair == "on request":
+        words.append("--accept-lost-records")
+    return shlex.join([*words, "--full"] if full and finding.code.startswith("damaged-") else words)
+
+
+def _command_of(call: re.Match[str], path: str) -> str:
+    name = call[1] or call[2]
+    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [name, path])]
+    for argument, value in _ARGUMENT.findall(call[3] or ""):
+        option = f"--{argument.replace('_', '-')}"
+        if value.startswith("["):
+            words += [word for given in _given(value) for word in (option, given)]
+        elif argument != "dry_run":
+            words.append(option)
+    return " ".join(words)
+
+
+def _given(value: str) -> list[str]:
+    """Return the texts of a list in Python, quoted for a shell; the word FILE for what stands for any."""
+    try:
+        return [shlex.quote(text) for text in ast.literal_eval(value)]
+    except (SyntaxError, ValueError):
+        return ["FILE"]
+
+
+SMALL_BYTES = 16 << 20  # a mean size below costs readers more time to open files than to read them
+SMALL_FILES = 100  # fewer are no burden
+RECENT = 1_000  # versions that tell how things are now
+SLOWER = 3  # times the median of before
+SLOW_S = 1.0
+SILENT = 10  # times the usual pause of a query that nearly all its pauses keep to
+SILENT_S = 900
+EXAMPLES = 3  # of paths in one warning
+
+
+@dataclass(frozen=True, slots=True)
+class ReportWarning:
+    """One thing that a report warns of.
+
+    Attributes:
+        severity: `error` loses, doubles or blocks rows; `warning` grows into a problem; `info` is worth knowing.
+        title: what is the matter, in plain words.
+        found: numbers and examples.
+        remedy: what to do about it; commands and options are between backticks.
+    """
+
+    severity: Severity
+    title: str
+    found: str
+    remedy: str
+
+
+def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarning]:
+    """Yield a warning for each kind of finding of `verify`."""
+    kinds: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.code, finding.severity), []).append(finding)
+    for (code, _), same in kinds.items():
+        first = same[0]
+        paths = names_text([each.path for each in same if each.path])
+        expected = f"expected {first.expected}, found {first.found}"
+        found = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
+        yield ReportWarning(first.severity, KINDS[code].title, found, in_commands(first.remedy, path))
+
+
+def of_checks(checks: Sequence[Check], path: str) -> Iterator[ReportWarning]:
+    """Yield a warning for each check of `doctor` that is not passed."""
+    for check in checks:
+        if check.state in {"error", "warning"}:
+            yield ReportWarning(
+                check.state, f"On this machine: {check.name}", check.found, in_commands(check.remedy, path)
+            )
+
+
+def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: bool) -> Iterator[ReportWarning]:
+    """Yield warnings of open files that are due, of unpublished ones unless `verify` told, and of queries."""
+    failing = [each for each in status.open if each.attempts]
+    due = [each for each in status.open if each.reason and not each.attempts]
+    if failing:
+        attempts = max(each.attempts for each in failing)
+        yield ReportWarning(
+            "error",
+            f"{count_text(len(failing), 'open file')} could not be finished",
+            f"{names_text([each.partition or '.' for each in failing])}: tried {count_text(attempts, 'time')}",
+            f"`ftfile flush {quote(path)}` tries again, and says why it fails; "
+            f"`ftfile verify {quote(path)} --full` finds damaged rows",
+        )
+    if due:
+        oldest = ago(min(each.first_ms for each in due), now_ms)
+        yield ReportWarning(
+            "warning",
+            f"{count_text(len(due), 'open file')} {'is' if len(due) == 1 else 'are'} due and not finished",
+            f"plain readers miss {count_text(sum(each.rows for each in due), 'row')}, the oldest committed {oldest}: "
+            f"{names_text([each.partition or '.' for each in due])}",
+            f"The next batch of the query finishes them. If none comes: `ftfile flush {quote(path)} --due-only`",
+        )
+    stuck = [each for each in status.unpublished if each.problem]
+    waiting = [each for each in status.unpublished if not each.problem]
+    if stuck and not is_verified:
+        yield ReportWarning(
+            "error",
+            f"{count_text(len(stuck), 'committed file')} cannot be published: plain readers miss rows",
+            in_commands("; ".join(each.problem for each in stuck[:EXAMPLES]), path),
+            f"Remove the cause, or let `ftfile repair {quote(path)} --dry-run` propose what to do",
+        )
+    if waiting and not is_verified:
+        yield ReportWarning(
+            "warning",
+            f"{count_text(len(waiting), 'change')} of newer versions not made yet: files are not at their names",
+            names_text([each.path for each in waiting]),
+            f"The next commit does it; if none comes: `ftfile repair {quote(path)}`",
+        )
+
+
+def of_silence(queries: Sequence[QueryStatus], commits: Commits, now_ms: int) -> Iterator[ReportWarning]:
+    """Yield a note if no version came for much longer than usual."""
+    pauses = commits.pauses()[-RECENT:]
+    pauses = pauses[~np.isnan(pauses)]
+    if not queries or not len(pauses):
+        return
+    usual, silent = float(np.quantile(pauses, 0.95)), (now_ms - int(commits.columns["time_ms"][-1])) / 1000
+    if silent > max(SILENT * usual, SILENT_S):
+        yield ReportWarning(
+            "info",
+            f"Nothing was committed for {duration_text(silent)}",
+            f"usually a version comes within {SECONDS.text(usual)}",
+            "Nothing to do if the queries have ended. Otherwise look at their drivers: a query may wait for its source",
+        )
+
+
+def of_files(files: LiveFiles, commits: Commits, status: DirectoryStatus, path: str) -> Iterator[ReportWarning]:
+    """Yield warnings of many small files, and of removed ones that still take space."""
+    count = len(files.sizes)
+    if count >= SMALL_FILES and files.size_bytes < SMALL_BYTES * count:
+        small = int((files.sizes < SMALL_BYTES).sum())
+        yield ReportWarning(
+            "warning",
+            "Most files are small: reading them takes long",
+            f"{count_text(small)} of {count_text(count, 'file')} are under {bytes_text(SMALL_BYTES)}, the mean is "
+            f"{bytes_text(files.size_bytes // count)}",
+            f"`ftfile compact {quote(path)} --dry-run` tells what merging them would do. To write larger ones from the "
+            "start, let files stay open over batches: `maxBytesPerFile` with `rolloverInterval`",
+        )
+    removed = int(commits.columns["files_removed"].sum())
+    if removed and not status.horizon_ms:
+        yield ReportWarning(
+            "info",
+            "Removed files still take space",
+            f"{count_text(removed, 'file')} were replaced or removed, and nothing was ever vacuumed",
+            f"`ftfile vacuum {quote(path)} --dry-run` tells how much would be freed; older versions end with it",
+        )
+
+
+def of_commits(commits: Commits, path: str) -> Iterator[ReportWarning]:
+    """Yield warnings of recoveries, replays, retries, records that could not be written, and of slower commits."""
+    recent = commits.columns[-RECENT:]
+    letters = int(commits.columns["bad_records"].sum())
+    if commits.unreadable:
+        yield ReportWarning(
+            "error",
+            f"{count_text(commits.unreadable, 'version')} cannot be read, and "
+            f"{'is' if commits.unreadable == 1 else 'are'} not in the plots",
+            "their records are missing or damaged",
+            f"`ftfile verify {quote(path)}` says which, and what to do",
+        )
+    if letters:
+        yield ReportWarning(
+            "warning",
+            f"{count_text(letters, 'record')} could not be written",
+            "they are kept as dead letters, with the reason of each",
+            f"`ftfile.open({path!r}).dead_letters()` returns them",
+        )
+    told = {
+        "replays": "Batches came again after restarts, and were recognised",
+        "recoveries": "Versions were published by a later process than their own",
+        "task_retries": "Tasks failed and were tried again",
+    }
+    for name, title in told.items():
+        total = int(recent[name].sum())
+        often = total * 10 >= len(recent)
+        if total:
+            yield ReportWarning(
+                "warning" if often else "info",
+                title,
+                f"{count_text(total)} in the newest {count_text(len(recent), 'version')}",
+                "No row is lost or doubled. "
+                + ("That often, something ends again and again: see the driver's log" if often else "Nothing to do"),
+            )
+    seconds = commits.seconds()
+    if len(seconds) > 2 * RECENT:
+        before, now = float(np.median(seconds[:-RECENT])), float(np.median(seconds[-RECENT:]))
+        if now > max(SLOWER * before, SLOW_S):
+            yield ReportWarning(
+                "warning",
+                "Commits take longer than before",
+                f"{SECONDS.text(now)} in the newest {count_text(RECENT)} versions, {SECONDS.text(before)} before",
+                "See which stage has grown, below, and docs/tuning.md",
+            )
+
+
+def of_stage(files: int, size_bytes: int, path: str) -> Iterator[ReportWarning]:
+    """Yield a note of staged files that no version names."""
+    if files:
+        yield ReportWarning(
+            "info",
+            f"{count_text(files, 'staged file')} {'is' if files == 1 else 'are'} not needed",
+            f"{bytes_text(size_bytes)}: of tasks that run now, of lost attempts, or used up",
+            f"Nothing to do while a query runs; `ftfile vacuum {quote(path)}` deletes the old ones",
+        )

@@ -1,0 +1,156 @@
+"""The page: its contents, put into a template with its style and its script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files as resources
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError
+from ftfile.core.units import ago, bytes_text, count_text, time_text
+from ftfile.core.version import __version__
+from ftfile.tools.report.bars import operation_bars, partition_bars, reason_bars, size_bars, stage_bars
+from ftfile.tools.report.charts import HEIGHT, timeline_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ftfile.log.format.model import AssemblyJob
+    from ftfile.operate.doctor import Check
+    from ftfile.operate.status import DirectoryStatus, OpenFile
+    from ftfile.tools.report.advice import ReportWarning
+    from ftfile.tools.report.history import Commits, LiveFiles
+
+
+__all__ = ("OPEN_SHOWN", "Contents", "render")
+
+
+OPEN_SHOWN = 50
+_FOLDER = "ftfile.tools.report"
+_NOUNS = {"error": "error", "warning": "warning", "info": "note"}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a page tells."""
+
+    path: str
+    made_ms: int
+    is_store: bool
+    is_verified: bool
+    commits: Commits
+    files: LiveFiles
+    status: DirectoryStatus
+    checks: Sequence[Check]
+    jobs: Sequence[AssemblyJob]
+    warnings: tuple[ReportWarning, ...] = ()
+
+
+def render(contents: Contents) -> str:
+    """Return the page: all its text is escaped, it runs only its own script; ConfigError without jinja2."""
+    try:
+        import jinja2  # noqa: PLC0415 - of an extra
+    except ImportError as error:
+        raise ConfigError(
+            f"a report needs a package that is not there ({error}): pip install 'ftfile[report]'"
+        ) from error
+    style, script, template = (
+        resources(_FOLDER).joinpath(f"report.{end}").read_text("utf-8") for end in ("css", "js", "html")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
+    texts = {"style": style, "script": script, "digest": digest}
+    return environment.from_string(template).render(_values(contents), **texts)
+
+
+def _values(contents: Contents) -> dict[str, Any]:
+    commits, files, is_store = contents.commits, contents.files, contents.is_store
+    bars = [size_bars(files, is_store=is_store), operation_bars(commits)]
+    bars += [] if is_store else [reason_bars(commits)]
+    bars += [partition_bars(files, is_store=is_store), stage_bars(commits)]
+    return {
+        "contents": contents,
+        "made": f"{time_text(contents.made_ms)} UTC",
+        "release": __version__,
+        "verdict": _verdict(contents.warnings),
+        "nouns": _NOUNS,
+        "tiles": [*_tiles(contents)],
+        "timeline": timeline_of(commits, is_store=is_store),
+        "height": HEIGHT,
+        "bars": bars,
+        "open": _open(contents),
+        "queries": _queries(contents),
+    }
+
+
+def _verdict(warnings: Sequence[ReportWarning]) -> str:
+    counts = {noun: sum(_NOUNS[each.severity] == noun for each in warnings) for noun in _NOUNS.values()}
+    told = [count_text(count, noun) for noun, count in counts.items() if count]
+    return ", ".join(told) if told else "nothing needs attention"
+
+
+def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
+    """Yield names, values and what is beside them."""
+    commits, files, status, is_store = contents.commits, contents.files, contents.status, contents.is_store
+    nothing = "nothing was committed yet"
+    age = nothing if status.time_ms is None else ago(status.time_ms, contents.made_ms)
+    yield "Newest version", "none" if status.version < 0 else f"{status.version:,}", age
+    yield "Versions kept", f"{len(commits) + commits.unreadable:,}", f"from {status.oldest_version:,} on"
+    noun, home = ("runs", ("bucket", "buckets")) if is_store else ("files", ("directory", "directories"))
+    open_rows = sum(each.rows for each in status.open)
+    in_open = f", {open_rows:,} of them in open files" if open_rows else ""
+    yield "Rows", f"{files.rows + open_rows:,}", f"in live {noun}" if is_store else f"committed{in_open}"
+    yield f"Live {noun}", f"{len(files.sizes):,}", f"in {count_text(len(files.partitions), *home)}"
+    mean = bytes_text(files.size_bytes // max(len(files.sizes), 1))
+    yield "Size on storage", bytes_text(files.size_bytes), f"{mean} each, on average"
+    if is_store:
+        yield "Merges due", f"{len(contents.jobs):,}", "the next batches do them"
+        return
+    due = sum(bool(each.reason) for each in status.open)
+    yield "Open files", f"{len(status.open):,}", f"{due or 'none'} of them due"
+    stuck = sum(bool(each.problem) for each in status.unpublished)
+    yield "Not published", f"{len(status.unpublished):,}", f"{stuck or 'none'} of them stuck"
+
+
+def _open(contents: Contents) -> list[tuple[str, ...]]:
+    """Return rows of the table of open files, those that are due soonest first."""
+    now_ms, never_ms = contents.made_ms, 1 << 62
+    ordered = sorted(
+        contents.status.open, key=lambda each: (not each.reason, each.deadline_ms or never_ms, each.first_ms)
+    )
+    return [
+        (
+            each.partition or "the directory itself",
+            count_text(each.rows),
+            bytes_text(each.size_bytes),
+            count_text(each.segments),
+            ago(each.first_ms, now_ms),
+            _due(each, now_ms),
+            each.waiting,
+        )
+        for each in ordered[:OPEN_SHOWN]
+    ]
+
+
+def _due(file: OpenFile, now_ms: int) -> str:
+    if file.reason:
+        return f"now: {file.reason}"
+    return "no deadline" if file.deadline_ms is None else ago(file.deadline_ms, now_ms)
+
+
+def _queries(contents: Contents) -> list[tuple[str, ...]]:
+    now_ms = contents.made_ms
+    return [
+        (
+            each.query_id,
+            count_text(each.last_batch),
+            count_text(each.version),
+            "not kept" if each.time_ms is None else ago(each.time_ms, now_ms),
+        )
+        for each in contents.status.queries
+    ]

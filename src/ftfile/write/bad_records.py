@@ -1,0 +1,179 @@
+"""Records that cannot be written: `badRecords`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import EncodingError
+from ftfile.core.logs import get_logger
+from ftfile.formats.parts import FilteredFile
+from ftfile.log.sealed import identity_of_letters
+from ftfile.rows.buffers import (
+    byte_ranges,
+    from_numpy,
+    is_byte_like,
+    is_list_like,
+    is_valid,
+    list_lengths,
+    plain,
+    rows_where,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.filters.chain import Chain
+    from ftfile.write.messages import StagedPart, TaskIdentity
+    from ftfile.write.stage import Stage, StagedFile
+
+
+_log = get_logger(__name__)
+
+
+def refuse(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
+    """Raise an EncodingError with the fault of the first row."""
+    more = f" (and {rows.num_rows - 1} more of these rows)" if rows.num_rows > 1 else ""
+    raise EncodingError(
+        f"{faults[0]}{more}. To go on without such records, set badRecords=deadLetter, which keeps them, or drop"
+    )
+
+
+@dataclass
+class BadRecords:
+    """Takes the bad records of one attempt, and stages its dead letters, by `badRecords` and `maxRecordBytes`."""
+
+    handling: Literal["fail", "deadLetter", "drop"]
+    max_bytes: int | None
+    chain: Chain
+    stage: Stage
+    identity: TaskIdentity
+    count: int = 0
+    _letters: tuple[StagedFile, FilteredFile] | None = None
+
+    def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
+        """Take whole rows; see `refuse` for `badRecords=fail`."""
+        if self.handling == "fail":
+            refuse(rows, faults)
+        if not self.count:
+            _log.warning("badRecords=%s: a record is not written: %s", self.handling, faults[0])
+        self.count += rows.num_rows
+        if self.handling == "deadLetter":
+            self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
+
+    def without_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows whose values take more than `maxRecordBytes`, and return the others."""
+        # All rows together may be too few bytes; a boolean counts as a byte, and takes a bit.
+        if self.max_bytes is None or 8 * batch.nbytes <= self.max_bytes:
+            return batch
+        sizes = np.array([value_sizes(column) for column in batch.columns])
+        totals = sizes.sum(axis=0)
+        places = np.flatnonzero(totals > self.max_bytes)
+        if not len(places):
+            return batch
+        faults = [
+            f"column {batch.schema.names[column]!r} takes {sizes[column, place]} of a record's {totals[place]} bytes, "
+            f"and maxRecordBytes is {self.max_bytes}"
+            for place, column in zip(places.tolist(), sizes.argmax(axis=0)[places].tolist(), strict=True)
+        ]
+        self.take(batch.take(from_numpy(places, pa.int64())), faults)
+        return rows_where(batch, totals <= self.max_bytes)
+
+    def finish(self) -> tuple[StagedPart, ...]:
+        """End the file of dead letters, if there is one, and return it."""
+        if self._letters is None:
+            return ()
+        file, filtered = self._letters
+        filtered.finish()
+        self.stage.end(file)
+        return (file.part(filtered.position, self.count, "", self.chain.names),)
+
+    def _keep(self, lines: list[str]) -> None:
+        if self._letters is None:
+            file = self.stage.create("deadLetters")
+            identity = identity_of_letters(self.stage.fs, file.path)
+            self._letters = file, FilteredFile(file, self.chain, identity)
+        self._letters[1].write("".join(lines).encode())
+
+    def _letter(self, row: pa.RecordBatch, fault: str) -> str:
+        writer = self.identity.writer
+        letter = {
+            "reason": fault,
+            "queryId": writer.owner,
+            "batchId": writer.batch_number,
+            "partition": self.identity.partition,
+            "row": row_to_json(row),
+        }
+        # In ASCII: reasons may quote what is no text.
+        return json.dumps(letter, separators=(",", ":")) + "\n"
+
+
+def value_sizes(array: pa.Array) -> NDArray[np.int64]:
+    """Return the bytes of each value of a column: the length of strings, the width of others, the sum of nested ones.
+
+    A null takes its width, or nothing.
+    """
+    array = plain(array)
+    if is_byte_like(array.type):
+        offsets, _ = byte_ranges(array)
+        return np.where(is_valid(array), np.diff(offsets), 0)
+    if is_list_like(array.type):
+        lengths = list_lengths(array)
+        sums = np.concatenate([[0], np.cumsum(value_sizes(array.flatten()))])
+        ends = np.cumsum(lengths)
+        within: NDArray[np.int64] = sums[ends] - sums[ends - lengths]
+        return within
+    if pa.types.is_struct(array.type):
+        return sum((value_sizes(field) for field in array.flatten()), np.zeros(len(array), np.int64))
+    width = 0 if pa.types.is_null(array.type) else -(-array.type.bit_width // 8)
+    return np.full(len(array), width, np.int64)
+
+
+def row_to_json(row: pa.RecordBatch) -> dict[str, Any]:
+    """Return the columns of a batch of one row.
+
+    Numbers, booleans and strings are themselves; NaN and infinities, decimals, dates and timestamps are text, and
+    binary values base64. A string that is not UTF-8 is an object `{"base64": …}`, a date or timestamp outside the
+    years 0001 to 9999 a number of days or microseconds since 1970, and a map a list of its entries.
+    """
+    return {name: _value(plain(column)[0]) for name, column in zip(row.schema.names, row.columns, strict=True)}
+
+
+def _value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values
+    if not scalar.is_valid:
+        return None
+    kind = scalar.type
+    if pa.types.is_struct(kind):
+        return {field.name: _value(scalar[index]) for index, field in enumerate(kind)}
+    if is_list_like(kind):
+        return [_value(item) for item in plain(scalar.values)]
+    return _plain_value(scalar)
+
+
+def _plain_value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values
+    try:
+        value = scalar.as_py()
+    except UnicodeDecodeError:
+        return {"base64": _base64(scalar.as_buffer())}
+    except (ValueError, OverflowError):  # of a date or timestamp
+        return int(scalar.value)
+    if isinstance(value, bytes):
+        return _base64(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _base64(data: bytes | pa.Buffer) -> str:
+    return base64.b64encode(data).decode()

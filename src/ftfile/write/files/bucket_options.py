@@ -1,0 +1,282 @@
+"""The options that choose buckets, checked against the schema; `bucketPattern`: directories by date and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
+from ftfile.formats.partition_paths import check_partition_column
+from ftfile.rows.buffers import from_numpy, is_valid, plain, values_of
+from ftfile.rows.time_text import DAYS_OF_TEXT, TimePattern, clocks_of, instants_of
+from ftfile.write.files.buckets import (
+    Assignment,
+    Bucket,
+    Bucketer,
+    FileNames,
+    PartitionColumn,
+    Refuse,
+    Router,
+    UserBucketer,
+    assign_by_value,
+)
+from ftfile.write.files.naming import path_fault
+from ftfile.write.options import column_named
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ftfile.core.options import ParsedOptions
+    from ftfile.write.files.naming import PathCheck
+
+
+_OPTION = "bucketPattern"
+_ADVICE = ". A colon stands between a column and its pattern, and cannot be in the name of a directory"
+_INSTANT, _CLOCK, _DATE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()
+_UNITS = (("S", "us"), ("s", "s"), ("m", "m"), ("H", "h"), ("d", "D"), ("M", "M"), ("y", "Y"))  # finest first
+_DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPattern:
+    """The option's value, checked."""
+
+    column: str | None  # None for the time at which the batch was planned
+    pattern: TimePattern  # of the directories, separated by slashes
+    time_zone: str  # whose clocks show instants
+
+    @classmethod
+    def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> BucketPattern:
+        """Read `pattern` or `column:pattern`; a ConfigError where the column has no time, or directories no name."""
+        name, colon, pattern_text = text.rpartition(":")
+        column = column_named(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
+        kind = _CLOCK if column is None or pa.types.is_timestamp(schema.field(column).type) else _DATE
+        pattern = TimePattern.parse(_OPTION, pattern_text, kind)
+        example = pattern.format(from_numpy(np.zeros(1, np.int64 if kind == _CLOCK else np.int32), kind), "UTC")
+        fault = path_fault(example[0].as_py())
+        if fault is not None:
+            raise ConfigError(f"{_OPTION}={text!r} makes directories such as {example[0].as_py()!r}, which {fault}")
+        return cls(column, pattern, time_zone)
+
+    @classmethod
+    def of_directories(cls, text: str, time_zone: str = "UTC") -> BucketPattern:
+        """Read a pattern for the times of directories, whichever time they were made of; a `column:` is passed over."""
+        return cls.parse(text.rpartition(":")[2], pa.schema([]), time_zone)
+
+    def begins(self, directories: Sequence[str]) -> pa.Array:
+        """Return the begin of the time of each, by its own clocks; null where it is of another pattern."""
+        return pa.array([self._begin(directory) for directory in directories], _CLOCK)
+
+    def _begin(self, directory: str) -> pa.Scalar | None:
+        try:
+            return self.pattern.read(pa.array([directory]), _CLOCK, "UTC")[0]
+        except ValueError:
+            return None
+
+    @property
+    def depth(self) -> int:
+        """Return the number of directories that it makes."""
+        return "".join(piece for piece in self.pattern.pieces if piece[0] == "=").count("/") + 1
+
+    def end_ms(self, directories: str) -> int | None:
+        """Return the end of the time that directories stand for, in ms since 1970 UTC; None if of another pattern."""
+        begin = self._begin(directories)
+        if begin is None:
+            return None
+        clock = begin.value
+        unit = next(unit for letter, unit in _UNITS if any(piece[0] == letter for piece in self.pattern.pieces))
+        # In whole numbers: numpy asks of which unit one more is, and takes no unit that is not spelled out.
+        following = np.array([np.datetime64(clock, "us")]).astype(f"M8[{unit}]").astype(np.int64) + 1
+        last = following.astype(f"M8[{unit}]").astype("M8[us]").astype(np.int64) - 1
+        # It is over when its last moment is, the second time where clocks show it twice.
+        return int(instants_of(from_numpy(last, _CLOCK), self.time_zone, twice="latest")[0].value + 1) // 1000
+
+    def at(self, planned_ms: int) -> Bucketer:
+        """Return the bucketer of a batch that was planned then, in milliseconds since 1970 UTC."""
+        if self.column is not None:
+            return _ColumnTime(self.column, self.pattern, self.time_zone)
+        clock = clocks_of(from_numpy(np.array([planned_ms * 1000]), _INSTANT), self.time_zone)
+        return _BatchTime(self.pattern.format(clock, "UTC")[0].as_py())
+
+
+class _BatchTime(Bucketer):
+    """One directory for all rows of a batch."""
+
+    only: Bucket
+
+    def __init__(self, directory: str) -> None:
+        self.only = Bucket(directory)
+
+    def assign(self, batch: pa.RecordBatch) -> Assignment:
+        return Assignment([self.only], np.zeros(batch.num_rows, np.int64))
+
+
+class _ColumnTime(Bucketer):
+    """Directories by the time in a column of dates or timestamps; rows keep it."""
+
+    def __init__(self, column: str, pattern: TimePattern, time_zone: str) -> None:
+        self._column = column
+        self._pattern = pattern
+        self._time_zone = time_zone
+
+    def assign(self, batch: pa.RecordBatch) -> Assignment:
+        """See `Bucketer.assign`; a row without a time, or with one that needs more digits for its year, has none."""
+        values = plain(batch.column(self._column))
+        clocks = self._clocks(values)
+        texts = self._pattern.format(clocks, "UTC").dictionary_encode()
+        codes = values_of(texts.indices, np.int32).astype(np.int64)
+        outcomes: list[Bucket | str] = [Bucket(text) for text in texts.dictionary.to_pylist()]
+        bad = np.flatnonzero(~is_valid(clocks))
+        if len(bad):
+            places: dict[str, int] = {}
+            words = self._words(values.take(from_numpy(bad, pa.int64())))
+            codes[bad] = [len(outcomes) + places.setdefault(word, len(places)) for word in words]
+            what = f"{_OPTION}: column {self._column!r} is"
+            outcomes += [f"{what} {word}, and directories are for the years 0001 to 9999" for word in places]
+        return assign_by_value(outcomes, codes)
+
+    def _clocks(self, values: pa.Array) -> pa.Array:
+        """Return dates, or what the clocks show; null where no directory can say it."""
+        if pa.types.is_date(values.type):
+            days = values_of(values, np.int32)
+            return from_numpy(days, _DATE, is_valid(values) & _is_within(days, 1))
+        zone = values.type.tz
+        clocks = values_of(values.cast(pa.timestamp("us", zone)), np.int64)
+        # Some days more, since only the local time matters; much more has no local time.
+        is_good = is_valid(values) & _is_within(clocks, _DAY_US, more_days=2)
+        if zone is not None:
+            instants = from_numpy(np.where(is_good, clocks, 0), _INSTANT)
+            clocks = values_of(clocks_of(instants, self._time_zone), np.int64)
+        return from_numpy(clocks, _CLOCK, is_good & _is_within(clocks, _DAY_US))
+
+    def _words(self, values: pa.Array) -> list[str]:
+        is_date = pa.types.is_date(values.type)
+        unit = "days" if is_date else str(values.type.unit)
+        found = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
+        return ["null" if value is None else f"{value} {unit} since 1970" for value in found]
+
+
+def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 0) -> NDArray[np.bool_]:
+    first, last = DAYS_OF_TEXT
+    return (values >= (first - more_days) * units_of_day) & (values < (last + 1 + more_days) * units_of_day)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketing:
+    """How rows are dealt to buckets; the directories of each option lie below those of the one before."""
+
+    partition_by: tuple[str, ...]  # columns in their schema's spelling
+    pattern: BucketPattern | None  # of directories by date and time
+    user_class: str | None  # `module:Class`, which gives directories, or paths of files
+    user_options: tuple[tuple[str, str], ...]  # of the class: `bucketer.<name>` by name
+    file_name: str | None  # the column with paths of files
+    time_zone: str  # of timestamps in directory names
+    stem_bytes_max: int  # of the part of a file's name that rows say
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int) -> Bucketing:
+        """Return the options, checked against the schema and each other."""
+        partition_by = _partition_columns(parsed["partitionBy"], schema)
+        named, pattern = parsed["fileNameColumn"], parsed["bucketPattern"]
+        if (file_name := named) is not None:
+            file_name = column_named("fileNameColumn", named, schema, pa.types.is_string, "a string")
+        if file_name in partition_by:
+            raise ConfigError(
+                f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses one or the other"
+            )
+        left = [name for name in schema.names if name not in partition_by and name != file_name]
+        if not left:
+            names = "partitionBy and fileNameColumn name" if file_name else "partitionBy names"
+            raise SchemaError(f"{names} every column: at least one must be left for the files")
+        return cls(
+            partition_by=partition_by,
+            pattern=None if pattern is None else BucketPattern.parse(pattern, schema, parsed["timeZone"]),
+            user_class=_user_class(parsed, schema),
+            user_options=tuple(sorted(parsed.prefixed("bucketer").items())),
+            file_name=file_name,
+            time_zone=parsed["timeZone"],
+            stem_bytes_max=stem_bytes_max,
+        )
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """Return the columns that are not in the files, since the buckets say them."""
+        return (*self.partition_by, self.file_name) if self.file_name else self.partition_by
+
+    @property
+    def is_single(self) -> bool:
+        """Return True if all rows go to one bucket, the directory itself."""
+        return not (self.partition_by or self.pattern or self.user_class or self.file_name)
+
+    def definition(self) -> dict[str, Any]:
+        """Return the definition by which readers find these columns in a bucket."""
+        definition: dict[str, Any] = {"partitionBy": list(self.partition_by), "timeZone": self.time_zone}
+        if self.file_name:
+            above = len(self.partition_by) + (self.pattern.depth if self.pattern else 0)
+            definition["fileName"] = {"column": self.file_name, "directoriesAbove": above}
+        return definition
+
+    def end_ms(self, directory: str) -> int | None:
+        """Return the end of the time that a directory stands for, milliseconds since 1970 UTC; None without a time."""
+        if self.pattern is None:
+            return None
+        start = len(self.partition_by)
+        return self.pattern.end_ms("/".join(directory.split("/")[start : start + self.pattern.depth]))
+
+    def only_directory(self, planned_ms: int) -> str:
+        """Return the directory of all rows of a batch that was planned then; empty where they choose their own."""
+        if self.pattern is None or self.leaving or self.user_class is not None:
+            return ""
+        only = self.pattern.at(planned_ms).only
+        return "" if only is None else only.directory
+
+    def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
+        """Return the router of one task's rows, for a batch that was planned then; see `Router`."""
+        bucketers: list[Bucketer] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
+        if self.pattern is not None:
+            bucketers.append(self.pattern.at(planned_ms))
+        if self.user_class is not None:
+            bucketers.append(UserBucketer(self.user_class, dict(self.user_options), self.stem_bytes_max))
+        if self.file_name is not None:
+            bucketers.append(FileNames(self.file_name, self.stem_bytes_max))
+        return Router(bucketers, refuse, path_check)
+
+
+def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:
+    """Return the class, which was made once and asked for the buckets of no rows."""
+    name, options = parsed["bucketer"], parsed.prefixed("bucketer")
+    if name is None and options:
+        raise ConfigError(f"bucketer.{next(iter(options))} is for a class of your own, and option bucketer names none")
+    if name is not None and parsed["fileNameColumn"] is not None:
+        raise ConfigError(
+            "bucketer and fileNameColumn both say in which file a row goes: let the class return the names, with "
+            "names_files = True, and leave out fileNameColumn"
+        )
+    if name is not None:
+        try:
+            UserBucketer(name, options).assign(pa.RecordBatch.from_pylist([], schema=schema))
+        except UserCodeError as error:
+            raise ConfigError(f"asked for the buckets of no rows, {error}") from error
+    return None if name is None else str(name)
+
+
+def _partition_columns(names: tuple[str, ...], schema: pa.Schema) -> tuple[str, ...]:
+    spelling = {name.lower(): name for name in schema.names}
+    unknown = [name for name in names if name.lower() not in spelling]
+    if unknown:
+        raise ConfigError(
+            f"partitionBy names no column: {', '.join(unknown)}; the columns are {', '.join(schema.names)}"
+        )
+    columns = tuple(spelling[name.lower()] for name in names)
+    for column in columns:
+        check_partition_column(schema.field(column))
+    return columns

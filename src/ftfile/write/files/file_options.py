@@ -1,0 +1,240 @@
+"""A sink's settings: checked once on the driver, then frozen data that travels to the tasks."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, SchemaError
+from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.filters.chain import Chain, chain_from_options
+from ftfile.formats.api import FORMATS, Format, LineFormat, format_from_options
+from ftfile.formats.partition_paths import partition_schema
+from ftfile.formats.reading import TimeFormats
+from ftfile.log.directory import directory_url
+from ftfile.log.format.record import definition_key
+from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
+from ftfile.write.files.bucket_options import Bucketing
+from ftfile.write.files.naming import PathCheck, check_extension
+from ftfile.write.files.publishing import Publishing
+from ftfile.write.files.replacement import Replacement, replacement_from_options
+from ftfile.write.files.rolling_rules import RollingSettings, load_policy, rolling_settings
+from ftfile.write.options import Encryption, WriteConfig, client_settings, column_named, common_settings, transaction_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.storage.api import Capabilities
+    from ftfile.write.options import Storage
+
+
+# Of queries that share a process, and of batch writes with options of their own.
+CONFIGS_KEPT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SinkConfig(WriteConfig):
+    """The settings of a write, from its options and schema."""
+
+    format: Format
+    chain: Chain  # the filters of parts
+    bucketing: Bucketing
+    publishing: Publishing
+    max_bytes_per_file: int | None
+    max_records_per_file: int | None
+    on_format_change: Literal["fail", "accept"]
+    rolling: RollingSettings | None  # None if every part ends with its batch
+    overwrite_mode: Literal["static", "dynamic"] | None  # as the option has it; None for that of the session
+    replacement: Replacement | None  # the partitions that an overwrite replaces; None for everything
+    # What follows from the others, made once.
+    extension: str = field(compare=False)  # the ending of the names of parts
+    file_schema: pa.Schema = field(compare=False)  # within the files, everything nullable
+    recorded_schema_json: str = field(compare=False)  # that readers see: of the files, and of the columns in the path
+    encoding: dict[str, Any] = field(compare=False)  # the log's description of the files for readers
+    encoding_key: str = field(compare=False)  # of `encoding` in the log
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], schema_json: str, *, overwrite: bool = False) -> SinkConfig:
+        """Check options and schema; nothing but a key and the store's surroundings is read, and nothing is written.
+
+        The options of one query are checked once in a process, as long as keys and surroundings stay as they are.
+
+        Raises:
+            ConfigError: an option is unknown, malformed, or contradicts another.
+            SchemaError: a column cannot be stored.
+        """
+        parsed = parse_options(options, "write")
+        if parsed["path"] is None:
+            raise ConfigError(_NO_PATH)
+        return _checked(
+            (*options.items(),), schema_json, overwrite, Encryption.from_options(parsed), client_settings(parsed)
+        )
+
+    def for_store(self, store: Capabilities) -> SinkConfig:
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+        return replace(self, publishing=self.publishing.for_store(store))
+
+    def for_session(self, overwrite_mode: str | None) -> SinkConfig:
+        """Return the settings of a batch write in a session with this `partitionOverwriteMode`."""
+        columns = self.bucketing.partition_by
+        is_dynamic = (overwrite_mode or "").lower() == "dynamic" and self.overwrite_mode is None
+        if not (self.overwrite and is_dynamic and columns) or self.replacement is not None:
+            return self
+        found = Replacement(partition_schema(self.schema, columns), self.bucketing.time_zone, None)
+        return replace(self, replacement=found)
+
+    @property
+    def storage_options(self) -> Storage:
+        """Return how files are stored."""
+        return self.publishing.storage
+
+    def path_check(self, store: Capabilities) -> PathCheck:
+        """Return the checker for part paths that the store rejects."""
+        return PathCheck(self.publishing.naming, self.extension, store)
+
+    @property
+    def hidden_chain(self) -> Chain:
+        """Return the filters of segments and dead letters, which no format encrypts."""
+        if self.encryption is None or self.encryption.kind != "parquet":
+            return self.chain
+        return Chain((*self.chain.filters, self.encryption.around_others))
+
+
+def forget_configs() -> None:
+    """Drop the settings that this process has checked, as a new process would start."""
+    _checked.cache_clear()
+
+
+@functools.lru_cache(CONFIGS_KEPT)
+def _checked(
+    options: tuple[tuple[str, str], ...],
+    schema_json: str,
+    overwrite: bool,  # noqa: FBT001 - a key of the cache
+    encryption: Encryption | None,
+    clients: tuple[tuple[str, str], ...],
+) -> SinkConfig:
+    """Return the settings; pure, since what may change meanwhile, keys and the settings of clients, is passed in."""
+    parsed = parse_options(dict(options), "write")
+    file_format = _format(parsed, encryption)
+    schema, chain = arrow_schema(schema_json), _chain(parsed, file_format, encryption)
+    extension = file_format.extension + chain.extension
+    check_extension(extension, chain)
+    publishing = Publishing.from_options(parsed, extension, clients)
+    bucketing = Bucketing.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
+    mode, replacement = replacement_from_options(parsed, schema, bucketing.partition_by, overwrite=overwrite)
+    rolling, nullable_json = _rolling(parsed, schema, bucketing.leaving), as_nullable(schema_json)
+    final = None if rolling is None else rolling.finalize_column
+    in_paths_or_final, nullable = {*bucketing.leaving, final}, arrow_schema(nullable_json)
+    if (publishing.direct or overwrite) and rolling is not None:
+        raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
+    # The schema as it came: columns that are never null fit formats without null.
+    file_format.check_schema(_without(schema, in_paths_or_final))
+    file_schema = _without(nullable, in_paths_or_final)
+    encoding = _encoding(file_format, chain, bucketing, file_schema)
+    return SinkConfig(
+        path=directory_url(parsed["path"]),
+        schema_json=nullable_json,
+        format=file_format,
+        chain=chain,
+        encryption=encryption,
+        bucketing=bucketing,
+        publishing=publishing,
+        max_bytes_per_file=parsed["maxBytesPerFile"],
+        max_records_per_file=parsed["maxRecordsPerFile"],
+        on_format_change=parsed["onFormatChange"],
+        rolling=rolling,
+        overwrite_mode=mode,
+        replacement=replacement,
+        **common_settings(parsed),
+        overwrite=overwrite,
+        transaction=transaction_of(parsed),
+        extension=extension,
+        file_schema=file_schema,
+        recorded_schema_json=nullable_json if final is None else spark_schema_json(_without(nullable, {final})),
+        encoding=encoding,
+        encoding_key=definition_key(encoding),
+    )
+
+
+def _format(parsed: ParsedOptions, encryption: Encryption | None) -> Format:
+    name = parsed["fileFormat"]
+    file_format = format_from_options(name, {"timeZone": parsed["timeZone"], **_format_options(parsed, name)})
+    TimeFormats.from_options({"timeZone": parsed["timeZone"]})
+    return file_format if encryption is None else encryption.format_of(file_format)
+
+
+def _encoding(file_format: Format, chain: Chain, bucketing: Bucketing, file_schema: pa.Schema) -> dict[str, Any]:
+    return {
+        "format": {"name": file_format.name, **file_format.definition(file_schema)},
+        "filters": chain.definition(),
+        **bucketing.definition(),
+        # Segments do not say what their columns are, and only what is of one schema is merged.
+        "schema": spark_schema_json(file_schema),
+    }
+
+
+def _without(schema: pa.Schema, names: set[str | None]) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name not in names])
+
+
+_NO_PATH = (
+    "the sink has no `path`. Spark does not hand a catalog table's location or options to a Python sink, so give the "
+    "path as a write option: df.writeStream.format('ftfile').option('path', '/data/out'), "
+    "INSERT INTO t WITH (path='/data/out') ..., df.writeTo('t').option('path', '/data/out').append(), "
+    "df.writeStream.format('ftfile').option('path', '/data/out').toTable('t')"
+)
+
+
+_NOTHING_IS_ROLLED = (
+    "publish=direct writes files under their names at once, so that none can stay open over batches: leave out "
+    "rolling=policy and what implies it, or publish=direct"
+)
+
+_NOTHING_STAYS_OPEN = (
+    "each batch of complete mode, as every overwrite, replaces all there is, so that no file can stay open over "
+    "batches: leave out rolling=policy and what implies it; maxBytesPerFile and maxRecordsPerFile split the files of a "
+    "batch"
+)
+
+
+def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | None) -> Chain:
+    """Return the filters; a format that compresses by itself leaves only those that do something else."""
+    envelope = encryption.around_parts if encryption is not None else None
+    if encryption is not None and envelope is None and parsed["filters"]:
+        raise ConfigError(
+            "encryption=parquet with filters: they would go around files that are encrypted already, and other readers "
+            "of Parquet could not read them. Leave out filters, or set encryption=aes-gcm"
+        )
+    if not isinstance(file_format, LineFormat):
+        return chain_from_options(None, None, parsed["filters"], envelope)
+    return chain_from_options(parsed["compression"], parsed["compressionLevel"], parsed["filters"], envelope)
+
+
+def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
+    """Return the options of the format, and those of the user's encoder or format, if there is one."""
+    options, own, formats_own = parsed.for_format(name), parsed.prefixed("encoder"), parsed.prefixed("format")
+    if formats_own and name in FORMATS:
+        raise ConfigError(f"format.{next(iter(formats_own))} is for a format of your own, and fileFormat is {name}")
+    if own and "encoder" not in options:
+        raise ConfigError(f"encoder.{next(iter(own))} is for a class of your own, and option encoder names none")
+    return {**options, **formats_own, "encoder.": own} if own else options | formats_own
+
+
+def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...]) -> RollingSettings | None:
+    settings = rolling_settings(parsed)
+    if settings is None:
+        return None
+    files, final, event = _without(schema, {*leaving}), settings.finalize_column, settings.event_column
+    elsewhere = f"; {', '.join(leaving)} is in the paths, not in the files" if leaving else ""
+    if final is not None:
+        final = column_named("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column", elsewhere)
+        if len(files) == 1:
+            raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
+    if event is not None:
+        event = column_named("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp", elsewhere)
+    if settings.policy is not None:
+        load_policy(settings.policy)
+    return replace(settings, finalize_column=final, event_column=event)

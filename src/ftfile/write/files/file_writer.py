@@ -1,0 +1,197 @@
+"""The sink, see `write.writer`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError, NotFound, SchemaError
+from ftfile.core.logs import get_logger
+from ftfile.log.directory import entries_of_new, refuse_new_tables
+from ftfile.log.format import layout
+from ftfile.write.files.file_options import SinkConfig, forget_configs
+from ftfile.write.files.proposal import check_head, check_paths
+from ftfile.write.files.rolling_rules import ALL_END
+from ftfile.write.messages import StreamIdentity
+from ftfile.write.options import forget_logs
+from ftfile.write.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from ftfile.core.context import Context, IdSource
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Author
+    from ftfile.log.protocol import Committed, Prepare
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState
+    from ftfile.write.bad_records import BadRecords
+    from ftfile.write.files.rolling_plan import RollingPlanner
+    from ftfile.write.messages import StagedSegment, TaskCommit, TaskIdentity, WriterIdentity
+    from ftfile.write.stage import Stage
+
+
+PLANNERS_KEPT = 16
+_log = get_logger(__name__)
+_planners: dict[tuple[object, ...], RollingPlanner] = {}
+_planners_lock = threading.Lock()
+
+
+def forget_caches() -> None:
+    """Drop this process's caches, as a new process would start."""
+    forget_logs()
+    forget_configs()
+    with _planners_lock:
+        _planners.clear()
+
+
+class SinkWriter(Writer[SinkConfig]):
+    """Writes rows as parts, or as segments of files that stay open; after a commit it announces the files."""
+
+    __slots__ = ()
+
+    def for_session(self, overwrite_mode: str | None) -> SinkWriter:
+        """Return the writer in a session with this `partitionOverwriteMode`."""
+        return SinkWriter(self.config.for_session(overwrite_mode), self.planned)
+
+    def refusal_in(self, overwrite_mode: str, context: Context) -> ConfigError | SchemaError | None:
+        """Return the error of the commit in a session with this `partitionOverwriteMode`, as far as the log tells."""
+        config = self.config.for_session(overwrite_mode)
+        if config is self.config:
+            return None
+        log = config.log(context)
+        try:
+            check_head(config, log.read_on(), lambda: _snapshot_of(log))
+        except (ConfigError, SchemaError) as error:
+            return error
+        return None
+
+    @staticmethod
+    def _look(config: SinkConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+        now_ms = log.clock.now_ms()
+        check_paths(config, log.fs.capabilities, now_ms)
+        if config.replacement is not None:
+            config.replacement.settled(now_ms)
+        log.fs.prove(layout.META)
+        head = log.read_on()
+        if head.version < 0:
+            _greet(config, log)
+        else:
+            refuse_new_tables(log, head, config.path)
+        check_head(config, head, lambda: _snapshot_of(log))
+        needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
+        return head, {key: head.definitions[key] for key in needed}
+
+    def _final_path(self, identity: TaskIdentity) -> Callable[[str, str], str] | None:
+        """Return the function that names parts which are written under their final names."""
+        config, writer = self.config, identity.writer
+        if not config.publishing.direct:
+            return None
+        from ftfile.write.files.namer import Namer  # noqa: PLC0415
+
+        namer = Namer(config.publishing.naming, writer.name_stem, self.batch_plan.time_ms, writer.owner, {})
+        return lambda bucket, file_id: namer.path(bucket, file_id, config.extension, identity.partition)
+
+    def _write_rows(
+        self, writer: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+    ) -> tuple[StagedSegment, ...]:
+        from ftfile.write.files.task import write_task  # noqa: PLC0415 - tasks alone need it
+
+        return write_task(self.config, self.batch_plan, writer, rows, stage, bad)
+
+    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
+        from ftfile.write.files.task import run_task_jobs  # noqa: PLC0415
+
+        return run_task_jobs(stage, head, self.batch_plan.definitions)
+
+    def _propose(
+        self, author: Author, messages: list[TaskCommit], log: CommitLog
+    ) -> tuple[Prepare, Callable[[Committed], None]]:
+        from ftfile.write.files.proposal import make_proposal  # noqa: PLC0415 - commits alone need it
+
+        writer = messages[0].identity.writer
+        planner = self._planner(writer, log.ids)
+
+        def follow_up(done: Committed) -> None:
+            if planner is not None and planner.in_progress and self.config.rolling is not None:
+                self._tell_of_open(planner)
+            self._announce(log, writer, done)
+
+        return make_proposal(self.config, author, messages, log, planner), follow_up
+
+    def _planner(self, writer: WriterIdentity, ids: IdSource) -> RollingPlanner | None:
+        """Return the planner that ends open parts; None for a batch write, which leaves those to their queries."""
+        if not isinstance(writer, StreamIdentity):
+            return None
+        from ftfile.write.files.rolling_plan import RollingPlanner  # noqa: PLC0415 - commits alone need it
+
+        encoding, rolling = self.config.encoding_key, self.config.rolling or ALL_END
+        key = (self.config.path, writer.query_id, encoding, rolling, ids)
+        # Queries that share a directory may share a process, too.
+        with _planners_lock:
+            planner = _planners.pop(key, None) or RollingPlanner(writer.query_id, encoding, rolling, ids)
+            _planners[key] = planner
+            if len(_planners) > PLANNERS_KEPT:
+                _planners.pop(next(iter(_planners)))
+        return planner
+
+    def _tell_of_open(self, planner: RollingPlanner) -> None:
+        """Log the number of files that no plain reader sees yet: a warning the first time."""
+        _log.log(
+            logging.INFO if planner.is_told else logging.WARNING,
+            "%d files are in progress and stay so over batches; when no batch comes, ftfile.spark.attach(spark), "
+            "called before, or ftfile.flush(%r) finishes them",
+            planner.in_progress,
+            self.config.path,
+        )
+        planner.is_told = True
+
+    def _announce(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
+        """Write a batch write's marker and call the user's function: for a replay, too, and for flushes that died."""
+        hook, success, path = self.config.publishing.on_publish, self.config.publishing.success, self.config.path
+        is_stream = isinstance(writer, StreamIdentity)
+        if success is not None and not is_stream:
+            success.put(log.fs, "", done.version)
+        if hook is None:
+            return
+        from ftfile.log.read.snapshot import added_by  # noqa: PLC0415
+        from ftfile.write.files.publishing import call_on_publish, tell_untold  # noqa: PLC0415
+
+        if done.record is not None:
+            call_on_publish(hook, path, done.version, done.record.adds)
+        elif isinstance(writer, StreamIdentity):
+            last = log.read_on().queries[writer.query_id]
+            # Spark begins a batch when the function has heard of the one before it.
+            if last.last_batch == writer.batch_id:
+                call_on_publish(hook, path, last.version, added_by(log, last.version))
+        if is_stream:
+            with log.lock:
+                tell_untold(log, hook, path, writer.owner)
+
+
+def _snapshot_of(log: CommitLog) -> Snapshot:
+    from ftfile.log.read.snapshot import take_snapshot  # noqa: PLC0415 - a plan seldom needs one
+
+    return take_snapshot(log)
+
+
+def _greet(config: SinkConfig, log: CommitLog) -> None:
+    """Log once, before the first commit, what may surprise later; refuse tables of others, and unknown layouts."""
+    found = [info.path for info in entries_of_new(log.fs, config.path) if info.path[0] not in "_."]
+    with contextlib.suppress(NotFound):
+        log.check_layout()
+    # Written under their names, own files may be there before the first commit.
+    if found and not config.publishing.direct:
+        _log.warning(
+            "%s is not empty: it has %d entries that ftfile did not write, such as %r. Plain readers read them, too",
+            config.path,
+            len(found),
+            found[0],
+        )
+    if config.bucketing.is_single:
+        _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")

@@ -1,0 +1,246 @@
+"""How one part takes in segments: as plain data, or as the compressed frames that they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from ftfile.filters.api import BadStream
+from ftfile.filters.decoded import stream_errors
+from ftfile.formats.api import Format, Joiner, Limits, LineFormat, Taken
+from ftfile.formats.parts import plain_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ftfile.filters.chain import Chain
+    from ftfile.formats.parts import FilteredFile
+    from ftfile.log.format.model import Add
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.stage import StagedFile
+
+
+# Read to decide whether frames are small.
+SAMPLE_BYTES = 256 << 10
+# Merging costs decompressing and compressing everything.
+MERGED_SHARE_MAX = 0.9
+
+# How often a part that must not pass its limit is filled up, each time with rows for what the last frame left.
+_STRICT_ROUNDS = 4
+
+
+class SegmentReader:
+    """One segment on its way into parts: read where somebody must see the bytes, else copied by the store.
+
+    The store copies ranges of `copied_from` bytes and more; None where it copies nothing.
+    """
+
+    def __init__(
+        self, fs: FileSystem, segment: Add, file_format: Format, chain: Chain, copied_from: int | None
+    ) -> None:
+        self.segment = segment
+        self._fs = fs
+        self._format = file_format
+        self._chain = chain
+        self._data: bytes | None = None
+        # An envelope binds bytes to their place.
+        self.may_be_copied = (
+            copied_from is not None and segment.length >= copied_from and chain.framing == chain.filters
+        )
+
+    @property
+    def data(self) -> bytes:
+        """Return the verified segment as joiners take it: frames of lines, or the plain bytes of other formats."""
+        if self._data is None:
+            framed = isinstance(self._format, LineFormat)
+            with self._fs.open(self.segment.path) as file:
+                self._data = plain_segment(file, self.segment, self._chain, framed=framed)
+        return self._data
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The file of a part, and the filters on the way to it."""
+
+    file: StagedFile
+    filtered: FilteredFile
+
+    def copy(self, segment: Add) -> None:
+        """Append a segment without reading it; the file's checksum counts on the log's."""
+        source = (segment.path, segment.offset, segment.length, segment.checksum)
+        self.filtered.write_beside(lambda: self.file.copy_from(*source), segment.logical_length)
+
+
+def make_joiner(
+    file_format: Format, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
+) -> PartJoiner:
+    """Return a joiner that takes in the segments of a new part, and merges small frames if asked to.
+
+    `take(reader, start, rows, skip_rows)` takes rows until the part is full, and returns what it took: `start` is where
+    the data of the `rows` that are in no part begins, `skip_rows` of them are in another part.
+    """
+    if chain.filters and isinstance(file_format, LineFormat):
+        return _FrameJoiner(file_format, schema, chain, target, limits, merge=merge)
+    return _PlainJoiner(file_format.joiner(schema, target.filtered, limits), target)
+
+
+def sample_of(readers: Iterable[SegmentReader]) -> list[bytes]:
+    """Return the data of the first segments that must be read, until it has `SAMPLE_BYTES`."""
+    sample: list[bytes] = []
+    for reader in readers:
+        if reader.may_be_copied or sum(map(len, sample)) >= SAMPLE_BYTES:
+            break
+        sample.append(reader.data)
+    return sample
+
+
+def merging_saves(chain: Chain, sample: Sequence[bytes]) -> bool:
+    """Return True if one frame of all sampled data is a tenth smaller than the samples."""
+    if len(sample) < 2 or not chain.framing:  # noqa: PLR2004 - there is nothing to merge
+        return False
+    try:
+        merged = chain.frame(b"".join(map(chain.open_frames, sample)))
+    except BadStream:
+        return False  # the joiner that takes it names the segment
+    return len(merged) < MERGED_SHARE_MAX * sum(map(len, sample))
+
+
+class _PlainJoiner:
+    """Makes a part of plain data, by the joiner of the format."""
+
+    def __init__(self, joiner: Joiner, target: Target) -> None:
+        self._joiner = joiner
+        self.target = target
+
+    @property
+    def rows(self) -> int:
+        return self._joiner.rows
+
+    def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
+        length, is_whole = reader.segment.length, not start and not skip_rows
+        if reader.may_be_copied and is_whole:
+            copied = self._joiner.try_copy_segment(length, rows, lambda: self.target.copy(reader.segment))
+            if copied:
+                return Taken(rows, length)
+        data = reader.data
+        return self._joiner.take(data[start:] if start else data, rows, skip_rows)
+
+    def is_full(self) -> bool:
+        return self._joiner.is_full()
+
+    def finish(self) -> None:
+        self._joiner.finish()
+        self.target.filtered.finish()
+
+
+class _FrameJoiner:
+    """Makes a part of frames as they are, but where it must end within one, or where small ones are merged."""
+
+    def __init__(
+        self, file_format: LineFormat, schema: pa.Schema, chain: Chain, target: Target, limits: Limits, *, merge: bool
+    ) -> None:
+        self.rows = 0
+        self._format = file_format
+        self._chain = chain
+        self.target = target
+        self._filtered = target.filtered
+        self._limits = limits
+        self._merge = merge
+        self._is_full = False
+        file_format.encoder(schema, target.filtered)  # writes what stands at the head
+
+    def take(self, reader: SegmentReader, start: int, rows: int, skip_rows: int) -> Taken:
+        assert not start, "the rest of a filtered segment is told by its rows"
+        segment = reader.segment
+        if reader.may_be_copied and not skip_rows and self._has_room(rows, segment.length):
+            self.target.copy(segment)
+            self.rows += rows
+            taken = rows
+        elif not self._merge and not skip_rows and self._has_room(rows, len(reader.data)):
+            self._filtered.write_frames(reader.data, segment.logical_length)
+            self.rows += rows
+            taken = rows
+        else:
+            with stream_errors(segment.path):
+                plain = self._chain.open_frames(reader.data)
+            taken = self._take_rows(plain, rows, skip_rows)
+        limits = self._limits
+        if (limits.max_rows is not None and self.rows >= limits.max_rows) or (
+            limits.max_bytes is not None and not limits.strict and self._filtered.reaches(limits.max_bytes)
+        ):
+            self._is_full = True
+        return Taken(taken, 0)
+
+    def is_full(self) -> bool:
+        return self._is_full
+
+    def finish(self) -> None:
+        self._filtered.finish()
+
+    def _has_room(self, rows: int, data_bytes: int) -> bool:
+        max_rows, max_bytes = self._limits.max_rows, self._limits.max_bytes
+        if self._limits.strict:
+            self._filtered.flush()  # an estimate may be too small
+        return (max_rows is None or self.rows + rows <= max_rows) and (
+            max_bytes is None or self._filtered.size_bytes_with(data_bytes) <= max_bytes
+        )
+
+    def _take_rows(self, plain: bytes, rows: int, skip_rows: int) -> int:
+        ends = np.concatenate(([0], self._format.row_ends(plain)))[skip_rows : skip_rows + rows + 1]
+        if self._limits.max_rows is not None:
+            ends = ends[: self._limits.max_rows - self.rows + 1]
+        view = memoryview(plain)
+        if self._limits.max_bytes is None:
+            taken = self._write(view, ends, 0, len(ends) - 1)
+        elif self._limits.strict:
+            taken = self._take_within(view, ends, self._limits.max_bytes)
+        else:
+            taken = self._take_about(view, ends, self._limits.max_bytes)
+        return taken
+
+    def _take_about(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
+        """Write rows until the part is as long as that."""
+        taken = 0
+        while taken < len(ends) - 1:
+            fitting = int(np.searchsorted(ends, ends[taken] + self._filtered.room(max_bytes)))
+            taken = self._write(plain, ends, taken, min(max(fitting, taken + 1), len(ends) - 1))
+            if self._filtered.reaches(max_bytes):
+                break
+        return taken
+
+    def _take_within(self, plain: memoryview, ends: NDArray[np.integer], max_bytes: int) -> int:
+        """Write as many rows as a part takes that must not become longer than that; at least one to an empty part."""
+        target, count, taken = self._filtered, len(ends) - 1, 0
+        if target.size_bytes_max(int(ends[-1] - ends[0])) <= max_bytes:
+            return self._write(plain, ends, 0, count)
+        target.flush()
+        for _ in range(_STRICT_ROUNDS):
+            room = target.framed_room(max_bytes)
+            end = int(np.searchsorted(ends, ends[taken] + target.room(max_bytes), side="right")) - 1
+            frame = b""
+            while end > taken and len(frame := self._chain.frame(plain[ends[taken] : ends[end]])) > room:
+                end = taken + int((end - taken) * 0.9 * max(room, 0) / len(frame))
+            if end <= taken:
+                break
+            target.write_frames(frame, int(ends[end] - ends[taken]))
+            self.rows += end - taken
+            taken = end
+            if taken == count:
+                return taken
+        if not self.rows:
+            taken = self._write(plain, ends, 0, 1)
+        self._is_full = True
+        return taken
+
+    def _write(self, plain: memoryview, ends: NDArray[np.integer], start: int, end: int) -> int:
+        self._filtered.write(plain[ends[start] : ends[end]])
+        self.rows += end - start
+        return end
+
+
+PartJoiner: TypeAlias = _PlainJoiner | _FrameJoiner

@@ -1,0 +1,168 @@
+"""Final names for the parts of a commit, as they are at the head that it follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.formats.parts import extension_of
+from ftfile.log.checks import Refused, Rewrite, live_names
+from ftfile.log.format import layout
+from ftfile.storage.paths import join
+from ftfile.write.files.naming import PartFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
+    from ftfile.write.files.naming import Naming
+
+
+NUMBERS = "partNumbers"  # a table of the log: by bucket, the number of its next part
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Parts with their final names."""
+
+    adds: tuple[Add, ...]
+    rewrites: tuple[Rewrite, ...]  # for which names could be made
+    refused: tuple[Refused, ...]  # the others: their rows stay where they are
+    tables: dict[str, Any]  # changes of the log's tables: the numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Namer:
+    """Names the parts of one commit."""
+
+    naming: Naming
+    batch: str  # the middle of the names; sorts as commits do
+    time_ms: int  # when the batch was planned
+    query_id: str  # or the id of the batch write
+    extensions: Mapping[str, str]  # the endings of names by the keys of encodings; those of others are made
+    first_index: int = 0  # of the parts of each bucket
+
+    def path(  # noqa: PLR0913 - what names are made of
+        self,
+        bucket: str,
+        part_id: str,
+        extension: str,
+        index: int,
+        *,
+        number: int = 0,
+        rows: int = 0,
+        size_bytes: int = 0,
+    ) -> str:
+        """Return the final path of a part; facts that nobody knows yet are 0. Raises as `Naming.name`."""
+        directory = layout.bucket_directory(bucket)
+        facts = PartFacts(
+            name=layout.bucket_stem(bucket) or self.naming.prefix,
+            directory=directory,
+            batch=self.batch,
+            index=index,
+            number=number,
+            unique=layout.unique_part(part_id),
+            extension=extension,
+            time_ms=self.time_ms,
+            rows=rows,
+            size_bytes=size_bytes,
+            query_id=self.query_id,
+        )
+        return join(directory, self.naming.name(facts))
+
+    def name(
+        self,
+        log: CommitLog,
+        head: LogState,
+        rewrites: Sequence[Rewrite],
+        adds: tuple[Add, ...] = (),
+        definitions: Mapping[str, Any] | None = None,
+    ) -> Named:
+        """Return final names for a record's adds and rewrites that have none, as of the head that it follows.
+
+        Rewrites come first: their rows are older; one for which no names can be made never fails a batch. Definitions
+        are those that the record brings. The creation of the record checks that names are free. Raises as
+        `Naming.name`.
+        """
+        round_ = _Round(self, log, head, {**head.definitions, **(definitions or {})})
+        named, refused = [], []
+        for rewrite in rewrites:
+            try:
+                named.append(round_.with_names(rewrite))
+            except (ConfigError, UserCodeError) as error:
+                refused.append(Refused(rewrite, error))
+        adds = round_.named(adds)
+        remembers = self.naming.uses_numbers and round_.numbers
+        tables = {NUMBERS: {"set": round_.numbers, "ttlMs": self.naming.ttl_ms}} if remembers else {}
+        return Named(adds, tuple(named), tuple(refused), tables)
+
+
+class _Round:
+    """Names the parts of one record, at one head."""
+
+    def __init__(self, namer: Namer, log: CommitLog, head: LogState, definitions: Mapping[str, Any]) -> None:
+        self._namer = namer
+        self._log = log
+        self._head = head
+        self._definitions = definitions
+        self._remembered: Mapping[str, list[Any]] = head.tables.get(NUMBERS, {})
+        self._extensions: dict[str, str] = {**namer.extensions}
+        self._indexes: Counter[str] = Counter()
+        self._forgotten: set[str] = set()
+        self._live: AbstractSet[str] | None = None
+        self.numbers: dict[str, int] = {}
+
+    def with_names(self, rewrite: Rewrite) -> Rewrite:
+        """Return the rewrite with names; where none can be made, its numbers are not used up."""
+        before = {add.bucket: self._number(add.bucket) for add in rewrite.adds}
+        try:
+            return replace(rewrite, adds=self.named(rewrite.adds))
+        except (ConfigError, UserCodeError):
+            self.numbers.update(before)
+            raise
+
+    def named(self, adds: tuple[Add, ...]) -> tuple[Add, ...]:
+        return tuple(self._named(add) if add.kind == "part" and add.final_path is None else add for add in adds)
+
+    def _named(self, add: Add) -> Add:
+        number = self._number(add.bucket)
+        path = self._path(add, number)
+        naming = self._namer.naming
+        if add.bucket in self._forgotten and naming.uses_numbers and naming.if_exists == "fail":
+            # It had parts before: their numbers are passed over, or none of its batches could be committed any more.
+            while self._is_used(path) and (following := self._path(add, number + 1)) != path:
+                number, path = number + 1, following
+        self._indexes[add.bucket] += 1
+        self.numbers[add.bucket] = number + 1
+        return replace(add, final_path=path)
+
+    def _path(self, add: Add, number: int) -> str:
+        index, extension = self._namer.first_index + self._indexes[add.bucket], self._extension(add.encoding)
+        of_part = {"number": number, "rows": add.rows, "size_bytes": add.length}
+        return self._namer.path(add.bucket, add.id, extension, index, **of_part)
+
+    def _is_used(self, path: str) -> bool:
+        """Return True if a live part has the name, or a removed one for which it is reserved."""
+        if self._live is None:
+            self._live = live_names(self._log, self._head)
+        return path in self._live or path in self._head.reserved
+
+    def _extension(self, encoding: str) -> str:
+        """Return the ending of the format in which the part was written, which need not be today's."""
+        if encoding not in self._extensions:
+            self._extensions[encoding] = extension_of(self._definitions[encoding])
+        return self._extensions[encoding]
+
+    def _number(self, bucket: str) -> int:
+        if bucket in self.numbers:
+            return self.numbers[bucket]
+        set_ms, number = self._remembered.get(bucket, (None, 0))
+        if set_ms is not None and set_ms >= self._namer.time_ms - self._namer.naming.ttl_ms:
+            return int(number)
+        self._forgotten.add(bucket)
+        return 0

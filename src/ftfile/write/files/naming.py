@@ -1,0 +1,384 @@
+"""The options that name parts, the facts that make a name, and names that a store keeps and readers see."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.core.extensions import is_name_of_code, load
+from ftfile.filters.chain import CODECS
+from ftfile.rows.buffers import from_numpy
+from ftfile.rows.time_text import TimePattern, clocks_of
+from ftfile.storage.paths import NAME_BYTES_MAX, join
+from ftfile.write.options import MORE_DIGITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ftfile.core.options import ParsedOptions
+    from ftfile.filters.chain import Chain
+    from ftfile.storage.api import Capabilities
+
+
+__all__ = (
+    "DEFAULT_TEMPLATE",
+    "PATH_BYTES_MAX",
+    "Naming",
+    "PartFacts",
+    "PathCheck",
+    "Template",
+    "check_extension",
+    "ending_fault",
+    "first_part",
+    "name_fault",
+    "path_fault",
+)
+
+
+PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see `PathCheck`
+
+_HIDING = "_."
+_HIDDEN_ENDING = "._COPYING_"
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f:\ud800-\udfff]")
+# Of Spark and Hadoop, DuckDB and pandas. Some fail on other bytes, and Hadoop's LZ4 takes them for lengths of what it
+# then makes room for.
+_OF_CODECS = (".gz", ".zst", ".lz4", ".snappy", ".bz2", ".deflate", ".xz")
+
+
+def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
+    """Return the defect of a path below the directory, as in "it … ", or None."""
+    if path.startswith("/"):
+        return "is absolute, and files stay below the directory"
+    size_bytes = len(path.encode(errors="surrogatepass"))
+    if size_bytes > PATH_BYTES_MAX:
+        return f"has {size_bytes} bytes, and a path may have {PATH_BYTES_MAX}"
+    *directories, last = path.split("/")
+    return next(filter(None, map(name_fault, directories)), None) or name_fault(last, last_bytes_max)
+
+
+def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
+    """Return the defect of the name of a file or directory, as in "it … ", or None."""
+    if not name:
+        return "has an empty part"
+    if name in {".", ".."}:
+        return f"has the part {name!r}, and files stay below the directory"
+    if name[0] in _HIDING or name.endswith(_HIDDEN_ENDING):
+        return f"has the part {name[:80]!r}, which readers overlook"
+    forbidden = _FORBIDDEN.search(name)
+    if forbidden is not None:
+        return f"has the character {forbidden[0]!r}, which not every store takes"
+    size_bytes = len(name.encode())
+    return f"has a part of {size_bytes} bytes, and it may have {bytes_max}" if size_bytes > bytes_max else None
+
+
+def check_extension(extension: str, chain: Chain) -> None:
+    """Raise a ConfigError for the extension of a codec that is not the last filter: one of the user's asked for it."""
+    last = next((each for each in reversed(chain.filters) if each.extension), None)
+    fault = ending_fault(extension, last.extension if last is not None and last.name in CODECS else "")
+    if fault is not None:
+        raise ConfigError(f"files {fault}; give the class of the encoder, or of the filter, another extension")
+
+
+def ending_fault(name: str, extension: str) -> str | None:
+    """Return the defect of the end of a file's name, as in "it … ", or None; the extension of such files is right."""
+    ending = "." + name.rpartition(".")[2]
+    if ending.lower() not in _OF_CODECS or extension.endswith(ending.lower()):
+        return None
+    return f"would end in {ending!r}, by which readers decompress: what is in them is not compressed so"
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """The facts that make a name; the user's naming function gets one."""
+
+    name: str  # what the records say in `fileNameColumn` or a bucketer of the user's; else `partPrefix`
+    directory: str  # of the bucket, relative; empty for the directory itself
+    batch: str  # the batch id in ten digits; for a batch write, `w` and twelve characters
+    index: int  # among the parts of the bucket in this batch, from 0
+    number: int  # among all parts of the bucket, from 0, while the bucket is remembered
+    unique: str  # twelve characters that no other part has
+    extension: str  # of the file format, with its dot
+    time_ms: int  # the driver's clock when the batch was planned, in milliseconds since 1970 UTC
+    rows: int
+    size_bytes: int
+    query_id: str  # the streaming query, or the id of the batch write
+
+
+def first_part(name: str, directory: str, extension: str) -> PartFacts:
+    """Return an example."""
+    return PartFacts(name, directory, "0000000000", 0, 0, "0123456789ab", extension, 0, 1, 1, "query")
+
+
+DEFAULT_TEMPLATE = "{name}-{batch}-{index}-{unique}{ext}"
+
+_OPTION = "partFileName"
+_TOKEN = re.compile(r"\{(\w+)(?::([^{}]*))?\}|([^{}]+)|.", re.DOTALL)
+_DIGITS = {"batch": 10, "index": 5, "number": 1}
+_PLAIN = ("name", "bucket", "unique", "ext")
+_DIGITS_MAX = 20
+
+# What stands for a placeholder, by its name; of `time`, its pattern says that.
+_TEXTS: dict[str, Callable[[PartFacts, int], str]] = {
+    "name": lambda part, _: part.name,
+    "bucket": lambda part, _: part.directory.replace("/", "-"),
+    "batch": lambda part, digits: part.batch.lstrip("0").rjust(digits, "0"),
+    "index": lambda part, digits: f"{part.index:0{digits}d}",
+    "number": lambda part, digits: f"{part.number:0{digits}d}",
+    "unique": lambda part, _: part.unique,
+    "ext": lambda part, _: part.extension,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A placeholder, or text when it has no name."""
+
+    name: str
+    text: str = ""
+    digits: int = 0  # of a number, at least
+    pattern: TimePattern | None = None  # of `time`
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template, checked."""
+
+    pieces: tuple[_Piece, ...]
+    time_zone: str  # whose clocks `time` shows
+
+    @classmethod
+    def parse(cls, text: str, time_zone: str) -> Template:
+        """Read a template; a ConfigError if it is empty, or has a placeholder that is not understood."""
+        if not text:
+            raise ConfigError(f"{_OPTION} is empty: leave it out for names such as {DEFAULT_TEMPLATE}")
+        return cls(tuple(_piece(text, match) for match in _TOKEN.finditer(text)), time_zone)
+
+    def uses(self, name: str) -> bool:
+        """Return True if a placeholder occurs."""
+        return any(piece.name == name for piece in self.pieces)
+
+    def before_ending(self, *added: _Piece) -> Template:
+        """Return a template with more before the ending of its names."""
+        *front, last = self.pieces
+        if last.name == "ext":
+            return Template((*front, *added, last), self.time_zone)
+        stem, dot, ending = last.text.rpartition(".")
+        if last.name or not dot:
+            return Template((*self.pieces, *added), self.time_zone)
+        return Template((*front, _Piece("", stem), *added, _Piece("", dot + ending)), self.time_zone)
+
+    def fill(self, part: PartFacts) -> str:
+        """Return the name of a part."""
+        return "".join(self._text(piece, part) for piece in self.pieces)
+
+    def _text(self, piece: _Piece, part: PartFacts) -> str:
+        if piece.pattern is not None:
+            instant = from_numpy(np.array([part.time_ms * 1000]), pa.timestamp("us", "UTC"))
+            return str(piece.pattern.format(clocks_of(instant, self.time_zone), "UTC")[0].as_py())
+        return _TEXTS[piece.name](part, piece.digits) if piece.name else piece.text
+
+
+def _piece(template: str, match: re.Match[str]) -> _Piece:
+    name, argument, text = match.groups()
+    if text is not None:
+        return _Piece("", text)
+    if name == "time" and argument:
+        return _Piece("time", pattern=TimePattern.parse(f"{_OPTION} with time", argument, pa.timestamp("us")))
+    if name in _DIGITS and (argument is None or (argument.isdecimal() and 1 <= int(argument) <= _DIGITS_MAX)):
+        return _Piece(name, digits=int(argument or _DIGITS[name]))
+    if name in _PLAIN and argument is None:
+        return _Piece(name)
+    known = [f"{{{known}}}" for known in (*_PLAIN, *_DIGITS)]
+    raise ConfigError(
+        f"{_OPTION}={template!r}: {match[0]!r} is not understood; accepted are {', '.join(known)}, a number of digits "
+        "as in {number:5}, and {time:yyyyMMdd-HHmm}"
+    )
+
+
+# In the log, by attribute.
+_GIVEN = {
+    "text": "partFileName",
+    "prefix": "partPrefix",
+    "suffix": "partSuffix",
+    "if_exists": "ifExists",
+    "ttl_ms": "bucketStateTtlMs",
+    "time_zone": "timeZone",
+}
+
+# Stand in the example for the stem and the directory of a bucket, and are in no name.
+_NAME, _BUCKET = "\0", "\1"
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How parts are named."""
+
+    text: str | None  # `partFileName`, None for the default
+    prefix: str  # the name where records do not say one
+    suffix: str  # stands before the ending
+    if_exists: Literal["newName", "fail"]  # `newName` makes all names unique
+    ttl_ms: int  # for which the number of a bucket's parts is remembered after its last
+    time_zone: str  # whose clocks show times
+    template: Template = field(init=False)  # used unless there is a function
+    function: str | None = field(init=False)  # of the user's, as `module:function`
+
+    def __post_init__(self) -> None:
+        is_function = self.text is not None and "{" not in self.text and is_name_of_code(self.text)
+        template = Template.parse(DEFAULT_TEMPLATE if self.text is None or is_function else self.text, self.time_zone)
+        if self.suffix:
+            template = template.before_ending(_Piece("", self.suffix))
+        if self.if_exists == "newName" and not template.uses("unique"):
+            template = template.before_ending(_Piece("", "-"), _Piece("unique"))
+        object.__setattr__(self, "template", template)
+        object.__setattr__(self, "function", self.text if is_function else None)
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, extension: str) -> Naming:
+        """Return the options, checked with an example of the file format's extension."""
+        _check_contradictions(parsed)
+        naming = cls(
+            text=parsed["partFileName"],
+            prefix=parsed["partPrefix"],
+            suffix=parsed["partSuffix"],
+            if_exists=parsed["ifExists"],
+            ttl_ms=int(parsed["bucketStateTtl"] * 1000),
+            time_zone=parsed["timeZone"],
+        )
+        if naming.if_exists == "fail" and naming.function is None and naming.template.uses("unique"):
+            raise ConfigError("ifExists=fail is for names that can repeat: give a partFileName without {unique}")
+        if "bucketStateTtl" in parsed.given and not naming.uses_numbers:
+            raise ConfigError("bucketStateTtl is for {number}, which is not in the names: write it into partFileName")
+        naming.examples(extension)
+        return naming
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {name: getattr(self, attribute) for attribute, name in _GIVEN.items()}
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> Naming:
+        """Build from `to_json()`."""
+        return cls(**{attribute: text[name] for attribute, name in _GIVEN.items()})
+
+    @property
+    def uses_numbers(self) -> bool:
+        """Return True if the log must count the parts of each bucket; a function may ask for the number."""
+        return self.function is not None or self.template.uses("number")
+
+    @property
+    def more_bytes(self) -> int:
+        """Return the bytes by which names of the template may be longer than that of a first part."""
+        return MORE_DIGITS if any(map(self.template.uses, ("batch", "index", "number"))) else 0
+
+    def stem_bytes_max(self, extension: str) -> int:
+        """Return the bytes that records may give to a name; the limit of names where a function makes them."""
+        if self.function is not None:
+            return NAME_BYTES_MAX
+        around = self.template.fill(first_part("", "bucket", extension))
+        return NAME_BYTES_MAX - len(around.encode()) - self.more_bytes
+
+    def name(self, part: PartFacts) -> str:
+        """Return the name of a part, without its directory.
+
+        Raises:
+            ConfigError: the template makes no name.
+            UserCodeError: the function failed, or makes no name.
+        """
+        name = self.template.fill(part) if self.function is None else self._by_function(self.function, part)
+        fault = "has a slash: directories are chosen by buckets" if "/" in name else name_fault(name)
+        if fault is None and self.function is not None:
+            fault = ending_fault(name, part.extension)
+        if fault is not None:
+            kind = ConfigError if self.function is None else UserCodeError
+            raise kind(_refusal(name, part, fault))
+        return name
+
+    def _by_function(self, function: str, part: PartFacts) -> str:
+        called = load("partFileName", function)
+        try:
+            name = called(part)
+        except Exception as error:
+            raise UserCodeError(f"partFileName={function!r} raised {error!r} for {part}") from error
+        if not isinstance(name, str):
+            raise UserCodeError(f"partFileName={function!r} returned {name!r} for {part}, and a string is needed")
+        if self.if_exists == "fail" or part.unique in name:
+            return name
+        if part.extension and name.endswith(part.extension):
+            return f"{name.removesuffix(part.extension)}-{part.unique}{part.extension}"
+        stem, dot, ending = name.rpartition(".")
+        return f"{stem}-{part.unique}{dot}{ending}" if dot else f"{name}-{part.unique}"
+
+    def examples(self, extension: str, directory: str = "bucket") -> list[str]:
+        """Return the first names, with a stem from records and without; a ConfigError where they cannot be names."""
+        names = []
+        try:
+            for name in ("x", self.prefix):
+                part = first_part(name, directory, extension)
+                names.append(self.name(part))
+                # Only here: later, a template is filled with what records say, and no batch is to fail for that.
+                if fault := ending_fault(names[-1], extension):
+                    raise ConfigError(_refusal(names[-1], part, fault))
+        except UserCodeError as error:
+            raise ConfigError(f"asked for the name of an example, {error}") from error
+        return names
+
+
+class PathCheck:
+    """Checks the path that a bucket's first file would have, with room for longer ones of later files."""
+
+    def __init__(self, naming: Naming, extension: str, store: Capabilities) -> None:
+        self._naming = naming
+        self._extension = extension
+        self._store = store
+
+    def fault_of(self, directory: str, stem: str) -> str | None:
+        """Return why the files of a bucket cannot get their names, as in "it … ", or None."""
+        if self._naming.function is None:
+            example, more_bytes = self._example
+            name = example.replace(_BUCKET, directory.replace("/", "-"))
+            name = name.replace(_NAME, stem or self._naming.prefix)
+        else:
+            # Nobody knows what a function makes: it may begin with what it is given, and be as long as names are.
+            name = stem.rstrip() or self._naming.prefix
+            more_bytes = max(0, NAME_BYTES_MAX - len(name.encode()))
+        path = join(directory, name)
+        fault = self._store.fault_of(path, more_bytes)
+        return None if fault is None else f"would go to a file such as {_shown(path)}, which {fault}"
+
+    @functools.cached_property
+    def _example(self) -> tuple[str, int]:
+        return self._naming.template.fill(first_part(_NAME, _BUCKET, self._extension)), self._naming.more_bytes
+
+    def check(self, directory: str) -> None:
+        """Raise a ConfigError if the store does not keep the names of examples in a directory."""
+        more_bytes = self._naming.more_bytes if self._naming.function is None else 0
+        for name in self._naming.examples(self._extension, directory):
+            path = join(directory, name)
+            if fault := self._store.fault_of(path, more_bytes):
+                raise ConfigError(f"a file would be called {_shown(path)}, which {fault}")
+
+
+def _shown(path: str) -> str:
+    return repr(path) if len(path) <= NAME_BYTES_MAX else f"{path[:80]!r}...{path[-80:]!r}"
+
+
+def _refusal(name: str, part: PartFacts, fault: str) -> str:
+    return f"partFileName makes the name {name!r} in {part.directory or 'the directory'!r}, which {fault}"
+
+
+def _check_contradictions(parsed: ParsedOptions) -> None:
+    given = parsed.given
+    for name in ("partPrefix", "partSuffix"):
+        if name in given and "partFileName" in given:
+            raise ConfigError(f"partFileName and {name} are both given: write the {name[4:].lower()} into partFileName")
+    if "partPrefix" in given and "fileNameColumn" in given:
+        raise ConfigError(
+            "fileNameColumn and partPrefix both say how names begin: for both, write partFileName="
+            f"{given['partPrefix'] + DEFAULT_TEMPLATE!r} instead of partPrefix"
+        )

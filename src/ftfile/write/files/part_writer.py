@@ -1,0 +1,316 @@
+"""Rows to parts: which bucket, when a part is full, and which rows cannot be encoded."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
+from ftfile.filters.aes_gcm import PieceCipher
+from ftfile.filters.decoded import stream_errors
+from ftfile.formats.partition_paths import bucket_values
+from ftfile.log.format import layout
+from ftfile.rows.buffers import rows_where
+from ftfile.write.bad_records import row_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ftfile.formats.api import Format
+    from ftfile.storage.api import InputFile
+    from ftfile.write.files.buckets import Refuse, Router
+    from ftfile.write.files.file_options import SinkConfig
+    from ftfile.write.stage import OpenPart, Stage, StagedFile
+
+
+# Characters of a value in the text of a fault.
+SHOWN = 80
+
+
+class EncodableRows:
+    """Gives the rows of an attempt that cannot be encoded to `take`, which is that of its `BadRecords`."""
+
+    def __init__(self, config: SinkConfig, take: Refuse) -> None:
+        self._config = config
+        self._file_columns = config.file_schema.names
+        self._take = take
+
+    def of_bucket(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows of a bucket, without the columns in its path, that cannot be encoded; return the others."""
+        faults = find_unencodable(self._config.format, rows.select(self._file_columns))
+        if not faults:
+            return rows
+        is_good = np.ones(rows.num_rows, np.bool_)
+        is_good[[*faults]] = False
+        self._take(self._whole(bucket, rows_where(rows, ~is_good)), [*faults.values()])
+        return rows_where(rows, is_good)
+
+    def _whole(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns in the path of their bucket."""
+        schema, directory, stem = self._config.schema, layout.bucket_directory(bucket), layout.bucket_stem(bucket)
+        values = bucket_values(self._config.bucketing.definition(), directory, stem, schema)
+        columns = {name: pa.repeat(value, rows.num_rows) for name, value in values.items()}
+        columns |= dict(zip(rows.schema.names, rows.columns, strict=True))
+        names = [name for name in schema.names if name in columns]
+        return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
+
+
+def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
+    """Return the place of each row that cannot be encoded, in their order, with its fault: by halving."""
+    found: dict[int, str] = {}
+    # Ranges to try, the first one last.
+    waiting = [(0, rows.num_rows)] if rows.num_rows else []
+    while waiting:
+        start, count = waiting.pop()
+        try:
+            _encode(file_format, rows.slice(start, count))
+        except UnencodableRows as error:
+            if count == 1:
+                found[start] = _fault(file_format, rows.slice(start, 1), error)
+            else:
+                half = count // 2
+                waiting += [(start + half, count - half), (start, half)]
+    return found
+
+
+class _Nowhere:
+    """Takes bytes and keeps nothing."""
+
+    position = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        length = memoryview(data).nbytes
+        self.position += length
+        return length
+
+
+def _encode(file_format: Format, rows: pa.RecordBatch) -> None:
+    encoder = file_format.encoder(rows.schema, _Nowhere())
+    taken = 0
+    while taken < rows.num_rows:
+        taken += encoder.write(rows.slice(taken))
+
+
+def _fault(file_format: Format, row: pa.RecordBatch, error: EncodingError) -> str:
+    """Return a sentence that names the value, if a column cannot be encoded by itself."""
+    for name in row.schema.names:
+        alone = row.select([name])
+        try:
+            _encode(file_format, alone)
+        except UserCodeError:
+            break  # a class of the user's wants whole rows
+        except EncodingError as of_column:
+            text = str(row_to_json(alone)[name])
+            shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+            return f"{of_column}. The value is {shown!r}"
+    return str(error)
+
+
+_CODEC = "lz4"
+
+
+def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of one or more batches as one batch; empties the list, to free their memory."""
+    table = pa.Table.from_batches(batches)
+    batches.clear()
+    return table.combine_chunks().to_batches()[0]
+
+
+class _Block(NamedTuple):
+    """Rows of one bucket in the spill file."""
+
+    offset: int
+    length: int
+    plain_bytes: int  # when decompressed
+
+
+class SpilledRows:
+    """Keeps rows by bucket until they are taken, each bucket's in their order.
+
+    The spill file is staged beside the parts, and gone when the rows were taken. If it is encrypted, only this object
+    ever has the key.
+    """
+
+    def __init__(self, stage: Stage, schema: pa.Schema, *, encrypted: bool = False) -> None:
+        self._stage = stage
+        self._schema = schema
+        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._pieces: dict[str, list[_Block]] = {}
+        self._file: StagedFile | None = None
+        self._cipher = PieceCipher() if encrypted else None
+        self.held_bytes = 0
+
+    def add(self, bucket: str, rows: pa.RecordBatch) -> None:
+        """Take rows; they are copied, since a slice would keep the memory of all rows that it was cut from."""
+        rows = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in rows.columns], schema=rows.schema)
+        self._held.setdefault(bucket, []).append(rows)
+        self.held_bytes += rows.get_total_buffer_size()
+
+    def spill(self) -> None:
+        """Move the rows in memory to the spill file."""
+        for bucket, batches in self._held.items():
+            if self._file is None:
+                self._file = self._stage.create("spill")
+            plain = as_one(batches).serialize()
+            data = pa.compress(plain, codec=_CODEC)
+            if self._cipher is not None:
+                data = self._cipher.encrypt(data, self._file.position)
+            self._pieces.setdefault(bucket, []).append(_Block(self._file.position, len(data), plain.size))
+            self._file.write(data)
+        self._held, self.held_bytes = {}, 0
+
+    def take_all(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield all rows, bucket by bucket, and keep nothing."""
+        held, self._held, self.held_bytes = self._held, {}, 0
+        if self._file is not None:
+            with self._stage.read_back(self._file) as file:
+                for bucket, pieces in self._pieces.items():
+                    yield from ((bucket, rows) for rows in self._read(file, pieces))
+                    yield from ((bucket, rows) for rows in held.pop(bucket, ()))
+        for bucket in [*held]:
+            yield from ((bucket, rows) for rows in held.pop(bucket))
+        if self._file is not None:
+            self._stage.drop(self._file)
+
+    def _read(self, file: InputFile, pieces: list[_Block]) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            data = file.read_at(piece.offset, piece.length)
+            if self._cipher is not None:
+                with stream_errors(file.path):
+                    data = self._cipher.decrypt(data, piece.offset)
+            plain = pa.decompress(data, decompressed_size=piece.plain_bytes, codec=_CODEC)
+            yield pa.ipc.read_record_batch(plain, self._schema)
+
+
+ROUTE_ROWS = 100_000
+
+
+class PartWriter:
+    """Spreads the rows of one attempt over parts: one for each bucket, more where one would pass a limit.
+
+    Where there are buckets, rows are collected and routed many at a time: routing a few is slow. Then each bucket's
+    rows go to its open part. When more parts would take too much memory or too many files, the rows of further buckets
+    wait for the end, and their parts are written one after the other.
+    """
+
+    def __init__(self, config: SinkConfig, router: Router, stage: Stage, encodable: EncodableRows) -> None:
+        self._config = config
+        self._router = router
+        rolling = config.rolling
+        self._max_rows = config.max_records_per_file if rolling is None else rolling.max_rows
+        self._max_bytes = config.max_bytes_per_file if rolling is None else rolling.max_bytes
+        self._schema = config.file_schema
+        self._stage = stage
+        self._encodable = encodable
+        self._open: dict[str, OpenPart] = {}
+        # Half of the files are left to the rest of the process.
+        files_max = min(config.format.open_files_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        # What a store buffers of each file comes on top of the rows.
+        self._open_max = files_max
+        if stage.file_bytes:
+            self._open_max = max(1, min(files_max, config.max_open_bytes // stage.file_bytes))
+        # Rows are there twice while they are sorted, and what is held comes on top.
+        self._route_bytes, self._held_max = config.max_open_bytes // 4, config.max_open_bytes // 2
+        self._parts_bytes = 0
+        self._direct: set[str] = set()
+        self._later = SpilledRows(stage, self._schema, encrypted=config.encryption is not None)
+        self._collected: list[pa.RecordBatch] = []
+        self._collected_rows = 0
+        self._collected_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+        if self._router.only is not None:
+            self.write_bucket(self._router.only, batch)
+            return
+        step = min(ROUTE_ROWS, int(self._route_bytes * batch.num_rows / (batch.nbytes + 1)) + 1)
+        for start in range(0, batch.num_rows, step):
+            rows = batch.slice(start, step)
+            self._collected.append(rows)
+            self._collected_rows += rows.num_rows
+            self._collected_bytes += rows.nbytes
+            if self._collected_rows >= ROUTE_ROWS or self._collected_bytes >= self._route_bytes:
+                self._route()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return the bytes that unwritten rows of all buckets take in memory."""
+        return self._later.held_bytes + self._parts_bytes
+
+    def has_room_for(self, bucket: str) -> bool:
+        """Return True if a part of the bucket is open, or can be opened within the limit of open files."""
+        return bucket in self._open or len(self._open) < self._open_max
+
+    def finish(self) -> None:
+        """End every part."""
+        self._route()
+        self._finish_all()
+        for bucket, rows in self._later.take_all():
+            if bucket not in self._open:
+                self._finish_all()
+            self.write_bucket(bucket, rows)
+        self._finish_all()
+
+    def _route(self) -> None:
+        if not self._collected:
+            return
+        self._collected_rows = self._collected_bytes = 0
+        rows, buckets = self._router.route(as_one(self._collected))
+        for bucket, start, count in buckets:
+            if len(self._direct) < self._open_max:
+                self._direct.add(bucket)
+            if bucket in self._direct:
+                self.write_bucket(bucket, rows.slice(start, count))
+            else:
+                self._later.add(bucket, rows.slice(start, count))
+                self._bound_memory()
+
+    def _bound_memory(self) -> None:
+        """When memory is short, spill the rows that wait, then write those of the parts that hold most."""
+        alone = len(self._open) == 1 and not self._later.held_bytes  # its encoder has bounds of its own
+        if alone or self.buffered_bytes <= self._held_max:
+            return
+        self._later.spill()
+        for part in sorted(self._open.values(), key=lambda part: part.buffered_bytes, reverse=True):
+            if self.buffered_bytes <= self._held_max // 2:
+                break
+            self._parts_bytes -= part.buffered_bytes
+            part.flush()
+
+    def write_bucket(self, bucket: str, batch: pa.RecordBatch) -> None:
+        """Take rows of one bucket, without the columns that are in its path."""
+        limit_rows, limit_bytes = self._max_rows, self._max_bytes
+        offset = 0
+        while offset < batch.num_rows:
+            part = self._part(bucket)
+            room = limit_rows - part.rows if limit_rows else batch.num_rows
+            held = part.buffered_bytes
+            try:
+                offset += part.write(batch.slice(offset, room), limit_bytes)
+            except UnencodableRows:
+                offset, batch = 0, self._encodable.of_bucket(bucket, batch.slice(offset))
+                continue
+            self._parts_bytes += part.buffered_bytes - held
+            if (limit_rows and part.rows >= limit_rows) or (limit_bytes and part.size_bytes >= limit_bytes):
+                self._finish(bucket)
+        self._bound_memory()
+
+    def _finish_all(self) -> None:
+        while self._open:
+            self._finish(next(iter(self._open)))
+
+    def _part(self, bucket: str) -> OpenPart:
+        if bucket not in self._open:
+            self._open[bucket] = self._stage.open(bucket, self._config.format, self._schema, self._config.chain)
+        return self._open[bucket]
+
+    def _finish(self, bucket: str) -> None:
+        part = self._open.pop(bucket)
+        self._parts_bytes -= part.buffered_bytes
+        if part.rows:
+            self._stage.finish(part)
+        else:
+            self._stage.drop(part.file)  # none of its rows could be encoded

@@ -1,0 +1,279 @@
+"""Treatment of finished parts: names, markers, storage, and `onPublish`, a function of the user's.
+
+A batch that dies before its function was called is run again by Spark, finds itself in the log, and calls it then. A
+flush is not run again: its record notes that its parts are untold, and a later flush, or the next batch, tells of them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.errors import ConfigError, NotFound, StorageError, UserCodeError
+from ftfile.core.extensions import load
+from ftfile.core.logs import get_logger
+from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.log.format import layout
+from ftfile.log.format.layout import bucket_directory
+from ftfile.log.format.model import Add, Body, MaintenanceAuthor
+from ftfile.log.protocol import commit
+from ftfile.log.read.snapshot import added_by
+from ftfile.storage.paths import join
+from ftfile.write.files.naming import Naming, name_fault
+from ftfile.write.options import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import Capabilities, FileSystem
+
+
+__all__ = (
+    "UNDONE",
+    "PublishedPart",
+    "Publishing",
+    "SuccessFile",
+    "call_on_publish",
+    "check_hook",
+    "default_publishing",
+    "note_untold",
+    "tell_untold",
+    "untold_queries",
+)
+
+
+# A table of the log: the directories that were written to and have not been marked since.
+UNDONE = "unmarkedDirectories"
+
+_HIDING = "_."
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessFile:
+    """The options of the marker in each directory of a stream that is done, and in the root after a batch write.
+
+    A directory is done when `successDelay` has passed since the last commit that wrote into it and, with
+    `bucketPattern`, since the end of the time that it stands for, and all of its parts are published. The first commit
+    after that writes the marker, and says so in its record. Rows that come later leave the marker there; it is written
+    again when the directory is done again.
+    """
+
+    name: str
+    delay_ms: int
+
+    @classmethod
+    def checked(cls, name: str, delay_s: float, extension: str) -> SuccessFile:
+        """Return the checked options; a ConfigError where readers would take the marker for data."""
+        hidden = name[:1] in _HIDING and name != layout.META and "/" not in name and not name.endswith(extension)
+        if not name or not hidden or name_fault(name[1:]) is not None:
+            raise ConfigError(
+                f"successFile={name!r}: give a name that readers overlook, beginning with `_` or `.`, such as _SUCCESS"
+            )
+        return cls(name, int(delay_s * 1000))
+
+    def mark(
+        self, log: CommitLog, head: LogState, adds: Iterable[Add], end_ms: Callable[[str], int | None]
+    ) -> dict[str, Any]:
+        """Mark the directories that are done before a record with these adds; return its changes of the log's tables.
+
+        `end_ms` returns the end of the time that a directory stands for, if it stands for any.
+        """
+        now_ms = log.clock.now_ms()
+        busy = {layout.bucket_directory(add.bucket) for add in adds}
+        open_directories = {layout.bucket_directory(segment.bucket) for segment in head.segments.values()}
+        waiting = {layout.bucket_directory(add.bucket) for entry in head.unpublished.values() for add in entry.adds}
+        marked = []
+        for directory, (written_ms, _) in head.tables.get(UNDONE, {}).items():
+            if written_ms + self.delay_ms > now_ms:
+                break  # so were all that follow
+            end = end_ms(directory)
+            is_over = end is None or end + self.delay_ms <= now_ms
+            if is_over and directory not in busy | open_directories | waiting and self._mark(log.fs, directory, head):
+                marked.append(directory)
+        return {UNDONE: {"set": dict.fromkeys(sorted(busy)), "drop": marked}} if busy or marked else {}
+
+    def _mark(self, fs: FileSystem, directory: str, head: LogState) -> bool:
+        try:
+            self.put(fs, directory, head.version)
+        except NotFound:
+            _log.info("%r is gone: it gets no %s", directory, self.name)
+        except StorageError as error:
+            _log.warning("the next commit tries again to write %s into %r: %s", self.name, directory, error)
+            return False
+        return True
+
+    def put(self, fs: FileSystem, directory: str, version: int) -> None:
+        """Write the marker into a directory, as of a version."""
+        fs.put(join(directory, self.name), json.dumps({"version": version}).encode() + b"\n")
+
+
+_OUT = "leave publish out"
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """The options, checked; the log keeps the first three for a flush."""
+
+    naming: Naming
+    on_publish: str | None  # `module:function`
+    storage: Storage
+    success: SuccessFile | None = None
+    publish: str | None = None  # as it was asked for
+    export_to: tuple[str, ...] = ()  # formats of tables
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, extension: str, clients: tuple[tuple[str, str], ...]) -> Publishing:
+        """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
+        if parsed["onPublish"] is not None:
+            from ftfile.write.files.publishing import check_hook  # noqa: PLC0415 - few writers have one
+
+            check_hook(parsed["onPublish"])
+        naming = Naming.from_options(parsed, extension)
+        success, publish = _success(parsed, extension), _publish(parsed, naming)
+        storage, export_to = Storage.from_options(parsed, clients), parsed["exportTo"]
+        return cls(naming, parsed["onPublish"], storage, success, publish, export_to)
+
+    def for_store(self, store: Capabilities) -> Publishing:
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+        _check_publish(self.publish, store)
+        return replace(self, storage=self.storage.for_store(store))
+
+    @property
+    def direct(self) -> bool:
+        """Return True if files are written under their final names."""
+        return self.publish == "direct"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {"naming": self.naming.to_json(), "onPublish": self.on_publish, **self.storage.to_json()}
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> Publishing:
+        """Build from `to_json()`."""
+        return cls(Naming.from_json(text["naming"]), text["onPublish"], Storage.from_json(text))
+
+
+def _success(parsed: ParsedOptions, extension: str) -> SuccessFile | None:
+    if parsed["successFile"] is not None:
+        return SuccessFile.checked(parsed["successFile"], parsed["successDelay"], extension)
+    if "successDelay" in parsed.given:
+        raise ConfigError("successDelay is for successFile, which is not given: set successFile=_SUCCESS")
+    return None
+
+
+def _check_publish(how: str | None, store: Capabilities) -> None:
+    if how == "rename" and not store.atomic_rename:
+        raise ConfigError(f"publish=rename: the file system {store.driver!r} has no rename in one step; {_OUT}")
+    if how == "copy" and store.atomic_rename:
+        raise ConfigError(f"publish=copy: the file system {store.driver!r} renames in one step; {_OUT}")
+    if how == "direct" and store.visible_at != "at_close":
+        raise ConfigError(
+            f"publish=direct: the file system {store.driver!r} shows files while they are written; {_OUT}"
+        )
+
+
+def _publish(parsed: ParsedOptions, naming: Naming) -> str:
+    how: str = parsed["publish"]
+    if how != "direct":
+        return how
+    if parsed["encryption"] != "none":
+        raise ConfigError(
+            "publish=direct and encryption: what is encrypted is bound to the name it is staged under; leave one out"
+        )
+    if naming.if_exists == "fail":
+        raise ConfigError("publish=direct and ifExists=fail: names are taken before the commit looks; leave one out")
+    if naming.uses_numbers:
+        raise ConfigError(
+            "publish=direct and partFileName: files are named before they are committed, so that there is no {number} "
+            "for them, and nothing for a function to go by; write a template without it"
+        )
+    return how
+
+
+def default_publishing() -> Publishing:
+    """Return the settings of a query that sets none."""
+    parsed = parse_options({}, "write")
+    return Publishing(Naming.from_options(parsed, ""), parsed["onPublish"], Storage((), parsed["durability"]))
+
+
+# A table of the log: by version of a flush's record, the query whose function is to hear of it.
+UNTOLD = "unreportedFlushes"
+
+_OPTION = "onPublish"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPart:
+    """One finished file."""
+
+    url: str
+    path: str  # relative to the directory of the sink
+    bucket: str  # its sub-directory; empty for the directory itself
+    rows: int
+    size_bytes: int
+    query_id: str  # the streaming query that wrote it, or the id of a batch write
+    batch_id: int  # the last micro-batch whose records are in it; 0 for a batch write
+    version: int  # of the commit
+
+
+def check_hook(name: str) -> None:
+    """Raise a ConfigError unless there is such a function."""
+    if not callable(load(_OPTION, name)):
+        raise ConfigError(f"{_OPTION}={name!r} is no function")
+
+
+def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> None:
+    """Call the function with the parts of a published record, if it has any; `url` is that of the sink's directory."""
+    parts = tuple(
+        PublishedPart(
+            url=f"{url}/{add.final_path}",
+            path=add.final_path,
+            bucket=bucket_directory(add.bucket),
+            rows=add.rows,
+            size_bytes=add.length,
+            query_id=add.origin.query_id,
+            batch_id=add.origin.last_batch,
+            version=version,
+        )
+        for add in adds
+        if add.final_path is not None
+    )
+    if not parts:
+        return
+    try:
+        load(_OPTION, name)(parts)
+    except Exception as error:
+        raise UserCodeError(
+            f"{_OPTION}={name!r} raised {error!r}. Its batch is committed, in version {version}; a streaming "
+            "query calls it again with the same files when it is started again"
+        ) from error
+
+
+def note_untold(version: int, query_id: str) -> dict[str, Any]:
+    """Return the changes of a flush's record to the log's tables."""
+    return {UNTOLD: {"set": {str(version): query_id}}}
+
+
+def untold_queries(head: LogState) -> set[str]:
+    """Return the queries whose functions have not heard of all that was flushed."""
+    return {query_id for _, query_id in head.tables.get(UNTOLD, {}).values()}
+
+
+def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
+    """Call the function with the parts of flushes that it has not heard of, and record that it has.
+
+    Parts that are not published yet wait for the next time; the function hears again of what was not recorded.
+    """
+    head = log.read_on()
+    owners = {int(version): owner for version, (_, owner) in head.tables.get(UNTOLD, {}).items()}
+    waiting = sorted(at for at, owner in owners.items() if owner == query_id and at not in head.unpublished)
+    for version in waiting:
+        call_on_publish(name, url, version, added_by(log, version))
+    if waiting:
+        told = {UNTOLD: {"drop": [str(version) for version in waiting]}}
+        commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(tables=told))

@@ -1,0 +1,284 @@
+"""Groups: the free segments of one query by bucket, encoding and window of event time, kept in step with the log.
+
+A segment is free while no due job names it. The index is derived from the segments and jobs of a state and follows it
+record by record, so that a commit costs what it changes and not what is open.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from ftfile.log.format.model import Add
+    from ftfile.log.state import LogState
+
+
+GroupKey = tuple[str, str, tuple[int, ...]]
+
+
+def key_of(segment: Add) -> GroupKey:
+    """Return which group of its query a segment belongs to."""
+    return segment.bucket, segment.encoding, tuple(segment.rolling_stats.get("windowUs", ()))
+
+
+def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:
+    """Return the segments by group."""
+    groups: dict[GroupKey, list[Add]] = {}
+    for segment in segments:
+        groups.setdefault(key_of(segment), []).append(segment)
+    return groups
+
+
+def order_of(segment: Add) -> tuple[int, int, int]:
+    """Return where a segment stands in its group: by batch, partition, and place within its attempt."""
+    return segment.origin.last_batch, segment.rolling_stats["partition"], segment.rolling_stats["index"]
+
+
+def live_bytes(segment: Add) -> float:
+    """Return an estimate of a segment's bytes whose rows are in no part yet."""
+    return segment.length * segment.rows / (segment.rows + segment.skip_rows)
+
+
+def size_of(segment: Add) -> int:
+    """Return `live_bytes` in whole bytes, for the size of a part."""
+    return round(live_bytes(segment))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTotals:
+    """A group's facts for a rolling policy."""
+
+    bucket: str  # output sub-directory
+    segments: int = 0  # number of pieces
+    size_bytes: int = 0  # for columnar formats an estimate of the part's size
+    rows: int = 0
+    batches: int = 0  # with rows in it
+    first_ms: int = 0  # when its oldest rows were committed, by the driver's clock
+    last_ms: int = 0  # when its newest were
+    event_min_us: int | None = None  # of the column of `eventTimeInterval`; None without one
+    event_max_us: int | None = None
+    is_final: bool = False  # the last row ends the part
+
+    def plus(self, segment: Add, *, is_other_batch: bool) -> GroupTotals:
+        """Return the totals with one segment more."""
+        stats = segment.rolling_stats
+        low, high = stats.get("eventTimeUs", (None, None))
+        return GroupTotals(
+            self.bucket,
+            self.segments + 1,
+            self.size_bytes + size_of(segment),
+            self.rows + segment.rows,
+            self.batches + is_other_batch,
+            min(self.first_ms, stats["committedMs"]) if self.segments else stats["committedMs"],
+            max(self.last_ms, stats["committedMs"]),
+            _pick(min, self.event_min_us, low),
+            _pick(max, self.event_max_us, high),
+            self.is_final or stats.get("endsPart", False),
+        )
+
+
+# Why a group was over when rows of a later time came, which no later look shows; None if it was not.
+OverReason = Callable[[GroupTotals, int], "str | None"]
+
+
+class _Group:
+    """The segments of a group in their order, and what they come to."""
+
+    def __init__(self, key: GroupKey, over_reason: OverReason, segments: Iterable[Add] = ()) -> None:
+        self.segments: dict[str, Add] = {}
+        self.totals = self._since = GroupTotals(key[0])
+        # The last batch that is over although its segments are still open, and why: jobs that named them were dropped,
+        # or had no room.
+        self.over: tuple[int, str] | None = None
+        self.newest = -1
+        self._over_reason = over_reason
+        self._batches: set[int] = set()
+        for segment in segments:
+            self.open(segment)
+
+    def open(self, segment: Add) -> None:
+        """Take in a segment that comes after all others."""
+        batch = segment.origin.last_batch
+        is_later = batch != self.newest
+        if is_later and self.segments:
+            reason = self._over_reason(self._since, segment.rolling_stats["committedMs"])
+            if reason is not None:
+                self.over, self._since = (self.newest, reason), GroupTotals(self.totals.bucket)
+        self.totals = self.totals_with([segment])
+        self._since = self.totals if self.over is None else self._since.plus(segment, is_other_batch=is_later)
+        self._batches.add(batch)
+        self.newest = batch
+        self.segments[segment.id] = segment
+
+    def totals_with(self, segments: Iterable[Add]) -> GroupTotals:
+        """Return the totals with these segments, too."""
+        totals, more = self.totals, set[int]()
+        for segment in segments:
+            batch = segment.origin.last_batch
+            totals = totals.plus(segment, is_other_batch=batch not in self._batches and batch not in more)
+            more.add(batch)
+        return totals
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Segments of a group that may become parts, as they are once a record is created."""
+
+    key: GroupKey
+    totals: GroupTotals
+    segments: Iterable[Add]
+    is_passed: bool  # the bucket has rows of a later window of event time
+    # The last batch that was over before the next one came, and why; None if there is none.
+    over: tuple[int, str] | None
+
+    @property
+    def segments_over(self) -> list[Add]:
+        """Return the segments that were over before others came."""
+        return [each for each in self.segments if self.over is not None and each.origin.last_batch <= self.over[0]]
+
+
+class GroupIndex:
+    """All groups of a query at a log's head, and when each is due at the latest.
+
+    `deadline_ms` returns when a group is due if nothing more comes; None for never, 0 for at once.
+    """
+
+    def __init__(self, query_id: str, deadline_ms: Callable[[Candidate], int | None], over_reason: OverReason) -> None:
+        self.groups: dict[GroupKey, _Group] = {}
+        self._query_id = query_id
+        self._deadline_ms = deadline_ms
+        self._over_reason = over_reason
+        self._keys: dict[str, GroupKey] = {}
+        self._windows: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+        self._taken: set[str] = set()
+        self._deadlines: list[tuple[int, GroupKey]] = []
+        self._noted: dict[GroupKey, int] = {}
+        self._newest_ms = 0
+        self._at = (-1, "")
+
+    def follow(self, head: LogState) -> None:
+        """Bring the index to a head: by what the last records changed, or from all its segments."""
+        if self._at == (head.version, head.nonce):
+            return
+        changes = list(head.segment_changes)
+        known = [(change.version, change.nonce) for change in changes]
+        taken = {add.id for job in head.assembly_jobs for add in job.inputs}
+        # The user's policy may raise meanwhile: then the next call begins anew.
+        at, self._at = self._at, (-1, "")
+        if at in known:
+            ended, opened = taken - self._taken, self._taken - taken
+            for change in changes[known.index(at) + 1 :]:
+                ended.update(change.ended)
+                opened.update(add.id for add in change.opened)
+        else:
+            self.groups, self._keys, self._windows, self._noted, self._deadlines = {}, {}, {}, {}, []
+            self._newest_ms = 0
+            ended, opened = set(), set(head.segments)
+        live = (head.segments[add_id] for add_id in opened - taken if add_id in head.segments)
+        self._apply([segment for segment in live if segment.origin.query_id == self._query_id], ended)
+        self._taken, self._at = taken, (head.version, head.nonce)
+
+    def candidate(
+        self,
+        key: GroupKey,
+        more: Collection[Add] = (),
+        without: Collection[str] = (),
+        begins_us: int | None = None,
+        *,
+        afresh: bool = False,
+    ) -> Candidate:
+        """Return a group, which need not exist, with more segments and without those of some ids; `afresh`: only more.
+
+        `begins_us` is the beginning of the last window that the bucket gets rows of.
+        """
+        group = (None if afresh else self.groups.get(key)) or self._group(key)
+        if without and any(add_id in group.segments for add_id in without):
+            group = self._group(key, (segment for segment in group.segments.values() if segment.id not in without))
+        later = [window[0] for window in self._windows.get(key[:2], ())]
+        later += [] if begins_us is None else [begins_us]
+        is_passed = bool(key[2]) and max(later, default=key[2][0]) >= key[2][1]
+        return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), is_passed, group.over)
+
+    def passed_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
+        """Return the groups whose window is over because others of these keys are there."""
+        found: dict[GroupKey, None] = {}
+        for bucket, encoding, window in keys:
+            for earlier in self._windows.get((bucket, encoding), ()) if window else ():
+                if earlier[1] <= window[0]:
+                    found[bucket, encoding, earlier] = None
+        return list(found)
+
+    def overdue(self, now_ms: int) -> list[GroupKey]:
+        """Return the groups whose deadline has passed, in its order; all of them when the clock was set back."""
+        if now_ms < self._newest_ms:
+            found = sorted(self.groups, key=lambda key: self._noted.get(key, math.inf))
+            self._newest_ms = max((group.totals.last_ms for group in self.groups.values()), default=0)
+        else:
+            found = []
+            while self._deadlines and self._deadlines[0][0] <= now_ms:
+                noted_ms, key = heapq.heappop(self._deadlines)
+                if self._noted.get(key) == noted_ms:
+                    del self._noted[key]
+                    found.append(key)
+            # They stay due until a record takes them; a deadline that moved is looked at when it passes.
+            for key in found:
+                self._note_deadline(key)
+        return found
+
+    def _apply(self, opened: Iterable[Add], ended: Iterable[str]) -> None:
+        """Take in what records changed."""
+        changed = self._end(ended)
+        for key, segments in by_group(sorted(opened, key=order_of)).items():
+            group = self.groups.get(key)
+            if group is None or segments[0].origin.last_batch < group.newest:
+                older = () if group is None else group.segments.values()
+                self.groups[key] = self._group(key, sorted((*older, *segments), key=order_of))
+                if key[2]:
+                    self._windows.setdefault(key[:2], set()).add(key[2])
+            else:
+                for segment in segments:
+                    group.open(segment)
+            self._keys.update(dict.fromkeys((segment.id for segment in segments), key))
+            self._newest_ms = max(self._newest_ms, self.groups[key].totals.last_ms)
+            changed.add(key)
+        for key in (*changed, *self.passed_by(changed)):
+            self._note_deadline(key)
+
+    def _end(self, ended: Iterable[str]) -> set[GroupKey]:
+        """Remove segments, and groups that have no other; return the groups that do."""
+        gone: dict[GroupKey, set[str]] = {}
+        for add_id in ended:
+            if (key := self._keys.pop(add_id, None)) is not None:
+                gone.setdefault(key, set()).add(add_id)
+        for key, add_ids in gone.items():
+            before = self.groups.pop(key).segments
+            if kept := [segment for segment in before.values() if segment.id not in add_ids]:
+                self.groups[key] = self._group(key, kept)
+                continue
+            self._noted.pop(key, None)
+            windows = self._windows.get(key[:2], set())
+            windows.discard(key[2])
+            if not windows:
+                self._windows.pop(key[:2], None)
+        return gone.keys() & self.groups.keys()
+
+    def _group(self, key: GroupKey, segments: Iterable[Add] = ()) -> _Group:
+        return _Group(key, self._over_reason, segments)
+
+    def _note_deadline(self, key: GroupKey) -> None:
+        """Note when to look at a group, unless it is looked at before: a group that changes often is noted once."""
+        deadline_ms = self._deadline_ms(self.candidate(key))
+        if deadline_ms is not None and deadline_ms < self._noted.get(key, deadline_ms + 1):
+            self._noted[key] = deadline_ms
+            heapq.heappush(self._deadlines, (deadline_ms, key))
+
+
+def _pick(choose: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else choose(one, other)

@@ -1,0 +1,282 @@
+"""Which groups are due after a batch, as jobs that say which parts are made of their segments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ftfile.core.logs import get_logger
+from ftfile.formats.api import Limits
+from ftfile.log.format.model import Add, AssemblyJob, Author, Body, StreamAuthor
+from ftfile.write.files.rolling_groups import Candidate, GroupIndex, GroupKey, by_group, key_of, order_of, size_of
+from ftfile.write.files.rolling_rules import deadline_ms, over_reason, reason_to_end
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from ftfile.core.context import IdSource
+    from ftfile.log.state import LogState
+    from ftfile.write.files.rolling_rules import RollingSettings
+
+
+# Segments that a record may name in jobs that have not failed, 300 bytes each; one job may have more.
+DUE_SEGMENTS_MAX = 10_000
+# Parts, and bytes, that one job makes in order, at most; more become several jobs.
+IN_ORDER_PARTS, IN_ORDER_BYTES = 100, 1 << 30
+# Reasons after which a tail below the limit stays open: nothing says that it must be seen now.
+LIMITS = frozenset({"size", "rows", "segments"})
+_SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
+
+
+def limits_of(job: AssemblyJob) -> Limits:
+    """Return the limits of each part of a job."""
+    return Limits(job.payload["maxBytesPerFile"], job.payload["maxRecordsPerFile"], job.payload["strictFileSize"])
+
+
+def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyJob:
+    """Return the job of a segment that kept others from becoming a part."""
+    return replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
+
+
+def jobs_of(
+    segments: Iterable[Add], reason: str, settings: RollingSettings, ids: IdSource, tasks: int = 1
+) -> Iterator[AssemblyJob]:
+    """Yield the jobs that make parts of a due group's segments; after a reason in `LIMITS` the others stay open.
+
+    Rows are in order within a job. If one reason makes several jobs, each makes full parts, and its remaining rows come
+    after those of the next. `tasks` is the number of tasks that will do the jobs.
+    """
+    in_order = sorted(segments, key=order_of)
+    last_final = max((place for place, each in enumerate(in_order) if _is_final(each)), default=-1)
+    for inputs in _final_runs(in_order[: last_final + 1]):
+        # One job after the other makes these parts: rows before a final one never get behind it.
+        for start in range(0, len(inputs), settings.max_segments):
+            chunk = inputs[start : start + settings.max_segments]
+            yield _job(chunk, _FINAL if _is_final(chunk[-1]) else _SEGMENTS, settings, ids, keep_tail=False)
+    if reason == _FINAL:
+        return
+    chunks, tail = _chunks(in_order[last_final + 1 :], settings, tasks)
+    ends_all = reason not in LIMITS
+    if chunks and len(chunks[-1][0]) + len(tail) <= settings.max_segments:
+        last, is_full = chunks.pop()
+        chunks, tail = (chunks, last + tail) if ends_all else ([*chunks, (last + tail, is_full)], [])
+    for chunk, is_full in chunks:
+        code = reason if ends_all or is_full else _SEGMENTS
+        yield _job(chunk, code, settings, ids, keep_tail=is_full and settings.finalize_column is None)
+    if tail and ends_all:
+        yield _job(tail, reason, settings, ids, keep_tail=False)
+
+
+def _chunks(
+    segments: list[Add], settings: RollingSettings, tasks: int
+) -> tuple[list[tuple[list[Add], bool]], list[Add]]:
+    """Return chunks of segments, each with True if it fills a part, and the segments at the end that fill none."""
+
+    def full_parts(size_bytes: int, rows: int) -> int:
+        of_bytes = size_bytes // settings.max_bytes if settings.max_bytes else 0
+        return max(of_bytes, rows // settings.max_rows if settings.max_rows else 0)
+
+    all_bytes = sum(map(size_of, segments))
+    parts = full_parts(all_bytes, sum(segment.rows for segment in segments))
+    in_order = min(IN_ORDER_PARTS, IN_ORDER_BYTES * parts // max(all_bytes, 1))
+    parts_each = max(1, in_order, math.ceil(parts / max(tasks, 1)))
+    chunks: list[tuple[list[Add], bool]] = []
+    chunk: list[Add] = []
+    size_bytes = rows = 0
+    for place, segment in enumerate(segments, start=1):
+        chunk.append(segment)
+        size_bytes += size_of(segment)
+        rows += segment.rows
+        found = full_parts(size_bytes, rows)
+        if found >= parts_each or len(chunk) >= settings.max_segments or (found and place == len(segments)):
+            chunks.append((chunk, found > 0))
+            chunk, size_bytes, rows = [], 0, 0
+    return chunks, chunk
+
+
+def _final_runs(segments: list[Add]) -> Iterator[list[Add]]:
+    """Yield the segments up to each final one, itself included."""
+    run: list[Add] = []
+    for segment in segments:
+        run.append(segment)
+        if _is_final(segment):
+            yield run
+            run = []
+
+
+def _is_final(segment: Add) -> bool:
+    return bool(segment.rolling_stats.get("endsPart"))
+
+
+def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> AssemblyJob:
+    payload = {
+        "maxBytesPerFile": settings.max_bytes,
+        "maxRecordsPerFile": settings.max_rows,
+        "strictFileSize": settings.strict,
+        "keepTail": keep_tail,
+    }
+    return AssemblyJob(ids.unique(), tuple(chunk), reason, payload=payload)
+
+
+# Versions for which records repeat the jobs of other queries.
+AWAITED_RECORDS = 1_000
+_OTHER_ENCODING, _TOO_MANY_OPEN, _EVENT_TIME = "encoding", "openSegments", "eventTime"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The changes of a record to the groups of its query."""
+
+    new: dict[GroupKey, list[Add]]  # segments of its own batch
+    older: dict[GroupKey, list[Add]]  # segments of earlier batches that jobs left
+    busy: set[str]  # ids of segments that it ends, or that jobs have which it repeats
+
+
+class RollingPlanner:
+    """Keeps an index of a query's groups over its batches, and plans due jobs; groups of another encoding end.
+
+    `in_progress` is the number of the query's open parts after the record that was planned last.
+    """
+
+    def __init__(self, query_id: str, encoding: str, settings: RollingSettings, ids: IdSource) -> None:
+        self._query_id = query_id
+        self._encoding = encoding
+        self._settings = settings
+        self._ids = ids
+        self._index = GroupIndex(query_id, self._deadline_ms, partial(over_reason, settings))
+        self.in_progress = 0
+        self.is_told = False
+
+    def plan(
+        self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
+    ) -> tuple[AssemblyJob, ...]:
+        """Return the jobs that are due once the record, which has none yet, follows the head.
+
+        `failed` are the ids of jobs that a task tried in vain, and of segments that it left out of parts.
+        """
+        if not (head.segments or head.assembly_jobs or any(add.kind == "segment" for add in record.adds)):
+            self.in_progress = 0  # no file is open, and none was
+            return ()
+        left = head.jobs_left(record.removes)
+        ended = {remove.id for remove in record.removes}
+        others = [job for job in left if not self._is_own(job) and _is_awaited(job, head)]
+        jobs = self._again([job for job in left if self._is_own(job)], head, failed, ended)
+        batch = author.batch_id if isinstance(author, StreamAuthor) else -1
+        opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
+        busy = ended | {add.id for job in jobs for add in job.inputs}
+        freed = (add for job in head.assembly_jobs if self._is_own(job) for add in job.inputs if add.id not in busy)
+        changes = _Changes(
+            by_group(add for add in opened if add.origin.last_batch == batch),
+            by_group((*freed, *(add for add in opened if add.origin.last_batch != batch))),
+            busy,
+        )
+        self._index.follow(head)
+        room = DUE_SEGMENTS_MAX - sum(len(job.inputs) for job in jobs if not job.attempts)
+        open_segments = len(head.segments) + len(opened) - len(ended & head.segments.keys())
+        open_segments -= sum(len(job.inputs) for job in (*jobs, *others))
+        for job in self._due(changes, now_ms, open_segments, record.tasks):
+            if len(job.inputs) > room < DUE_SEGMENTS_MAX:
+                break
+            room -= len(job.inputs)
+            jobs.append(job)
+        self.in_progress = self._count_open(changes, jobs)
+        # What failed comes last: nothing waits for it. Another query may write the next record, with other tasks.
+        dealt = [replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
+        return (*others, *sorted(dealt, key=lambda job: job.attempts))
+
+    def due_at(self, head: LogState, now_ms: int) -> list[AssemblyJob]:
+        """Return the jobs that a batch without rows would do and plan at this head."""
+        self._index.follow(head)
+        jobs = [job for job in head.assembly_jobs if self._is_own(job)]
+        taken = sum(len(job.inputs) for job in head.assembly_jobs)
+        return [*jobs, *self._due(_Changes({}, {}, set()), now_ms, len(head.segments) - taken, tasks=1)]
+
+    def _is_own(self, job: AssemblyJob) -> bool:
+        return job.inputs[0].origin.query_id == self._query_id
+
+    def _again(
+        self, left: Iterable[AssemblyJob], head: LogState, failed: Collection[str], ended: set[str]
+    ) -> list[AssemblyJob]:
+        """Return jobs as they are still due: without the segments that failed, which get jobs of their own."""
+        jobs: list[AssemblyJob] = []
+        for job in left:
+            inputs = tuple(add for add in job.inputs if add.id not in failed)
+            if inputs:
+                jobs.append(replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
+        taken = {add.id for job in jobs for add in job.inputs}
+        for segment in (head.segments[add_id] for add_id in failed if add_id in head.segments):
+            if segment.id not in taken | ended:
+                _log.error(
+                    "no file can be made of bytes %d to %d of %s: its %d records for %r wait until it can be read as "
+                    "it was written; a task's warning says why. Restore it from a copy",
+                    segment.offset,
+                    segment.offset + segment.length,
+                    segment.path,
+                    segment.rows,
+                    segment.bucket,
+                )
+                jobs.append(alone(segment, self._settings, self._ids))
+        return jobs
+
+    def _due(self, changes: _Changes, now_ms: int, open_segments: int, tasks: int) -> Iterator[AssemblyJob]:
+        """Yield the jobs of due groups, those first that have waited for longest, for as many tasks.
+
+        `open_segments` is the number of the directory's segments that no job names.
+        """
+        index, new, older, busy = self._index, changes.new, changes.older, changes.busy
+        planned: set[GroupKey] = set()
+        # A group that is over ends without the rows of the batch; one that has reached a limit, with them.
+        for key in dict.fromkeys((*index.overdue(now_ms), *older)):
+            found = index.candidate(key, older.get(key, ()), busy)
+            for job in self._ending(found, now_ms, tasks, at_limits=key not in new):
+                planned.add(key)
+                open_segments -= len(job.inputs)
+                yield job
+        begins_us = {key[:2]: key[2][0] for key in sorted(new) if key[2]}
+        over = frozenset(planned)
+        for key in dict.fromkeys((*new, *index.passed_by(new))):
+            more = new.get(key, []) if key in over else [*older.get(key, ()), *new.get(key, ())]
+            found = index.candidate(key, more, busy, begins_us.get(key[:2]), afresh=key in over)
+            for job in self._ending(found, now_ms, tasks):
+                planned.add(key)
+                open_segments -= len(job.inputs)
+                yield job
+        if open_segments > self._settings.max_open_segments:
+            for key in sorted(index.groups.keys() - planned, key=lambda key: index.groups[key].totals.first_ms):
+                if open_segments <= self._settings.max_open_segments:
+                    break
+                found = index.candidate(key, [*older.get(key, ()), *new.get(key, ())], busy)
+                for job in jobs_of(found.segments, _TOO_MANY_OPEN, self._settings, self._ids, tasks):
+                    open_segments -= len(job.inputs)
+                    yield job
+
+    def _ending(self, found: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True) -> Iterator[AssemblyJob]:
+        """Yield the jobs of a group if it is due, or of those of its segments that were over before others came."""
+        reason = self._reason(found, now_ms) if found.totals.segments else None
+        if reason and (at_limits or reason not in LIMITS):
+            yield from jobs_of(found.segments, reason, self._settings, self._ids, tasks)
+        elif found.over is not None:
+            yield from jobs_of(found.segments_over, found.over[1], self._settings, self._ids, tasks)
+
+    def _reason(self, found: Candidate, now_ms: int) -> str | None:
+        if found.key[1] != self._encoding:
+            return _OTHER_ENCODING
+        return _EVENT_TIME if found.is_passed else reason_to_end(self._settings, found.totals, now_ms)
+
+    def _deadline_ms(self, found: Candidate) -> int | None:
+        is_over = found.key[1] != self._encoding or found.is_passed or found.over is not None
+        return 0 if is_over else deadline_ms(self._settings, found.totals)
+
+    def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyJob]) -> int:
+        others = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
+        return len(self._index.groups) + len(others - self._index.groups.keys())
+
+
+def _is_awaited(job: AssemblyJob, head: LogState) -> bool:
+    """Return True if the job's query still writes; one that comes back after long finds out anew what is due."""
+    query = head.queries.get(job.inputs[0].origin.query_id)
+    return query is not None and head.version - query.version < AWAITED_RECORDS

@@ -1,0 +1,244 @@
+"""When parts that stay open over batches end: the options, which the log keeps, and rules with reason codes."""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, UserCodeError
+from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
+from ftfile.log.format.model import FLAG, NUMBER, OR_NULL, TEXT, Field, Fields
+from ftfile.rows.buffers import from_numpy, values_of
+from ftfile.rows.time_text import clocks_of, instants_of
+
+if TYPE_CHECKING:
+    from ftfile.write.files.rolling_groups import GroupTotals
+
+
+# These fire only across batches; any of them asks for rolling=policy.
+_ACROSS_BATCHES = (
+    "maxBatchesPerFile",
+    "rolloverInterval",
+    "inactivityInterval",
+    "rolloverSchedule",
+    "eventTimeInterval",
+    "finalizeColumn",
+    "rollingPolicy",
+)
+# These mean nothing where no file stays open.
+_OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments")
+
+
+@dataclass(frozen=True, slots=True)
+class RollingSettings:
+    """The rules under which a group of open segments is due; None where a rule does not apply."""
+
+    max_bytes: int | None  # a part closes after the record that reaches it
+    max_rows: int | None  # in a part
+    max_batches: int | None  # with rows in the part
+    age_ms: int | None  # since the first rows were committed
+    inactivity_ms: int | None  # since the last rows were committed
+    clock_ms: int | None  # period by the clocks of `clock_zone`, counted from midnight
+    clock_zone: str
+    event_column: str | None  # of timestamps; a part has rows of one window and ends when there are rows of a later one
+    event_us: int | None  # the length of a window
+    finalize_column: str | None  # of booleans; a part ends after a row in which it is true
+    policy: str | None  # the user's, as `module:Class`
+    strict: bool  # a part closes before the record with which it would pass `max_bytes`
+    max_segments: int  # in a part
+    max_open_segments: int  # in the directory; beyond it the oldest groups are due
+
+    @property
+    def needs_spool(self) -> bool:
+        """Return True if rules see every row, or act before one is written: parts that tasks write end after a row."""
+        return self.finalize_column is not None or self.event_column is not None or self.strict
+
+
+ROLLING = Fields(
+    RollingSettings,
+    Field("maxBytesPerFile", "max_bytes", NUMBER + OR_NULL),
+    Field("maxRecordsPerFile", "max_rows", NUMBER + OR_NULL),
+    Field("maxBatchesPerFile", "max_batches", NUMBER + OR_NULL),
+    Field("rolloverIntervalMs", "age_ms", NUMBER + OR_NULL),
+    Field("inactivityIntervalMs", "inactivity_ms", NUMBER + OR_NULL),
+    Field("rolloverScheduleMs", "clock_ms", NUMBER + OR_NULL),
+    Field("timeZone", "clock_zone", TEXT),
+    Field("eventTimeColumn", "event_column", TEXT + OR_NULL),
+    Field("eventTimeIntervalUs", "event_us", NUMBER + OR_NULL),
+    Field("finalizeColumn", "finalize_column", TEXT + OR_NULL),
+    Field("rollingPolicy", "policy", TEXT + OR_NULL),
+    Field("strictFileSize", "strict", FLAG),
+    Field("maxSegmentsPerPart", "max_segments", NUMBER),
+    Field("maxOpenSegments", "max_open_segments", NUMBER),
+)
+
+
+def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
+    """Return the rules that the options ask for, or None if every part ends with its batch."""
+    given = [name for name in _ACROSS_BATCHES if name in parsed.given]
+    mode = parsed.given.get("rolling")
+    if mode == "batch" and given:
+        raise ConfigError(
+            f"rolling=batch ends every file with its batch, and {', '.join(given)} can only fire later: leave out one"
+        )
+    if mode != "policy" and not given:
+        idle = [name for name in _OF_OPEN_FILES if name in parsed.given]
+        if idle:
+            raise ConfigError(f"{', '.join(idle)}: this is for files that stay open over batches; set rolling=policy")
+        return None
+    return _settings_of(parsed)
+
+
+def _settings_of(parsed: ParsedOptions) -> RollingSettings:
+    event = parsed["eventTimeInterval"]
+    clock_s = parsed["rolloverSchedule"]
+    return RollingSettings(
+        max_bytes=parsed["maxBytesPerFile"] or ROLLED_BYTES,
+        max_rows=parsed["maxRecordsPerFile"],
+        max_batches=parsed["maxBatchesPerFile"],
+        age_ms=_ms(parsed["rolloverInterval"]),
+        inactivity_ms=_ms(parsed.given.get("inactivityInterval", ROLLED_INACTIVITY_S)),
+        clock_ms=_ms(clock_s),
+        clock_zone=parsed["timeZone"],
+        event_column=event[0] if event else None,
+        event_us=round(event[1] * 1e6) if event else None,
+        finalize_column=parsed["finalizeColumn"],
+        policy=parsed["rollingPolicy"],
+        strict=parsed["strictFileSize"],
+        max_segments=parsed["maxSegmentsPerPart"],
+        max_open_segments=parsed["maxOpenSegments"],
+    )
+
+
+def _ms(duration_s: float | None) -> int | None:
+    return None if duration_s is None else round(duration_s * 1000)
+
+
+# Of a query that keeps nothing open: the files that it left open before end.
+ALL_END = replace(_settings_of(parse_options({}, "write")), max_batches=1, inactivity_ms=None, max_open_segments=0)
+
+
+DAY_US = 86_400_000_000
+_INACTIVITY = "inactivity"
+
+_Answer = TypeVar("_Answer", str, int)
+
+
+class RollingPolicy(Protocol):
+    """When files end, by a class of your own; made without arguments on the driver, and asked there in each commit."""
+
+    def reason_to_end(self, group: GroupTotals, now_ms: int) -> str | None:
+        """Return a short code if the file must end now, by the driver's clock in ms since 1970 UTC, else None.
+
+        Called when the group has changed, or was due.
+        """
+
+    def deadline_ms(self, group: GroupTotals) -> int | None:
+        """Return when to ask again if nothing is written to the file; None for not before it changes."""
+
+
+def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> str | None:
+    """Return the code of the first rule that ends a group now, or None."""
+    applies = _limits(settings, totals)
+    if not (applies["finalize"] or applies["batches"]):
+        applies = _times(settings, totals, now_ms) | applies
+    reason = next((reason for reason, is_due in applies.items() if is_due), None)
+    if reason is not None:
+        return reason
+    return _asked(settings.policy, "reason_to_end", str, totals, now_ms) if settings.policy else None
+
+
+def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
+    """Return when a group is due if nothing more comes: 0 for at once, None for never."""
+    if any(_limits(settings, totals).values()):
+        return 0
+    deadlines = [
+        None if settings.age_ms is None else totals.first_ms + settings.age_ms,
+        None if settings.inactivity_ms is None else totals.last_ms + settings.inactivity_ms,
+        None if settings.clock_ms is None else _next_tick_ms(totals.first_ms, settings.clock_ms, settings.clock_zone),
+        _asked(settings.policy, "deadline_ms", int, totals) if settings.policy else None,
+    ]
+    return min((each for each in deadlines if each is not None), default=None)
+
+
+def over_reason(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
+    """Return why a group was over before rows came at another time, where no later look shows it; None if it was not.
+
+    Raises:
+        UserCodeError: the user's policy raised, or returned something else.
+    """
+    if settings.inactivity_ms is not None and abs(next_ms - totals.last_ms) >= settings.inactivity_ms:
+        return _INACTIVITY
+    return _asked(settings.policy, "reason_to_end", str, totals, next_ms) if settings.policy else None
+
+
+@functools.lru_cache(maxsize=16)
+def load_policy(name: str) -> RollingPolicy:
+    """Return an instance of the user's class; a ConfigError if it cannot be made."""
+    try:
+        found: RollingPolicy = pkgutil.resolve_name(name)()
+    except Exception as error:  # anything may happen in it
+        raise ConfigError(f"rollingPolicy={name!r} cannot be loaded as `module:Class`: {error!r}") from error
+    for method in ("reason_to_end", "deadline_ms"):
+        if not callable(getattr(found, method, None)):
+            raise ConfigError(f"rollingPolicy={name!r} has no method {method}(): see docs/rolling.md")
+    return found
+
+
+def _asked(name: str, method: str, kind: type[_Answer], *args: object) -> _Answer | None:
+    try:
+        answer = getattr(load_policy(name), method)(*args)
+    except Exception as error:
+        raise UserCodeError(f"rollingPolicy={name!r}: {method}() raised {error!r}") from error
+    if answer is not None and not isinstance(answer, kind):
+        raise UserCodeError(f"rollingPolicy={name!r}: {method}() returned {answer!r}, not {kind.__name__} or None")
+    return answer
+
+
+def _limits(settings: RollingSettings, totals: GroupTotals) -> dict[str, bool]:
+    """Return for each reason True if it ends the group at any time."""
+    reached = {
+        "batches": (settings.max_batches, totals.batches),
+        "size": (settings.max_bytes, totals.size_bytes),
+        "rows": (settings.max_rows, totals.rows),
+        "segments": (settings.max_segments, totals.segments),
+    }
+    over = {reason: limit is not None and found >= limit for reason, (limit, found) in reached.items()}
+    return {"finalize": totals.is_final} | over
+
+
+def _times(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> dict[str, bool]:
+    # The clock was set back if a time is an interval ahead of it: the time would not be reached for long.
+    age_ms, idle_ms, period_ms = settings.age_ms, settings.inactivity_ms, settings.clock_ms
+    return {
+        "age": age_ms is not None and abs(now_ms - totals.first_ms) >= age_ms,
+        "schedule": period_ms is not None
+        and (
+            totals.first_ms - now_ms >= period_ms
+            or now_ms >= _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
+        ),
+        _INACTIVITY: idle_ms is not None and abs(now_ms - totals.last_ms) >= idle_ms,
+    }
+
+
+def _next_tick_ms(after_ms: int, period_ms: int, zone: str) -> int:
+    """Return the first moment after another at which the clocks of a zone show a multiple of a period."""
+    clock_us, period_us = _clock_us(after_ms * 1000, zone), period_ms * 1000
+    wait_us = period_us - clock_us % DAY_US % period_us
+    # Also when clocks are set back meanwhile, and show it sooner, or show it in both of two equal hours.
+    then_us = after_ms * 1000 + wait_us
+    if _clock_us(then_us, zone) % DAY_US % period_us:
+        next_clock = from_numpy(np.array([clock_us + wait_us]), pa.timestamp("us"))
+        then_us = int(values_of(instants_of(next_clock, zone), np.int64)[0])
+    return max(then_us // 1000, after_ms + 1)
+
+
+def _clock_us(instant_us: int, zone: str) -> int:
+    instant = from_numpy(np.array([instant_us]), pa.timestamp("us", "UTC"))
+    return int(values_of(clocks_of(instant, zone), np.int64)[0])

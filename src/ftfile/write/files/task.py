@@ -1,0 +1,279 @@
+"""A task: from batches to staged parts, and its share of the due jobs."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.core.errors import ConfigError, UnencodableRows
+from ftfile.core.logs import get_logger
+from ftfile.rows.buffers import from_numpy, is_valid, values_of
+from ftfile.write.files.part_writer import EncodableRows, PartWriter, as_one
+from ftfile.write.messages import StreamIdentity
+from ftfile.write.stage import StagedRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.state import LogState
+    from ftfile.write.bad_records import BadRecords
+    from ftfile.write.files.buckets import Router
+    from ftfile.write.files.file_options import SinkConfig
+    from ftfile.write.files.rolling_rules import RollingSettings
+    from ftfile.write.messages import StagedSegment, WriterIdentity
+    from ftfile.write.stage import Stage, StagedFile
+    from ftfile.write.writer import Planned
+
+
+# Seconds after which no job and no part is begun: rows that come late cost more than files that come late.
+BUDGET_S = 10.0
+
+_log = get_logger(__name__)
+
+
+def write_task(
+    config: SinkConfig,
+    planned: Planned,
+    writer: WriterIdentity,
+    rows: Iterable[pa.RecordBatch],
+    stage: Stage,
+    bad: BadRecords,
+) -> tuple[StagedSegment, ...]:
+    """Write all rows of an attempt to parts, or to a spool; return the segments of the spool."""
+    router = config.bucketing.router(bad.take, planned.time_ms, config.path_check(stage.fs.capabilities))
+    encodable = EncodableRows(config, bad.take)
+    is_stream = isinstance(writer, StreamIdentity)
+    if config.rolling is not None and config.rolling.needs_spool and not is_stream:
+        raise ConfigError(
+            "a batch write finishes its files: leave out finalizeColumn, eventTimeInterval and strictFileSize, which "
+            "are for those that a stream keeps open; maxBytesPerFile and maxRecordsPerFile split its files"
+        )
+    if config.rolling is None or not is_stream:
+        target: PartWriter | SpoolWriter = PartWriter(config, router, stage, encodable)
+    else:
+        target = SpoolWriter(config, config.rolling, router, stage, encodable)
+    for batch in rows:
+        target.write(bad.without_oversized(batch))
+    target.finish()
+    return tuple(target.segments) if isinstance(target, SpoolWriter) else ()
+
+
+def run_task_jobs(
+    stage: Stage, head: LogState, definitions: Mapping[str, Any]
+) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
+    """Run the jobs of the stage's query that fall to its partition; return the results, and the ids of failures.
+
+    Each of the tasks that wrote the query's last record takes an equal share; other jobs stay due. Other queries do
+    their own jobs: they know the names of their files, and who hears of them. Raises nothing.
+    """
+    jobs = [job for job in head.assembly_jobs if job.inputs[0].origin.query_id == stage.owner]
+    tasks = max((job.payload["taskCount"] for job in jobs), default=0)
+    if stage.partition >= tasks:
+        return (), ()
+    from ftfile.write.files.assembler import Assembler  # noqa: PLC0415 - tasks without jobs need none
+
+    clock = stage.fs.context.clock
+    began_s = clock.monotonic_s()
+
+    def has_time(_parts: int = 0) -> bool:
+        return clock.monotonic_s() - began_s <= BUDGET_S
+
+    assembler = Assembler(stage.fs, stage, definitions, head.version)
+    done, failed = [], []
+    for number, job in enumerate(jobs[stage.partition :: tasks]):
+        if number and not has_time():
+            break
+        if job.inputs[0].encoding not in definitions:
+            continue
+        try:
+            rewritten, damaged = assembler.assemble_readable(job, has_time)
+        except Exception as error:  # it must not fail the batch, whatever it is
+            rewritten, damaged = None, {job.id: error}
+        if rewritten is None:
+            reasons = "; ".join(dict.fromkeys(map(str, damaged.values())))
+            _log.warning("making a file of %d segments failed, it will be tried again: %s", len(job.inputs), reasons)
+            failed.append(job.id)
+            continue
+        done.append(rewritten)
+        failed += damaged
+        for reason in damaged.values():
+            _log.warning("a file was made without a segment that cannot be read: %s", reason)
+    return tuple(done), tuple(failed)
+
+
+LARGE_BYTES_MIN = 4 << 20
+
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+class SpoolWriter:
+    """Collects rows, sorts them by bucket once, and appends each bucket's to the spool.
+
+    A bucket that has half a part's bytes in the spool, and gets more, is written straight to parts from then on.
+    """
+
+    def __init__(
+        self, config: SinkConfig, settings: RollingSettings, router: Router, stage: Stage, encodable: EncodableRows
+    ) -> None:
+        self._config = config
+        self._chain = config.hidden_chain
+        self._router = router
+        self._settings = settings
+        self._stage = stage
+        self._encodable = encodable
+        self._codec = config.format.segments(config.file_schema)
+        self._spool: StagedFile | None = None
+        self._collected: list[pa.RecordBatch] = []
+        self._collected_bytes = 0
+        self._parts = PartWriter(config, router, stage, encodable)
+        # Rules that go by rows need every row in the spool.
+        self._large_bytes = None if settings.needs_spool else max((settings.max_bytes or 0) // 2, LARGE_BYTES_MIN)
+        self._spooled_bytes: dict[str, int] = {}
+        self.segments: list[StagedSegment] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+        self._collected.append(batch)
+        self._collected_bytes += batch.get_total_buffer_size()
+        if self._collected_bytes >= self._config.max_open_bytes // 2:  # they are there twice while they are sorted
+            self._flush()
+
+    def finish(self) -> None:
+        """Append what is left, and end the spool."""
+        self._flush()
+        self._parts.finish()
+        if self._spool is not None and self.segments:
+            self._stage.end(self._spool)
+        elif self._spool is not None:
+            self._stage.drop(self._spool)  # none of its rows could be encoded
+
+    def _flush(self) -> None:
+        if not self._collected:
+            return
+        rows, buckets = self._without_large()
+        if not buckets:
+            return
+        if self._spool is None:
+            self._spool = self._stage.create("spool")
+        self._append(self._spool, rows, buckets)
+
+    def _without_large(self) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+        """Write the rows of large buckets to parts; return all others, bucket by bucket."""
+        self._collected_bytes = 0
+        rows, buckets = self._router.route(as_one(self._collected))
+        if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
+            return rows, [(bucket, count) for bucket, _, count in buckets]
+        kept, others = [], []
+        for bucket, start, count in buckets:
+            of_bucket = rows.slice(start, count)
+            is_large = self._spooled_bytes.get(bucket, 0) >= self._large_bytes
+            if is_large and self._parts.has_room_for(bucket):
+                self._parts.write_bucket(bucket, of_bucket)
+            else:
+                kept.append(of_bucket)
+                others.append((bucket, count))
+        return pa.concat_batches(kept) if kept else rows.slice(0, 0), others
+
+    def _append(self, spool: StagedFile, rows: pa.RecordBatch, buckets: list[tuple[str, int]]) -> None:
+        """Append rows; a segment that a bad row interrupts is appended anew."""
+        done = len(self.segments)
+        if not buckets:
+            return
+        try:
+            self._append_segments(spool, *_segments_of(rows, buckets, self._settings))
+        except UnencodableRows:
+            appended = sum(segment.rows for segment in self.segments[done:])
+            self._append(spool, *self._without_bad(rows, buckets, appended))
+
+    def _without_bad(
+        self, rows: pa.RecordBatch, buckets: list[tuple[str, int]], start: int
+    ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+        """Give the bad rows from `start` on to `badRecords`, and return the others."""
+        kept, left, end = [], [], 0
+        for bucket, count in buckets:
+            first, end = max(end, start), end + count
+            if first < end:
+                kept.append(self._encodable.of_bucket(bucket, rows.slice(first, end - first)))
+                left.append((bucket, kept[-1].num_rows))
+        good = pa.Table.from_batches(kept).combine_chunks().to_batches()
+        return good[0] if good else rows.slice(0, 0), [(bucket, count) for bucket, count in left if count]
+
+    def _append_segments(
+        self, spool: StagedFile, segments: list[tuple[str, int, dict[str, Any]]], rows: pa.RecordBatch
+    ) -> None:
+        counts = [count for _, count, _ in segments]
+        for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
+            bucket, count, stats = segments[number]
+            piece = StagedRange(spool, self._chain)
+            for _, data in pieces:
+                piece.write(data)
+            place = len(self.segments)
+            stats |= {"partition": self._stage.partition, "index": place}
+            self.segments.append(piece.end(place, count, bucket, stats))
+            self._spooled_bytes[bucket] = self._spooled_bytes.get(bucket, 0) + self.segments[-1].length
+
+
+def _segments_of(
+    rows: pa.RecordBatch, buckets: list[tuple[str, int]], settings: RollingSettings
+) -> tuple[list[tuple[str, int, dict[str, Any]]], pa.RecordBatch]:
+    """Return bucket, rows and stats of each segment, and the rows as they go into the files."""
+    counts = np.array([count for _, count in buckets], np.int64)
+    owners = np.arange(len(buckets))
+    stats: list[dict[str, Any]] = [{} for _ in buckets]
+    if settings.finalize_column is not None:
+        column = rows.column(settings.finalize_column)
+        is_true = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
+        counts, owners, final = _cut_after(is_true, counts)
+        stats = [{"endsPart": True} if is_final else {} for is_final in final.tolist()]
+        rows = rows.drop_columns([settings.finalize_column])
+    if settings.event_column is not None and settings.event_us is not None:
+        rows, counts, runs, spans = _windows(rows, settings.event_column, settings.event_us, counts)
+        owners, stats = owners[runs], [stats[run] | span for run, span in zip(runs.tolist(), spans, strict=True)]
+    names = [buckets[owner][0] for owner in owners.tolist()]
+    return list(zip(names, counts.tolist(), stats, strict=True)), rows
+
+
+def _cut_after(
+    final: NDArray[np.bool_], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Cut buckets after their final rows: rows of each segment, its bucket's number, and True if it ends a part."""
+    bounds = np.cumsum(counts)
+    ends = np.union1d(bounds, np.flatnonzero(final) + 1)
+    return np.diff(ends, prepend=0), np.searchsorted(bounds, ends), final[ends - 1]
+
+
+def _windows(
+    rows: pa.RecordBatch, name: str, interval_us: int, counts: NDArray[np.int64]
+) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64], list[dict[str, Any]]]:
+    """Sort the rows of each run by window of event time; rows without a time go to the last window of their run.
+
+    Windows begin at multiples of the interval since 1970 UTC; `counts` are the rows of each run. Return the rows, and
+    for each segment its number of rows, the number of its run, and its stats.
+    """
+    column = rows.column(name)
+    times = values_of(column.cast(pa.timestamp("us", column.type.tz)), np.int64)
+    valid, starts = is_valid(column), np.cumsum(counts) - counts
+    windows = np.where(valid, times // interval_us, _LEAST)
+    windows = np.where(valid, windows, np.repeat(np.maximum.reduceat(windows, starts), counts))
+    runs = np.repeat(np.arange(len(counts)), counts)
+    order = np.lexsort((windows, runs))  # stable: rows of one window stay in their order
+    if np.any(order[1:] < order[:-1]):
+        rows = rows.take(from_numpy(order, pa.int64()))
+        windows, times, valid = windows[order], times[order], valid[order]
+    begins = np.flatnonzero(np.concatenate(([True], (windows[1:] != windows[:-1]) | (runs[1:] != runs[:-1]))))
+    low = np.minimum.reduceat(np.where(valid, times, _MOST), begins).tolist()
+    high = np.maximum.reduceat(np.where(valid, times, _LEAST), begins).tolist()
+    spans: list[dict[str, Any]] = [
+        {"eventTimeUs": [least, most], "windowUs": [window * interval_us, (window + 1) * interval_us]}
+        if least <= most
+        else {}
+        for least, most, window in zip(low, high, windows[begins].tolist(), strict=True)
+    ]
+    return rows, np.diff(begins, append=len(windows)), runs[begins], spans

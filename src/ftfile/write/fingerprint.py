@@ -1,0 +1,268 @@
+"""The content of a batch, as a few numbers that depend neither on the order of its rows nor on its partitioning.
+
+Two kinds, both sums modulo 2**64, so that those of the tasks are added up: `content` sums each column on its own
+(nulls, values, lengths, bytes), and misses values that change places between rows, and bytes within a column; `strong`
+sums hashes of whole rows, and sees those as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ftfile.rows import kernels as pc
+from ftfile.rows.buffers import byte_ranges, fixed_words, is_byte_like, is_list_like, is_valid, list_lengths, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    Sums = dict[str, list[int]]
+    Words = NDArray[np.uint64]
+
+
+# The kinds, each with the number of rows whose temporaries stay in the processor's cache.
+_CHUNK_ROWS = {"content": 32_768, "strong": 8_192}
+_SUMMED_BYTES = 1 << 24  # at a time: their sum fits 32 bits, which numpy adds twice as fast as 64
+_VERSION = 1
+_WRAP = (1 << 64) - 1
+
+# Longer values are hashed one by one; shorter ones a word at a time over all rows, which is faster.
+_LONG_BYTES = 512
+
+_NULL = np.uint64(0xD6E8_FEB8_6659_FD93)
+_STEP = np.uint64(0x9FB2_1C65_1E98_DF25)
+_PLACE = np.uint64(0x9E37_79B9_7F4A_7C15)
+_MIX_FIRST = np.uint64(0xBF58_476D_1CE4_E5B9)
+_MIX_SECOND = np.uint64(0x94D0_49BB_1331_11EB)
+_TAIL_MASKS = np.array([(1 << 8 * size_bytes) - 1 for size_bytes in range(8)], np.uint64)
+
+
+class FingerprintAccumulator:
+    """Sums the rows of record batches, as `content` or `strong`; those of tasks are merged for the batch."""
+
+    __slots__ = ("_sums", "kind", "rows")
+
+    def __init__(self, kind: str = "content") -> None:
+        if kind not in _CHUNK_ROWS:
+            raise ValueError(f"unknown kind of fingerprint {kind!r}: read it with a newer ftfile")
+        self.kind = kind
+        self.rows = 0
+        self._sums: Sums = {}
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch; a SchemaError says that a column's type has no fingerprint."""
+        chunk_rows = _CHUNK_ROWS[self.kind]
+        for start in range(0, batch.num_rows, chunk_rows):
+            chunk = batch.slice(start, chunk_rows)
+            sums: Sums = {}
+            if self.kind == "strong":
+                sums["*"] = [int(np.add.reduce(row_hashes(chunk)))]
+            else:
+                for name, column in zip(chunk.schema.names, chunk.columns, strict=True):
+                    _sum_content(sums, _escaped(name), column)
+            self._add(chunk.num_rows, sums)
+
+    def merge(self, other: FingerprintAccumulator) -> None:
+        """Add the sums of another one of the same kind."""
+        if other.kind != self.kind:
+            raise ValueError(f"fingerprints of the kinds {self.kind!r} and {other.kind!r} cannot be merged")
+        self._add(other.rows, other._sums)
+
+    def _add(self, rows: int, sums: Mapping[str, list[int]]) -> None:
+        self.rows += rows
+        for path, numbers in sums.items():
+            present = self._sums.setdefault(path, [0] * len(numbers))
+            for index, number in enumerate(numbers):
+                present[index] = (present[index] + number) & _WRAP
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as plain JSON; sums in hex, since many readers of JSON lose 64-bit numbers."""
+        sums = {path: [f"{number:x}" for number in numbers] for path, numbers in sorted(self._sums.items())}
+        return {"kind": self.kind, "version": _VERSION, "rows": self.rows, "sums": sums}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> FingerprintAccumulator:
+        """Return the accumulator of `to_json()`; a ValueError says that this version does not know it."""
+        version = document["version"]
+        if version != _VERSION:
+            raise ValueError(f"unknown version of a fingerprint {version!r}: read it with a newer ftfile")
+        built = cls(document["kind"])
+        sums = {path: [int(text, 16) for text in texts] for path, texts in document["sums"].items()}
+        built._add(document["rows"], sums)
+        return built
+
+    def digest(self) -> str:
+        """Return `kind/version:` and 32 hex digits: equal for equal content; only equal kinds compare."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return f"{self.kind}/{_VERSION}:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
+def _escaped(name: str) -> str:
+    """Keep a column named `a.b` apart from the field `b` of a struct `a`."""
+    return name.replace("\\", "\\\\").replace(".", "\\.").replace("[", "\\[")
+
+
+def _sum_content(sums: Sums, path: str, array: pa.Array) -> None:
+    """Put the sums of a column under its path, and those of its fields and elements under theirs."""
+    array = plain(array)
+    kind, nulls = array.type, array.null_count
+    if isinstance(array, pa.StructArray):
+        sums[path] = [nulls]
+        for field, child in zip(array.type, array.flatten(), strict=True):
+            _sum_content(sums, f"{path}.{_escaped(field.name)}", child)
+    elif is_list_like(kind):
+        sums[path] = [nulls, *_moments(list_lengths(array).view(np.uint64))]
+        _sum_content(sums, f"{path}[]", array.flatten())
+    elif pa.types.is_null(kind):
+        sums[path] = [nulls]
+    elif isinstance(array, pa.BooleanArray):
+        sums[path] = [nulls, array.true_count]
+    elif is_byte_like(kind):
+        sums[path] = [nulls, *_byte_sums(array)]
+    else:
+        sums[path] = [nulls, *_moments(fixed_words(array.drop_null() if nulls else array, path))]
+
+
+def _moments(words: Words) -> tuple[int, int]:
+    """Return the sum, and a sum of squares in which changes of two values do not cancel each other out."""
+    # The square of a double has no low bits left; folding puts its high bits there.
+    folded = _folded(words, 32)
+    return int(np.add.reduce(words)), int(np.dot(folded, folded))
+
+
+def _byte_sums(array: pa.Array) -> tuple[int, int, int]:
+    """Return the sums of lengths, of their squares, and of all bytes; independent of where a value begins."""
+    offsets, data = byte_ranges(array)
+    first, end = int(offsets[0]), int(offsets[-1])
+    if array.null_count and pc.sum(pc.binary_length(array)).as_py() != end - first:
+        # Bytes under nulls are no content.
+        return _byte_sums(array.drop_null())
+    lengths = offsets[1:] - offsets[:-1]
+    values = np.frombuffer(data, np.uint8, end - first, first) if end > first else np.empty(0, np.uint8)
+    pieces = (values[start : start + _SUMMED_BYTES] for start in range(0, len(values), _SUMMED_BYTES))
+    total = sum(int(np.add.reduce(piece, dtype=np.uint32)) for piece in pieces)
+    return end - first, int(np.dot(lengths, lengths)), total
+
+
+def row_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
+    """Return the hashes of the rows of a batch, in order; a SchemaError says that a column's type has none."""
+    return _mixed(_combined(zip(batch.schema.names, batch.columns, strict=True), batch.num_rows))
+
+
+@functools.lru_cache(maxsize=4096)
+def _multiplier(name: str) -> np.uint64:
+    odd: np.uint64 = np.uint64(_blake2b(name.encode()) | 1)
+    return odd
+
+
+def _blake2b(data: bytes | pa.Buffer) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _combined(columns: Iterable[tuple[str, pa.Array]], rows: int) -> Words:
+    total = np.zeros(rows, np.uint64)
+    for name, column in columns:
+        # Folded first: in a sum of products, changes of the highest bit of two columns would cancel out.
+        words = _folded(_hashed(column, name), 32)
+        words *= _multiplier(name)
+        total += words
+    return total
+
+
+def _folded(words: Words, bits: int) -> Words:
+    folded: Words = words >> np.uint64(bits)
+    folded ^= words
+    return folded
+
+
+def _mixed(words: Words) -> Words:
+    """Apply SplitMix64's finaliser: a bijection in which each bit of the input reaches the whole output."""
+    words = _folded(words, 30)
+    words *= _MIX_FIRST
+    words = _folded(words, 27)
+    words *= _MIX_SECOND
+    return _folded(words, 31)
+
+
+def _hashed(array: pa.Array, column: str) -> Words:
+    """Return a word for each value: the same for the same value, whatever its physical type."""
+    ordered = not pa.types.is_map(array.type)
+    array = plain(array)
+    kind = array.type
+    if pa.types.is_null(kind):
+        return np.full(len(array), _NULL)
+    if isinstance(array, pa.StructArray):
+        children = zip((field.name for field in array.type), array.flatten(), strict=True)
+        words = _mixed(_combined(children, len(array)))
+    elif is_list_like(kind):
+        words = _hashed_lists(array, column, ordered=ordered)
+    elif is_byte_like(kind):
+        words = _hashed_bytes(array)
+    else:
+        words = fixed_words(array, column)
+    if array.null_count:
+        words = np.where(is_valid(array), words, _NULL)
+    return words
+
+
+def _hashed_lists(array: pa.Array, column: str, *, ordered: bool) -> Words:
+    lengths = list_lengths(array)
+    ends = np.cumsum(lengths)
+    elements = _folded(_hashed(array.flatten(), f"{column}[]"), 32)
+    if ordered:
+        places = np.arange(1, len(elements) + 1) - np.repeat(ends - lengths, lengths)
+        elements += places.view(np.uint64) * _PLACE
+    sums = np.zeros(len(elements) + 1, np.uint64)
+    np.cumsum(_mixed(elements), out=sums[1:])
+    words = sums[ends] - sums[ends - lengths]
+    words += lengths.view(np.uint64) * _PLACE
+    return _mixed(words)
+
+
+def _hashed_bytes(array: pa.Array) -> Words:
+    offsets, data = byte_ranges(array)
+    first, end = int(offsets[0]), int(offsets[-1])
+    lengths = offsets[1:] - offsets[:-1]
+    if end + 8 > data.size:
+        # Whole words are read, also where the last value ends within one.
+        padded = np.zeros(end - first + 8, np.uint8)
+        padded[:-8] = np.frombuffer(data, np.uint8)[first:end]
+        data, offsets = pa.py_buffer(padded), offsets - first
+    # Overlapping words: one begins at every byte.
+    window = np.ndarray((data.size - 7,), "<u8", data, 0, (1,))
+    counts = lengths >> 3
+    words = window[offsets[:-1] + (counts << 3)]
+    words &= _TAIL_MASKS[lengths & 7]
+    words ^= lengths.view(np.uint64) * _PLACE
+    words *= _STEP
+    long = np.flatnonzero(lengths > _LONG_BYTES)
+    counts[long] = 0
+    words = _hashed_words(_folded(words, 32), window, offsets[:-1], counts)
+    for row in long.tolist():
+        words[row] = _blake2b(data[int(offsets[row]) : int(offsets[row + 1])])
+    return words
+
+
+def _hashed_words(words: Words, window: Words, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Words:
+    """Take `counts` words from each start on into the hashes, one word of all values at a time."""
+    finished = np.cumsum(np.bincount(counts, minlength=1)).tolist()
+    order = np.argsort(counts.astype(np.uint8), kind="stable") if any(finished[:-1]) else None
+    if order is not None:
+        words, starts = words[order], starts[order]
+    for index, done in enumerate(finished[:-1]):
+        live = words[done:]
+        live ^= window[starts[done:] + 8 * index]
+        live *= _STEP
+        live ^= live >> np.uint64(32)
+    if order is None:
+        return words
+    result = np.empty_like(words)
+    result[order] = words
+    return result

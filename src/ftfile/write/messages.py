@@ -1,0 +1,259 @@
+"""The identity of a writer and of its tasks, the message of a task to the driver, and the messages of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ftfile.core.errors import FtfileError, InvalidMessages
+from ftfile.core.version import __version__
+from ftfile.log.commit_log import in_seconds
+from ftfile.log.format import layout
+from ftfile.log.format.layout import dead_letter_path
+from ftfile.log.format.model import Add, Fingerprint, JobAuthor, Origin, StreamAuthor
+from ftfile.log.policy import find_record
+from ftfile.write.fingerprint import FingerprintAccumulator
+from ftfile.write.spark_checkpoint import read_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.core.context import Context
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.commit_log import CommitLog
+    from ftfile.log.format.model import Author, Record, SourceRange, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class StreamIdentity:
+    """One micro-batch of one run of a query."""
+
+    query_id: str
+    run_id: str
+    batch_id: int
+
+    @property
+    def owner(self) -> str:
+        """Return the name under which files are staged."""
+        return self.query_id
+
+    @property
+    def batch_number(self) -> int:
+        """Return the batch id."""
+        return self.batch_id
+
+    @property
+    def name_stem(self) -> str:
+        """Return the middle of part names: sorts as batches do."""
+        return f"{self.batch_id:010d}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdentity:
+    """One batch write: a random id, made on the driver."""
+
+    job_id: str
+    batch_number: ClassVar[int] = 0  # a job has one batch
+
+    @property
+    def owner(self) -> str:
+        """Return the name under which files are staged."""
+        return self.job_id
+
+    @property
+    def name_stem(self) -> str:
+        """Return the middle of part names."""
+        return f"w{self.job_id[:12]}"
+
+
+WriterIdentity = StreamIdentity | JobIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """One attempt of one task of a writer."""
+
+    writer: WriterIdentity
+    partition: int
+    attempt: int
+
+    def origin(self) -> Origin:
+        """Return where the rows come from, as the log has it."""
+        return Origin(self.writer.owner, self.writer.batch_number, self.writer.batch_number)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """A complete, durable file that nobody sees yet."""
+
+    id: str  # unique for ever
+    path: str  # relative to the directory
+    length: int  # bytes on storage, as the writer counted them
+    logical_length: int  # bytes before the filters
+    checksum: str
+    rows: int
+    bucket: str
+    filters: tuple[str, ...] = ()  # names, in the order in which they were applied
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSegment(StagedPart):
+    """Rows of one bucket in a complete, durable spool, as of a part in a file of its own."""
+
+    offset: int = 0  # first byte in the spool
+    rolling_stats: dict[str, Any] = field(default_factory=dict)  # see `write.files.rolling_groups`
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCommit:
+    """The result of one attempt."""
+
+    identity: TaskIdentity
+    parts: tuple[StagedPart, ...]
+    fingerprint: dict[str, Any]  # of the rows of this task
+    segments: tuple[StagedSegment, ...] = ()  # rows that stay in open parts
+    rewritten: tuple[Rewrite, ...] = ()  # due jobs that it did beside its own rows
+    failed: tuple[str, ...] = ()  # ids of failed jobs, and of segments left out of parts
+    dead_letters: tuple[StagedPart, ...] = ()  # records that could not be written
+    found_committed: bool = False  # the batch was in the log; nothing was written
+    planned_ms: int = 0  # the driver's clock when the batch was planned
+    metrics: dict[str, float] = field(default_factory=dict)
+    definition: str | None = None  # key of the definition of the store for which it wrote rows
+    writer_version: str = __version__  # of the ftfile that ran in the executor
+
+
+def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[SourceRange, ...] = ()) -> Add:
+    """Return a part as the log has it, but for its name, which only one that was never staged has already."""
+    return Add(
+        id=part.id,
+        kind="part",
+        path=part.path,
+        final_path=None if layout.is_staged(part.path) else part.path,
+        length=part.length,
+        logical_length=part.logical_length,
+        checksum=part.checksum,
+        rows=part.rows,
+        bucket=part.bucket,
+        encoding=encoding,
+        origin=origin,
+        filters=part.filters,
+        ranges=ranges,
+    )
+
+
+def segment_of(segment: StagedSegment, encoding: str, origin: Origin, stats: dict[str, Any]) -> Add:
+    """Return a segment as the log has it, with more stats."""
+    add = add_of(segment, encoding, origin)
+    stats = segment.rolling_stats | stats
+    return replace(add, kind="segment", final_path=None, offset=segment.offset, rolling_stats=stats)
+
+
+def check_messages(messages: Sequence[TaskCommit | None], batch_id: int | None) -> list[TaskCommit]:
+    """Return the messages of a whole batch, by partition.
+
+    Raises:
+        InvalidMessages: a message is missing, foreign, doubled, or of another version of ftfile.
+    """
+    whole = [message for message in messages if message is not None]
+    if not whole or len(whole) != len(messages):
+        raise InvalidMessages(
+            f"{len(messages) - len(whole)} of {len(messages)} tasks sent no message: nothing is committed. "
+            "trigger(continuous=...) does this with every Python sink and would lose all rows: use a micro-batch "
+            "trigger"
+        )
+    writer = whole[0].identity.writer
+    for message in whole:
+        if message.identity.writer != writer:
+            raise InvalidMessages(f"messages of {writer} and of {message.identity.writer} in one batch")
+        if message.writer_version != __version__:
+            raise InvalidMessages(
+                f"an executor runs ftfile {message.writer_version} and the driver {__version__}: "
+                "install one version everywhere"
+            )
+    if isinstance(writer, StreamIdentity) and writer.batch_id != batch_id:
+        raise InvalidMessages(f"batch {batch_id} is to be committed with the messages of batch {writer.batch_id}")
+    partitions = [message.identity.partition for message in whole]
+    if len(set(partitions)) != len(partitions):
+        raise InvalidMessages(f"two messages of one partition: {sorted(partitions)}")
+    return sorted(whole, key=lambda message: message.identity.partition)
+
+
+def author_of(
+    writer: WriterIdentity, checkpoint: str | None, transaction: Transaction | None, context: Context
+) -> Author:
+    """Return the author of a record, with the offsets of its batch where the checkpoint can be read."""
+    if not isinstance(writer, StreamIdentity):
+        return JobAuthor(writer.job_id, transaction)
+    found = read_offsets(checkpoint, writer.batch_id, context)
+    hash_and_offsets = (found.hash, found.offsets) if found else (None, None)
+    return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
+
+
+def segments_of(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> list[Add]:
+    """Return the segments of all tasks as the log has them, by partition."""
+    return [
+        segment_of(segment, encoding, message.identity.origin(), {"committedMs": now_ms})
+        for message in messages
+        for segment in message.segments
+    ]
+
+
+def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
+    """Return the files of dead letters; their paths have all that readers need."""
+    letters = []
+    for message in messages:
+        writer, partition = message.identity.writer, message.identity.partition
+        for letter in message.dead_letters:
+            path = dead_letter_path(writer.owner, writer.batch_number, partition, letter.id, letter.filters)
+            letters.append(replace(add_of(letter, "", message.identity.origin()), final_path=path))
+    return tuple(letters)
+
+
+def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint:
+    """Return the fingerprint of the rows of all tasks."""
+    first, *others = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
+    for other in others:
+        first.merge(other)
+    return Fingerprint(first.kind, first.digest(), covers_content=first.kind == "strong")
+
+
+def batch_metrics(messages: Sequence[TaskCommit], durability: str) -> dict[str, Any]:
+    """Return the metrics of a record: of rows, bytes, bad records, and of the slowest task."""
+    written: list[StagedPart | StagedSegment] = []
+    for message in messages:
+        written += (*message.parts, *message.segments)
+    bad = int(sum(message.metrics.get("badRecords", 0) for message in messages))
+    retries = sum(message.identity.attempt for message in messages)
+    slowest = {
+        name: in_seconds(max(message.metrics.get(name, 0.0) for message in messages))
+        for name in ("writeSeconds", "assemblySeconds", "syncSeconds")
+    }
+    return {
+        "rows": sum(each.rows for each in written),
+        "bytes": sum(each.length for each in written),
+        **({"badRecords": bad} if bad else {}),
+        "durability": durability,
+        "writeSecondsMax": slowest["writeSeconds"],
+        **({"taskRetries": retries} if retries else {}),
+        **{f"{name}Max": slowest[name] for name in ("assemblySeconds", "syncSeconds") if slowest[name]},
+    }
+
+
+def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, record: Record | None) -> int:
+    """Return the number of files that tasks staged and no record names; raises nothing of the log's.
+
+    Without a `record` created this moment, that of the batch is looked up; if it is not kept, none are counted.
+    """
+    staged: set[str] = set()
+    for message in messages:
+        staged.update(add.path for rewrite in message.rewritten for add in rewrite.adds)
+        if record is None:  # else all of them are in it
+            staged.update(each.path for each in (*message.parts, *message.segments, *message.dead_letters))
+    if staged and record is None:
+        try:
+            record = find_record(log, log.read_on(), author)
+        except FtfileError:
+            record = None
+    if record is None:
+        return 0
+    return len(staged.difference(add.path for add in (*record.adds, *record.dead_letters)))

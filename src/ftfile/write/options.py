@@ -1,0 +1,332 @@
+"""Options that files and stores have in common: checks, and the settings made of them; and logs of directories.
+
+They say, among others, how files are stored, encrypted and reached.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ftfile.core.errors import ConfigError
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.directory import refuse_checkpoint
+from ftfile.log.format.layout import dead_letter_path, staged_directory
+from ftfile.log.format.model import Transaction
+from ftfile.log.policy import Policy
+from ftfile.log.sealed import KEY_PROVIDER_VARIABLE, OWNER_ONLY, SealedFileSystem
+from ftfile.rows.spark_types import arrow_schema
+from ftfile.storage.registry import open_filesystem, settings_for_others
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import pyarrow as pa
+
+    from ftfile.core.context import Context
+    from ftfile.core.options import ParsedOptions
+    from ftfile.filters.aes_gcm import AesGcm
+    from ftfile.filters.chain import Chain
+    from ftfile.filters.keys import Keys
+    from ftfile.formats.api import Format
+    from ftfile.storage.api import Capabilities, Durability, FileSystem
+
+
+# Batch and numbers may come to need more digits, together, than they have at first.
+MORE_DIGITS = 20
+
+# Dummy id of the greatest length that a path can contain.
+_ID = "00000000-0000-0000-0000-000000000000"
+
+_C = TypeVar("_C", bound="WriteConfig")
+
+# The least that each must grant: the writers' own processes read the log, too.
+_PERMISSIONS = {"filePermission": 0o600, "directoryPermission": 0o700}
+
+_BLOCKS = ("replication", "blockSize")
+_OWN = {name.lower(): name for name in (*_PERMISSIONS, *_BLOCKS)}
+_CHECKSUM_BYTES = 512
+# In the order of strength.
+_MEANINGS: dict[Durability, str] = {
+    "none": "keeps nothing once the process ends",
+    "close": "makes files durable when they are closed, and not before",
+    "hsync": "syncs",
+}
+
+LOGS_KEPT = 16
+
+_logs: dict[tuple[object, ...], CommitLog] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteConfig(ABC):
+    """The settings of a write, from its options and schema."""
+
+    path: str  # normalised URL of the directory
+    schema_json: str  # of the rows as they come, as Spark's `StructType.json()`, everything nullable
+    encryption: Encryption | None
+    policy: Policy
+    bad_records: Literal["fail", "deadLetter", "drop"]
+    max_record_bytes: int | None
+    max_open_bytes: int  # of memory that a task takes for rows it has not written
+    on_schema_change: Literal["fail", "widen", "any"]
+    fingerprint: str | None
+    checkpoint: str | None  # the query's directory, when the writer was given it
+    overwrite: bool  # each commit replaces all that is in the directory
+    transaction: Transaction | None  # the user's own identity of a batch write
+    user_metadata: str | None  # the user's own text about each commit
+
+    @abstractmethod
+    def for_store(self: _C, store: Capabilities) -> _C:
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+
+    @property
+    @abstractmethod
+    def storage_options(self) -> Storage:
+        """Return how files are stored."""
+
+    @property
+    @abstractmethod
+    def hidden_chain(self) -> Chain:
+        """Return the filters of segments and dead letters, which no format encrypts."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the rows as they come."""
+        return arrow_schema(self.schema_json)
+
+    def log(self, context: Context) -> CommitLog:
+        """Return this process's log of the directory, see `Storage.log_at`."""
+        return self.storage_options.log_at(self.path, self.encryption, context)
+
+
+def common_settings(parsed: ParsedOptions) -> dict[str, Any]:
+    """Return the settings that are options as they were given; a ConfigError for a checkpoint within a log."""
+    refuse_checkpoint(parsed.spark.get("checkpointlocation"))
+    return {
+        "policy": Policy.from_options(parsed),
+        "bad_records": parsed["badRecords"],
+        "max_record_bytes": parsed["maxRecordBytes"],
+        "max_open_bytes": parsed["maxOpenBytes"],
+        "on_schema_change": parsed["onSchemaChange"],
+        "fingerprint": parsed["fingerprint"],
+        "user_metadata": parsed["userMetadata"],
+        "checkpoint": parsed.spark.get("checkpointlocation"),
+    }
+
+
+def column_named(
+    option: str,
+    name: str,
+    schema: pa.Schema,
+    is_right: Callable[[pa.DataType], bool] | None = None,
+    needed: str = "",
+    advice: str = "",
+) -> str:
+    """Return a column in its schema's spelling; a ConfigError if there is none, or its type is not right."""
+    spelling: dict[str, str] = {known.lower(): known for known in schema.names}
+    if name.lower() not in spelling:
+        raise ConfigError(f"{option} names no column: {name!r}; the columns are {', '.join(schema.names)}{advice}")
+    column = spelling[name.lower()]
+    kind = schema.field(column).type
+    if is_right is not None and not is_right(kind):
+        raise ConfigError(f"{option}: column {column!r} is {kind}, and {needed} is needed")
+    return column
+
+
+def transaction_of(parsed: ParsedOptions) -> Transaction | None:
+    """Return the user's own identity of a batch write; None without `txnAppId` and `txnVersion`."""
+    app_id, version = parsed["txnAppId"], parsed["txnVersion"]
+    if (app_id is None) != (version is None):
+        given, missing = ("txnAppId", "txnVersion") if version is None else ("txnVersion", "txnAppId")
+        raise ConfigError(f"{given} without {missing}: together they say which write this is; set both or neither")
+    if app_id == "":
+        raise ConfigError("option txnAppId='': it takes a name, such as that of the application")
+    return Transaction(app_id, version) if app_id is not None and version is not None else None
+
+
+def refuse_in_stream(transaction: Transaction | None) -> None:
+    """Raise a ConfigError for an identity that the user gives the batches of a stream."""
+    if transaction is not None:
+        raise ConfigError(
+            "txnAppId and txnVersion are for batch writes, as in foreachBatch: a stream's query and batch ids "
+            "already make each batch exactly once. Leave both out"
+        )
+
+
+def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
+    """Raise a ConfigError for names of files that tasks stage, or of dead letters, that the store cannot keep."""
+    staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
+    for own in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
+        if fault := store.fault_of(own, MORE_DIGITS):
+            raise ConfigError(f"path={path!r}: a file of the sink's own would be {own!r}, which {fault}")
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """How what is written is encrypted; holds no key."""
+
+    kind: str  # `aes-gcm` for an envelope around every file, `parquet` for one around all but parts
+    key_id: str  # of the key-encryption key
+    keys: Keys
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions) -> Encryption | None:
+        """Check the options, and that the key is available here; None where nothing is to be encrypted."""
+        kind, key_id, reference = parsed["encryption"], parsed["encryptionKeyId"], parsed["keyProvider"]
+        if kind == "none" and key_id is None and reference is None:
+            return None
+        from ftfile.filters.keys import Keys, check_key_id  # noqa: PLC0415 - most writers encrypt nothing
+
+        if key_id is not None:
+            check_key_id(key_id)
+        if reference is not None:
+            Keys.from_reference(reference)
+        if kind == "none":
+            given = [name for name in ("encryptionKeyId", "keyProvider") if name in parsed.given]
+            raise ConfigError(f"{' and '.join(given)} without encryption: set encryption=aes-gcm")
+        reference = reference or os.environ.get(KEY_PROVIDER_VARIABLE)
+        if not reference:
+            raise ConfigError(
+                f"encryption={kind} without keyProvider: name where keys are, as in keyProvider=file:/etc/ftfile/keys, "
+                f"or set the environment variable {KEY_PROVIDER_VARIABLE} on the driver and the executors"
+            )
+        keys = Keys.from_reference(reference)
+        key = keys.key_to_use(key_id or keys.only_id())
+        if kind == "parquet" and key.wrapped:
+            raise ConfigError(
+                f"encryption=parquet takes keys of a key ring, which other readers can have, too: {keys.kind} gives "
+                "none away. Use encryption=aes-gcm"
+            )
+        return cls(kind, key.key_id, keys)
+
+    def format_of(self, file_format: Format) -> Format:
+        """Return the format of parts."""
+        return file_format.encrypted(self.key_id, self.keys) if self.kind == "parquet" else file_format
+
+    @property
+    def around_parts(self) -> AesGcm | None:
+        """Return the filter around a whole part; None if the format encrypts it."""
+        return None if self.kind == "parquet" else self.around_others
+
+    @property
+    def around_others(self) -> AesGcm:
+        """Return the filter around a whole segment, or around dead letters."""
+        from ftfile.filters.aes_gcm import AesGcm  # noqa: PLC0415
+
+        return AesGcm(self.key_id, self.keys)
+
+
+def open_to_write(
+    url: str,
+    context: Context,
+    settings: Iterable[tuple[str, str]],
+    encryption: Encryption | None,
+    offered: Iterable[tuple[str, str]] = (),
+) -> FileSystem:
+    """Open a directory, which need not exist yet, for a writer with such settings; see `open_filesystem`."""
+    fs = open_filesystem(url, context, dict(settings), dict(offered))
+    return fs if encryption is None else SealedFileSystem(fs, encryption.keys, encryption.key_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The options, checked; the log keeps the first two for maintenance."""
+
+    written: tuple[tuple[str, str], ...]  # settings of the file system for written files
+    durability: str  # as it was asked for; see `durability_of`
+    connection: tuple[tuple[str, str], ...] = ()  # settings of the file system for this writer's processes alone
+    owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
+
+    @classmethod
+    def from_options(cls, parsed: ParsedOptions, clients: tuple[tuple[str, str], ...]) -> Storage:
+        """Check the options, as far as that needs no store: see `for_store`; for `clients`, see `client_settings`."""
+        for name in parsed.prefixed("storage"):
+            if name in _OWN:
+                raise ConfigError(f"storage.{name} is an option of its own: write {_OWN[name]}")
+        owner_only = parsed["encryption"] != "none" and "filePermission" not in parsed.given
+        return cls(_written(parsed), parsed["durability"], clients, owner_only)
+
+    def for_store(self, store: Capabilities) -> Storage:
+        """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
+        if self.durability != "auto":
+            durability_of(self.durability, store)
+        for names, has, what in (
+            (_PERMISSIONS, store.permissions, "permissions"),
+            (_BLOCKS, store.replication, "replicas and no blocks to choose"),
+        ):
+            asked = [name for name, _ in self.written if name in names]
+            if asked and not has:
+                asked_for = " and ".join(asked)
+                raise ConfigError(f"{asked_for}: the file system {store.driver!r} has no {what}; leave it out")
+        owner_only = (OWNER_ONLY,) if self.owner_only and store.permissions else ()
+        return replace(self, written=(*self.written, *owner_only), owner_only=False)
+
+    def log_at(self, path: str, encryption: Encryption | None, context: Context) -> CommitLog:
+        """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
+
+        The settings may not be checked against the store yet.
+        """
+        offered = (*self.written, *((OWNER_ONLY,) if self.owner_only else ()))
+        key = (path, context, self.connection, encryption, offered)
+        with _lock:  # one log for all who write to the directory: they take turns by its lock
+            log = _logs.pop(key, None) or CommitLog(open_to_write(path, context, self.connection, encryption, offered))
+            _logs[key] = log
+            if len(_logs) > LOGS_KEPT:
+                _logs.pop(next(iter(_logs)))
+            return log
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """Return all settings of the file system."""
+        return (*self.connection, *self.written)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON for the log."""
+        return {"storage": dict(self.written), "durability": self.durability}
+
+    @classmethod
+    def from_json(cls, text: Mapping[str, Any]) -> Storage:
+        """Build from `to_json()`."""
+        return cls(tuple(text["storage"].items()), text["durability"])
+
+
+def client_settings(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+    """Return the options of the store's client, with this process's surroundings as they are now, for executors."""
+    return tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
+
+
+def _written(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+    """Return the settings that were asked for of what is written."""
+    permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
+    blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}
+    for name, least in _PERMISSIONS.items():
+        if name in parsed.given and parsed[name] & least != least:
+            raise ConfigError(f"{name}={parsed[name]:04o}: the sink itself needs {least:04o}")
+    if "blockSize" in blocks and parsed["blockSize"] % _CHECKSUM_BYTES:
+        raise ConfigError(f"blockSize={parsed['blockSize']}: HDFS takes multiples of {_CHECKSUM_BYTES} bytes")
+    return (*permissions.items(), *blocks.items())
+
+
+def durability_of(asked: str, capabilities: Capabilities) -> Durability:
+    """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
+    if asked == "auto":
+        return capabilities.durability
+    found = next(each for each in _MEANINGS if each == asked)
+    strengths = list(_MEANINGS)
+    if strengths.index(found) > strengths.index(capabilities.durability):
+        raise ConfigError(
+            f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
+            "leave it out"
+        )
+    return found
+
+
+def forget_logs() -> None:
+    """Drop the logs, as a new process would start."""
+    with _lock:
+        _logs.clear()

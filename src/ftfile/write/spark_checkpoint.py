@@ -1,0 +1,141 @@
+"""Facts of a query from its Spark checkpoint: its id, the offsets of a batch, and how far Spark has come."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ftfile.core.errors import ConfigError, NotFound, StorageError
+from ftfile.core.logs import get_logger
+from ftfile.log.places import list_or_empty
+from ftfile.storage.registry import normalise, open_filesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ftfile.core.context import Context
+    from ftfile.log.state import LogState
+    from ftfile.storage.api import FileSystem
+
+
+# Table with the places of queries' checkpoints.
+CHECKPOINTS = "checkpoints"
+
+_log = get_logger(__name__)
+
+
+class BatchOffsets(NamedTuple):
+    """Spark's `offsets/N` file: a hash of all of it, each source's offset, and when the batch was planned."""
+
+    hash: str
+    offsets: list[Any]
+    time_ms: int | None  # by the driver's clock; None where the file does not say it
+
+
+class SparkProgress(NamedTuple):
+    """The newest batches of a query, as its checkpoint has them."""
+
+    planned: int | None  # whose offsets are written; None before the first batch
+    offsets: BatchOffsets | None  # of that batch
+    committed: int | None  # that Spark has noted as done
+
+
+def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[str, str] | None = None) -> str | None:
+    """Return the id in the checkpoint's `metadata` file, or None if it is missing or cannot be read."""
+    content = _read(checkpoint, "metadata", context, settings)
+    return None if content is None else _id_in(content)
+
+
+def read_progress(
+    checkpoint: str, query_id: str, context: Context, settings: Mapping[str, str] | None = None
+) -> SparkProgress:
+    """Return how far Spark has come with a query; the settings are those of the checkpoint's file system.
+
+    Raises:
+        ConfigError: the checkpoint is of another query, or nothing is there.
+        StorageError: it cannot be read.
+    """
+    fs = open_filesystem(normalise(checkpoint), context, settings)
+    try:
+        found = _id_in(fs.read("metadata"))
+    except NotFound:
+        raise ConfigError("nothing is there, as seen from here") from None
+    if found is None:
+        raise ConfigError("its file `metadata` names no query")
+    if found != query_id:
+        raise ConfigError(f"it is of another query, {found}")
+    # A batch is planned before it is done.
+    committed, planned = (_newest(fs, directory) for directory in ("commits", "offsets"))
+    offsets = None if planned is None else _parsed(fs.read(f"offsets/{planned}"))
+    return SparkProgress(planned, offsets, committed)
+
+
+def place_of_checkpoint(head: LogState, query_id: str) -> str | None:
+    """Return the URL of a query's checkpoint, as its records have it; None where its writer was not given it."""
+    table = head.tables.get(CHECKPOINTS)
+    found = None if table is None else table.get(query_id)
+    return None if found is None else str(found[1])
+
+
+def recorded_place(head: LogState, query_id: str, checkpoint: str | None) -> dict[str, Any]:
+    """Return the change of the log's tables by which a checkpoint's place is known; none where it is."""
+    with contextlib.suppress(ConfigError):  # such as of a scheme that only Spark knows
+        url = None if checkpoint is None else normalise(checkpoint)
+        if url not in {None, place_of_checkpoint(head, query_id)}:
+            return {CHECKPOINTS: {"set": {query_id: url}}}
+    return {}
+
+
+def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> BatchOffsets | None:
+    """Return the offsets of a batch, or None if the checkpoint is unknown or cannot be read here.
+
+    The file is a version line, a line of batch metadata with its time, and one line per source; in version 2 the name
+    of the source and a colon precede its offset. The hash covers the whole file: a file source's offset alone is equal
+    for other data.
+    """
+    content = _read(checkpoint, f"offsets/{batch_id}", context)
+    return None if content is None else _parsed(content)
+
+
+def _id_in(metadata: bytes) -> str | None:
+    try:
+        return str(json.loads(metadata)["id"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _newest(fs: FileSystem, directory: str) -> int | None:
+    """Return the newest batch that has a file in a directory of a checkpoint; others are temporary, or checksums."""
+    names = (info.path.rpartition("/")[2] for info in list_or_empty(fs, directory))
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
+def _parsed(content: bytes) -> BatchOffsets:
+    lines = content.decode("utf-8", "replace").splitlines()
+    texts = [line.partition(":")[2] if lines[0] == "v2" else line for line in lines[2:]]
+    about = _as_json(lines[1]) if len(lines) > 1 else None
+    time_ms = about.get("batchTimestampMs") if isinstance(about, dict) else None
+    return BatchOffsets("sha256:" + hashlib.sha256(content).hexdigest(), [_as_json(text) for text in texts], time_ms)
+
+
+def _as_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _read(
+    checkpoint: str | None, name: str, context: Context, settings: Mapping[str, str] | None = None
+) -> bytes | None:
+    if checkpoint is None:
+        return None
+    try:
+        return open_filesystem(normalise(checkpoint), context, settings).read(name)
+    except NotFound:
+        return None
+    except (StorageError, ConfigError) as error:
+        _log.warning("cannot read %s of the checkpoint, replays are compared by content instead: %s", name, error)
+        return None

@@ -1,0 +1,323 @@
+"""Staged parts: the files one attempt writes, each complete and durable before the driver hears of it."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.checksum import Crc32
+from ftfile.core.errors import CorruptData, NotFound, StorageError, UnencodableRows
+from ftfile.core.logs import get_logger
+from ftfile.formats.api import LineFormat
+from ftfile.formats.parts import FilteredFile
+from ftfile.log.format import layout
+from ftfile.storage.api import copy_range
+from ftfile.storage.calls import start
+from ftfile.write.messages import StagedPart, StagedSegment
+from ftfile.write.options import durability_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from typing import TypeAlias
+
+    import pyarrow as pa
+
+    from ftfile.filters.chain import Chain
+    from ftfile.formats.api import Encoder, Format
+    from ftfile.storage.api import Durability, FileSystem, InputFile, OutputStream
+    from ftfile.write.messages import TaskIdentity
+
+    FinalPath: TypeAlias = Callable[[str, str], str]
+
+
+CREATE_TRIES = 4
+CLOSERS_MAX = 16
+
+_log = get_logger(__name__)
+
+
+class StagedFile:
+    """A file being written under a name that no attempt ever had: counts and checksums what goes into it."""
+
+    def __init__(self, file_id: str, stream: OutputStream) -> None:
+        self.id = file_id
+        self.path = stream.path
+        self._stream = stream
+        self._crc = Crc32()
+
+    @property
+    def position(self) -> int:
+        """Return its length in bytes."""
+        return self._stream.position
+
+    @property
+    def checksum(self) -> str:
+        """Return the checksum of all bytes so far."""
+        return self._crc.text()
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append all of `data` and return its length."""
+        self._crc.update(data)
+        return self._stream.write(data)
+
+    def copy_from(self, path: str, offset: int, length: int, checksum: str) -> None:
+        """Append a range of another file, whose checksum is known; see `CopyingStream.copy_from`."""
+        copy_range(self._stream, path, offset, length)
+        self._crc.extend(checksum, length)
+
+    def part(self, plain_bytes: int, rows: int, bucket: str, filters: tuple[str, ...]) -> StagedPart:
+        """Return the log's entry of the ended file."""
+        return StagedPart(self.id, self.path, self.position, plain_bytes, self.checksum, rows, bucket, filters)
+
+    def end(self, durability: Durability) -> None:
+        """Make the content durable, as far as it is asked for; the driver makes the name so."""
+        if durability == "hsync":
+            self._stream.hsync()
+        self._stream.close()
+
+    def abort(self) -> None:
+        """Discard it."""
+        self._stream.abort()
+
+
+class StagedRange(FilteredFile):
+    """A segment being written at the end of a spool: takes plain bytes, which go through the filters."""
+
+    def __init__(self, spool: StagedFile, chain: Chain) -> None:
+        self._spool, self._offset = spool, spool.position
+        self._end = _SpoolEnd(spool)
+        super().__init__(self._end, chain, layout.storage_identity("segment", spool.path, self._offset))
+
+    def end(self, number: int, rows: int, bucket: str, stats: dict[str, Any]) -> StagedSegment:
+        """End the segment, which has a number in its spool, and return the log's entry of it."""
+        self.finish()
+        return StagedSegment(
+            f"{self._spool.id}-{number}",
+            self._spool.path,
+            self._spool.position - self._offset,
+            self.position,
+            self._end.crc.text(),
+            rows,
+            bucket,
+            self._chain.names,
+            self._offset,
+            stats,
+        )
+
+
+class _SpoolEnd:
+    """The end of a spool, checksummed from here on."""
+
+    def __init__(self, spool: StagedFile) -> None:
+        self._spool = spool
+        self.crc = Crc32()
+
+    @property
+    def position(self) -> int:
+        return self._spool.position
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self.crc.update(data)
+        return self._spool.write(data)
+
+
+class OpenPart:
+    """One part being written."""
+
+    def __init__(self, bucket: str, file: StagedFile, file_format: Format, schema: pa.Schema, chain: Chain) -> None:
+        self.file = file
+        self.bucket = bucket
+        self.rows = 0
+        self._chain = chain
+        # Columnar formats estimate their own size; line formats are measured by frames.
+        self._goes_by_frames = isinstance(file_format, LineFormat) and bool(chain.framing)
+        identity = layout.storage_identity("part", file.path)
+        self._filtered = FilteredFile(file, chain, identity)
+        self._encoder: Encoder = file_format.for_file(identity).encoder(schema, self._filtered)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the length in bytes that the file would have if it ended now."""
+        return self._filtered.size_bytes if self._goes_by_frames else self._encoder.size_bytes
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return the bytes that unwritten rows take in memory."""
+        return self._encoder.buffered_bytes + self._filtered.buffered_bytes
+
+    def flush(self) -> None:
+        """Write buffered rows."""
+        self._encoder.flush()
+        self._filtered.flush()
+
+    def write(self, batch: pa.RecordBatch, limit_bytes: int | None) -> int:
+        """Encode rows from the start of the batch; see `Encoder.write`. The limit is of bytes on storage."""
+        if limit_bytes is not None and self._goes_by_frames:
+            taken = self._write_about(batch, limit_bytes)
+        else:
+            taken = self._encoder.write(batch, limit_bytes)
+        self.rows += taken
+        return taken
+
+    def _write_about(self, batch: pa.RecordBatch, limit_bytes: int) -> int:
+        """Encode as many rows as seem to fit, look how long they became, and go on."""
+        taken = 0
+        while taken < batch.num_rows:
+            plain_limit = self._encoder.size_bytes + self._filtered.room(limit_bytes)
+            try:
+                taken += self._encoder.write(batch.slice(taken), plain_limit)
+            except UnencodableRows:
+                if not taken:
+                    raise
+                break
+            if self._filtered.reaches(limit_bytes):
+                break
+        return taken
+
+    def end(self) -> None:
+        """Write buffered rows and the end of the file."""
+        self._encoder.finish()
+        self._filtered.finish()
+
+    def staged(self) -> StagedPart:
+        """Return the log's entry of the ended part."""
+        return self.file.part(self._filtered.position, self.rows, self.bucket, self._chain.names)
+
+
+class Stage:
+    """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
+
+    Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them. Where parts
+    are written under their final names, `final_path` makes one of a bucket and a file id.
+    """
+
+    def __init__(
+        self, fs: FileSystem, identity: TaskIdentity, durability: str = "auto", final_path: FinalPath | None = None
+    ) -> None:
+        self.fs = fs
+        self.file_bytes = fs.capabilities.stream_bytes  # of memory, for each open file
+        self._final_path = final_path
+        self.owner = identity.writer.owner
+        self.partition = identity.partition
+        self._name = f"{identity.partition:05d}-{identity.attempt}"
+        self._directory = layout.staged_directory(self.owner, identity.writer.batch_number)
+        self._opened: list[StagedFile] = []
+        self._ended: list[str] = []
+        self.durability = durability_of(durability, fs.capabilities)
+        self._closers = min(fs.capabilities.concurrency, CLOSERS_MAX)
+        self._closing: deque[Future[None]] = deque()
+        self.finished: list[StagedPart] = []
+        self._sync_s: list[float] = []  # of each file that was closed
+
+    @property
+    def sync_s(self) -> float:
+        """Return the seconds in which files were made durable and closed, added up."""
+        return sum(self._sync_s)
+
+    def create(self, ending: str) -> StagedFile:
+        """Start a file."""
+        file_id = self.fs.context.ids.unique()
+        return self._track(file_id, self._create(f"{self._directory}/{self._name}-{file_id}.{ending}"))
+
+    def _track(self, file_id: str, stream: OutputStream) -> StagedFile:
+        file = StagedFile(file_id, stream)
+        self._opened.append(file)
+        return file
+
+    def end(self, file: StagedFile) -> None:
+        """End a file; raise CorruptData if the store has another length than was written."""
+        self._mark_ended(file)
+        self._close(file)
+
+    def _mark_ended(self, file: StagedFile) -> None:
+        self._opened.remove(file)
+        self._ended.append(file.path)
+
+    def _close(self, file: StagedFile) -> None:
+        began_s = self.fs.context.clock.monotonic_s()
+        try:
+            file.end(self.durability)
+        except BaseException:
+            file.abort()
+            raise
+        self._sync_s.append(self.fs.context.clock.monotonic_s() - began_s)
+        found = self.fs.stat(file.path).size_bytes
+        if found != file.position:
+            raise CorruptData(file.path, f"{file.position} bytes", f"{found} bytes", "The task is run again")
+
+    def open(self, bucket: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
+        """Start a part."""
+        file = self.create("staged") if self._final_path is None else self._create_direct(self._final_path, bucket)
+        return OpenPart(bucket, file, file_format, schema, chain)
+
+    def _create_direct(self, final_path: FinalPath, bucket: str) -> StagedFile:
+        """Start a part under its final name; a note of it comes first, by which vacuum finds what nobody committed."""
+        file_id = self.fs.context.ids.unique()
+        path = final_path(bucket, file_id)
+        note = layout.note_path(self._directory, f"{self._name}-{file_id}")
+        self.fs.make_directories(self._directory)
+        self.fs.make_directories(layout.parent(path))
+        self.fs.create_exclusive(note, path.encode())
+        return self._track(file_id, self.fs.create(path))
+
+    def finish(self, part: OpenPart) -> None:
+        """End a part; errors of closing it may come later, from `settle`."""
+        part.end()
+        self.finished.append(part.staged())
+        self._mark_ended(part.file)
+        if self._closers <= 1:
+            self._close(part.file)
+            return
+        if len(self._closing) >= self._closers:
+            self._closing.popleft().result()
+        self._closing.append(start(functools.partial(self._close, part.file)))
+
+    def settle(self) -> None:
+        """Wait until all finished parts are closed; raise as `end`."""
+        try:
+            while self._closing:
+                self._closing.popleft().result()
+        finally:
+            wait(self._closing)
+
+    def read_back(self, file: StagedFile) -> InputFile:
+        """Close a file that nobody else will read, and open it for reading."""
+        file.end("none")
+        self._mark_ended(file)
+        return self.fs.open(file.path)
+
+    def drop(self, file: StagedFile) -> None:
+        """Remove one file if possible."""
+        if file in self._opened:
+            self._opened.remove(file)
+            file.abort()
+        else:
+            self._ended.remove(file.path)
+            self._delete(file.path)
+
+    def discard(self) -> None:
+        """Remove the files of this attempt if possible; nobody refers to them."""
+        wait(self._closing)
+        self._closing.clear()
+        for file in self._opened:
+            file.abort()
+        for path in self._ended:
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        try:
+            self.fs.delete(path)
+        except StorageError as error:
+            _log.info("left %s behind: %s", path, error)
+
+    def _create(self, path: str) -> OutputStream:
+        for _ in range(CREATE_TRIES - 1):
+            try:
+                return self.fs.create(path)
+            except NotFound:
+                # The batch's first file; or a publisher of the batch removes the directory while it is empty.
+                self.fs.make_directories(self._directory)
+        return self.fs.create(path)

@@ -1,0 +1,344 @@
+"""A writer as one object: planned on the driver and pickled to the tasks; another one, not planned, commits."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import pyarrow as pa
+
+from ftfile.core.errors import FtfileError
+from ftfile.core.logs import get_logger, log_context
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.directory import check_marker, refusing_file, write_marker
+from ftfile.log.format.model import JobAuthor, StreamAuthor
+from ftfile.log.policy import check_known_query, find_record
+from ftfile.write.messages import StreamIdentity
+from ftfile.write.options import WriteConfig, open_to_write
+from ftfile.write.spark_checkpoint import read_query_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from ftfile.core.context import Context
+    from ftfile.log.checks import Rewrite
+    from ftfile.log.directory import DirectoryMarker
+    from ftfile.log.format.model import Author, Body, Transaction
+    from ftfile.log.protocol import Committed, Prepare
+    from ftfile.log.read.snapshot import Snapshot
+    from ftfile.log.state import LogState, LogView
+    from ftfile.storage.api import FileSystem
+    from ftfile.write.bad_records import BadRecords
+    from ftfile.write.fingerprint import FingerprintAccumulator
+    from ftfile.write.messages import StagedSegment, TaskCommit, TaskIdentity, WriterIdentity
+    from ftfile.write.stage import Stage
+
+
+_log = get_logger(__name__)
+
+_C = TypeVar("_C", bound=WriteConfig)
+_W = TypeVar("_W", bound="Writer[Any]")
+
+# Records in which an aborted job is looked for: others may have committed since it did.
+JOBS_LOOKED_AT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The planned view of the log; at most 64 KiB pickled."""
+
+    view: LogView
+    time_ms: int  # the driver's clock: the time of all tasks of the batch, whenever they run
+    definitions: dict[str, Any]  # of the encodings that due jobs need, by key
+    marker: DirectoryMarker | None  # of the driver's directory; None where tasks cannot see another
+    offsets_known: bool  # the driver sees the checkpoint: offsets identify a repeated batch
+
+
+@dataclass(frozen=True, slots=True)
+class Writer(ABC, Generic[_C]):
+    """Settings, and the log as it was when the batch was planned. Picklable, a few kilobytes."""
+
+    config: _C
+    planned: Planned | None  # None in a process that only commits
+    batch_writes_do_jobs: ClassVar[bool] = False  # also those that cannot be recognised
+
+    @classmethod
+    def plan(cls: type[_W], config: _C, context: Context) -> _W:  # noqa: PYI019 - typing.Self comes with Python 3.11
+        """Look at the directory before any task starts.
+
+        Raises:
+            FtfileError: as `commit` would, for schema and options, a query that is not known here, a directory of
+                another kind, and a file system on which the protocol cannot stand.
+        """
+        query_id = read_query_id(config.checkpoint, context)
+        with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
+            log = config.log(context)
+            config = config.for_store(log.fs.capabilities)
+            with refusing_file(log, config.path):
+                head, definitions = cls._look(config, log)
+            if query_id is not None:
+                check_known_query(head, query_id, config.policy)
+            app_id = config.transaction.app_id if config.transaction is not None else None
+            if head.version < 0 and config.encryption is not None and config.bad_records == "deadLetter":
+                log.prepare_directory()  # its id is in what tasks write
+            marker, now_ms = write_marker(log.fs), log.clock.now_ms()
+            planned = Planned(head.view(app_id), now_ms, definitions, marker, offsets_known=query_id is not None)
+            return cls(config, planned)
+
+    @classmethod
+    def for_commit(cls: type[_W], config: _C, context: Context) -> _W:  # noqa: PYI019 - likewise
+        """Return the writer of a process that only commits or aborts: the directory is not looked at.
+
+        Raises:
+            ConfigError: the store has less than the options ask for.
+        """
+        return cls(config.for_store(config.log(context).fs.capabilities), None)
+
+    @property
+    def batch_plan(self) -> Planned:
+        """Return the plan, which every writer has that writes."""
+        assert self.planned is not None, "a writer that only commits cannot write"
+        return self.planned
+
+    def write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], context: Context) -> TaskCommit:
+        """Write one attempt's rows to files of its own, which nobody sees before the driver commits.
+
+        Of a committed batch they are only fingerprinted. The attempt does its share of the due jobs, too, none of which
+        can fail it.
+
+        Raises:
+            FtfileError: the attempt failed; its files were removed as far as possible, and nobody refers to them.
+        """
+        config = self.config
+        with context_of(identity.writer):
+            fs = open_to_write(config.path, context, config.storage_options.settings, config.encryption)
+            check_marker(fs, config.path, self.batch_plan.marker)
+            return self._write(identity, batches, fs)
+
+    def _write(self, identity: TaskIdentity, batches: Iterable[pa.RecordBatch], fs: FileSystem) -> TaskCommit:
+        from ftfile.write.bad_records import BadRecords  # noqa: PLC0415 - tasks alone need these four
+        from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415
+        from ftfile.write.messages import TaskCommit  # noqa: PLC0415
+        from ftfile.write.stage import Stage  # noqa: PLC0415
+
+        began_s = fs.context.clock.monotonic_s()
+        config, planned, author = self.config, self.batch_plan, _recognisable(identity.writer, self.config.transaction)
+        kind = _fingerprint_kind(identity.writer, config.transaction, offsets_known=planned.offsets_known)
+        fingerprint = FingerprintAccumulator(config.fingerprint or kind)
+        rows = _fingerprinted(batches, config.schema, fingerprint)
+        # It only saves work; the commit decides.
+        is_wanted = author is not None or (self.batch_writes_do_jobs and planned.definitions)
+        head = CommitLog(fs, start=planned.view).read_on() if is_wanted else None
+        if author is not None and head is not None and head.has(author):
+            for _ in rows:
+                pass
+            return TaskCommit(identity, (), fingerprint.to_json(), found_committed=True)
+        stage = Stage(fs, identity, config.storage_options.durability, self._final_path(identity))
+        try:
+            bad = BadRecords(config.bad_records, config.max_record_bytes, config.hidden_chain, stage, identity)
+            segments = self._write_rows(identity.writer, rows, stage, bad)
+            letters = bad.finish()
+            stage.settle()
+        except BaseException:
+            stage.discard()
+            raise
+        written_s = fs.context.clock.monotonic_s()
+        # Nothing stays of what jobs rewrite where all is replaced.
+        rewritten, failed = ((), ()) if head is None or config.overwrite else self._run_jobs(stage, head)
+        now_s = fs.context.clock.monotonic_s()
+        return TaskCommit(
+            identity,
+            tuple(stage.finished),
+            fingerprint.to_json(),
+            tuple(segments),
+            rewritten,
+            failed,
+            letters,
+            planned_ms=planned.time_ms,
+            metrics={
+                "writeSeconds": now_s - began_s,
+                "assemblySeconds": now_s - written_s,
+                "syncSeconds": stage.sync_s,
+                "badRecords": bad.count,
+            },
+            definition=self._definition(),
+        )
+
+    def commit(
+        self,
+        messages: Sequence[TaskCommit | None],
+        batch_id: int | None,
+        context: Context,
+        user_metadata: str | None = None,
+    ) -> Committed:
+        """Commit a batch of all tasks' messages exactly once; repeatable. A batch write has no batch id.
+
+        `user_metadata` is for records whose writer has no such option.
+        """
+        from ftfile.log.protocol import commit  # noqa: PLC0415
+        from ftfile.write import messages as batch  # noqa: PLC0415 - commits alone need these two
+
+        try:
+            whole = batch.check_messages(messages, batch_id)
+        except FtfileError as error:
+            _log.error("batch %s is refused: %s", batch_id, error)
+            raise
+        log = self.config.log(context)
+        writer = whole[0].identity.writer
+        with context_of(writer):
+            with log.lock:
+                author = batch.author_of(writer, self.config.checkpoint, self.config.transaction, log.fs.context)
+                prepare, follow_up = self._propose(author, whole, log)
+                user_metadata = user_metadata if self.config.user_metadata is None else self.config.user_metadata
+                done = commit(
+                    log,
+                    author,
+                    _with_metadata(prepare, user_metadata),
+                    self.config.policy,
+                    fingerprint=batch.fingerprint_of(whole),
+                    claims_replay=any(message.found_committed for message in whole),
+                )
+                log.notes.orphans += batch.orphans_of(whole, log, author, done.record)
+            report_commit(log, writer, done)
+            follow_up(done)
+            return done
+
+    def abort(self, messages: Sequence[TaskCommit | None], batch_id: int | None, context: Context) -> None:
+        """Log the fate of a batch that Spark aborts: it may be committed although its commit raised.
+
+        Nothing is deleted: tasks may still be writing. Raises nothing of the log's.
+        """
+        known = [message for message in messages if message is not None]
+        staged = len({each.path for message in known for each in (*message.parts, *message.segments)})
+        if not known:
+            with log_context(batch=batch_id):
+                _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
+            return
+        writer = known[0].identity.writer
+        with context_of(writer):
+            try:
+                version = _version_of(self.config.log(context), writer)
+            except FtfileError as error:
+                _log.warning("Spark aborts the batch. Whether it is committed is not known: %s", error)
+                return
+            name = _name_of(writer)
+            if version is not None:
+                _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
+                return
+            is_stream = isinstance(writer, StreamIdentity)
+            where = "not committed" if is_stream else f"in none of the last {JOBS_LOOKED_AT} versions"
+            _log.warning("Spark aborts %s. It is %s; %d staged files stay for vacuum", name, where, staged)
+
+    @staticmethod
+    @abstractmethod
+    def _look(config: _C, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+        """Return the head, which records of these settings may follow, and the definitions that its due jobs need."""
+
+    @abstractmethod
+    def _write_rows(
+        self, writer: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
+    ) -> Sequence[StagedSegment]:
+        """Write rows, but for bad ones; return the segments."""
+
+    @abstractmethod
+    def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
+        """Do the task's share of the due jobs; return the results, and the ids of jobs that failed."""
+
+    @abstractmethod
+    def _propose(
+        self, author: Author, messages: list[TaskCommit], log: CommitLog
+    ) -> tuple[Prepare, Callable[[Committed], None]]:
+        """Return how the record of the checked messages is prepared, and what is done once it is created."""
+
+    def _final_path(self, _: TaskIdentity) -> Callable[[str, str], str] | None:
+        return None
+
+    def _definition(self) -> str | None:
+        return None
+
+
+def _with_metadata(prepare: Prepare, user_metadata: str | None) -> Prepare:
+    """Return how a record with the user's text is prepared."""
+
+    def prepared(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
+        body = prepare(head, snapshot)
+        return None if body is None else replace(body, user_metadata=user_metadata)
+
+    return prepared
+
+
+def _recognisable(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:
+    """Return this write's identity in the log; None if a retry cannot be recognised."""
+    if isinstance(writer, StreamIdentity):
+        return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
+    return JobAuthor(writer.job_id, transaction) if transaction is not None else None
+
+
+def _fingerprint_kind(writer: WriterIdentity, transaction: Transaction | None, *, offsets_known: bool) -> str:
+    """Return the kind of fingerprint: where nothing else can tell that a batch comes again, rows must prove it."""
+    needs_proof = not offsets_known if isinstance(writer, StreamIdentity) else transaction is not None
+    return "strong" if needs_proof else "content"
+
+
+def _fingerprinted(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, fingerprint: FingerprintAccumulator
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with rows, in the recorded schema, and add them to a fingerprint."""
+    for batch in filter(len, batches):
+        rows = batch if batch.schema.equals(schema) else _cast(batch, schema)
+        fingerprint.update(rows)
+        yield rows
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch in the recorded schema: Spark's has its session's time zone, and columns without null."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def context_of(writer: WriterIdentity) -> AbstractContextManager[None]:
+    """Return the context that gives log lines the writer's batch or job."""
+    if isinstance(writer, StreamIdentity):
+        return log_context(query=writer.query_id, batch=writer.batch_id)
+    return log_context(job=writer.job_id)
+
+
+def report_commit(log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
+    """Log the version of a committed batch."""
+    if not done.replayed:
+        _log.info("%s is committed as version %d", _name_of(writer), done.version)
+        return
+    version = f"version {done.version} or before"
+    if isinstance(writer, StreamIdentity):
+        last = log.read_on().queries[writer.query_id]
+        version = f"version {last.version}" if last.last_batch == writer.batch_id else version
+    _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
+
+
+def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
+    """Return the version of a batch, or of a job among the newest; None if there is none.
+
+    For a committed batch whose record is gone, it is the version of the query's last batch.
+    """
+    head = log.read_on()
+    if isinstance(writer, StreamIdentity):
+        query = head.queries.get(writer.query_id)
+        if query is None or query.last_batch < writer.batch_id:
+            return None
+        record = find_record(log, head, StreamAuthor(writer.query_id, "", writer.batch_id))
+        return query.version if record is None else record.version
+    for version in range(head.version, max(head.version - JOBS_LOOKED_AT, head.log_start - 1), -1):
+        record = log.read_record(version)
+        if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
+            return version
+    return None
+
+
+def _name_of(writer: WriterIdentity) -> str:
+    return f"batch {writer.batch_number}" if isinstance(writer, StreamIdentity) else f"job {writer.owner}"

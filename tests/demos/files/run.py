@@ -1,0 +1,162 @@
+"""One run of the demonstration: kill and restart each sink until the plan is done, then count the rows."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.demos.files import data
+from tests.demos.files.check import Verdict, check_directory, connect
+from tests.demos.files.kill import Hit, plan_kills
+from tests.demos.files.report import TITLES
+from tests.demos.files.restarts import Job
+from tests.demos.files.sinks import Target, is_log_complete
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duckdb import DuckDBPyConnection
+
+    from tests.demos.files.report import Console
+
+__all__ = (
+    "JOB_SCRIPT",
+    "PARTITION_BY",
+    "Settings",
+    "SinkRun",
+    "Workspace",
+    "judge",
+    "prepare",
+    "run_sink",
+    "write_job",
+)
+
+JOB_SCRIPT = Path(__file__).with_name("job.py")
+PARTITION_BY = {"json": "", "parquet": "month"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The source, the sinks, and the seed of the kills."""
+
+    seed: int
+    rows: int | None
+    files: int
+    files_per_batch: int
+    formats: tuple[str, ...]
+    sinks: tuple[str, ...]
+    on_hdfs: bool = False
+    quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The directory everything lies in, and the source: its rows in DuckDB, the batches its files make.
+
+    A kill after Spark has listed files for a batch and before it has noted the batch makes one batch of two.
+    """
+
+    root: Path
+    connection: DuckDBPyConnection
+    rows: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRun:
+    """The result of one sink: its kills, and the rows of each stream that each reader found afterwards."""
+
+    sink: str
+    hits: tuple[Hit, ...]
+    plain: Mapping[str, Verdict]
+    by_spark: Mapping[str, Verdict]
+    log_is_complete: bool
+    stream_s: float
+
+    @property
+    def exact(self) -> bool:
+        """True if both readers found every row once, and the sink's log holds every batch once, in order."""
+        verdicts = (*self.plain.values(), *self.by_spark.values())
+        return self.log_is_complete and all(verdict.exact for verdict in verdicts)
+
+
+def prepare(settings: Settings, root: Path) -> Workspace:
+    """Load the flights and cut the input files below ``root``."""
+    connection = connect()
+    rows = data.load_flights(connection, root, settings.rows)
+    files = data.cut_files(connection, root / "input", settings.files)
+    return Workspace(root, connection, rows, -(-files // settings.files_per_batch))
+
+
+def run_sink(settings: Settings, workspace: Workspace, sink: str, console: Console) -> SinkRun:
+    """Stream everything through one sink under the kill plan, then read the result.
+
+    Raises:
+        DemoError: The application failed, stood still, or ended before every kill of the plan was done.
+    """
+    targets = tuple(_target(workspace.root, sink, file_format) for file_format in settings.formats)
+    argument = write_job(settings, workspace.root, targets)
+    job = Job(JOB_SCRIPT, argument, targets, workspace.batches, console, name=TITLES[sink])
+    started_s = time.monotonic()
+    kills = plan_kills(settings.seed, settings.formats, workspace.batches)
+    hits = [hit for kill in kills for hit in job.strike(kill, started_s)]
+    job.run_to_end()
+    return judge(workspace, sink, targets, hits, time.monotonic() - started_s, console)
+
+
+def judge(
+    workspace: Workspace, sink: str, targets: Sequence[Target], hits: Sequence[Hit], stream_s: float, console: Console
+) -> SinkRun:
+    """Count the rows that the readers find once a sink's streams have ended."""
+    console.progress(f"{sink}: counting rows")
+    connection = workspace.connection
+    outputs = {each.name: _on_disk(each, workspace.root / "copies" / each.name) for each in targets}
+    return SinkRun(
+        sink=sink,
+        hits=tuple(hits),
+        plain={each.name: check_directory(connection, outputs[each.name], each.file_format) for each in targets},
+        by_spark={each.name: check_directory(connection, each.read_back, "parquet") for each in targets},
+        log_is_complete=all(is_log_complete(each) for each in targets),
+        stream_s=stream_s,
+    )
+
+
+def _on_disk(target: Target, copy: Path) -> Path:
+    """Return where a plain reader of the disk finds the output: what it would read is copied if it is elsewhere."""
+    if isinstance(target.output, Path):
+        return target.output
+    target.output.download(copy, f".{target.file_format}")
+    return copy
+
+
+def _target(root: Path, sink: str, file_format: str) -> Target:
+    home = root / sink
+    return Target(
+        name=file_format,
+        sink=sink,
+        file_format=file_format,
+        partition_by=PARTITION_BY[file_format],
+        output=home / file_format,
+        checkpoint=home / f"{file_format}-checkpoint",
+        read_back=home / f"{file_format}-read-by-spark",
+    )
+
+
+def write_job(settings: Settings, root: Path, targets: tuple[Target, ...], task_attempts: int = 1) -> Path:
+    """Write what the application needs to know, and return the file."""
+    argument = root / targets[0].sink / "job.json"
+    scratch = argument.parent / "scratch"
+    scratch.mkdir(parents=True)
+    job = {
+        "input": str(root / "input"),
+        "schema": data.spark_schema(),
+        "files_per_batch": settings.files_per_batch,
+        "scratch": str(scratch),
+        "task_attempts": task_attempts,
+        "targets": [{each.name: getattr(target, each.name) for each in fields(target)} for target in targets],
+    }
+    argument.write_text(json.dumps(job, default=str, indent=2), encoding="utf-8")
+    return argument

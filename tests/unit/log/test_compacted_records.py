@@ -1,0 +1,475 @@
+"""Ranges stand for records: whatever is merged how, every version that is kept reads as it did."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied
+from ftfile.log import publish as keeping
+from ftfile.log.apply import after
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.compacted import Columns, Document, decode_adds, encode_range
+from ftfile.log.format.layout import RangeName
+from ftfile.log.format.model import MaintenanceAuthor, Record
+from ftfile.log.format.record import encode_record
+from ftfile.log.publish import extend_ranges
+from ftfile.log.read import add_table as merging
+from ftfile.log.read import compacted_records as ranges
+from ftfile.log.read.add_table import clip, make_range, merge
+from ftfile.log.read.compacted_records import contained, cover, list_ranges, reach, read_range, write_range
+from ftfile.log.read.snapshot import read_records, snapshot_at, take_snapshot
+from ftfile.log.state import LogState
+from ftfile.storage.registry import WrapperFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.unit.log.random_log import RandomLog, forgetting, plain_record
+from tests.wrappers import MeteredFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ftfile.log.format.compacted import Range
+    from ftfile.storage.api import FileSystem, InputFile
+    from tests.unit.log.conftest import Driver
+
+seeds = st.integers(0, 10**6)
+# Each example reads every version of a log.
+FEWER = settings(max_examples=settings().max_examples * 3 // 5)
+
+
+def folded(records: RandomLog) -> LogState:
+    return after(LogState(), *records.records)
+
+
+def pieces(log: RandomLog, *, overlap: bool = False) -> list[Range]:
+    """Return ranges of all records, cut at random, some of them merged."""
+    cuts = sorted({0, log.versions, *(log.random.randrange(log.versions) for _ in range(6))})
+    made = [make_range(log.records[first:last], 0) for first, last in itertools.pairwise(cuts)]
+    while len(made) > 2 and log.random.random() < 0.7:
+        at = log.random.randrange(len(made) - 1)
+        made[at : at + 2] = [merge(made[at : at + 2], 0)]
+    if overlap and log.versions > 2:
+        first = log.random.randrange(log.versions - 1)
+        made.append(make_range(log.records[first : log.random.randrange(first + 1, log.versions + 1)], 0))
+    return made
+
+
+class TestColumns:
+    @FEWER
+    @given(seeds)
+    def test_every_add_comes_back(self, seed: int) -> None:
+        log = RandomLog(seed, 8)
+        adds = [(add, record.version) for record in log.records for add in record.adds]
+        if not adds:
+            return
+        columns = Columns()
+        for add, version in adds:
+            columns.append(add, version, version + 3)
+        document = Document.of(columns)
+        assert list(decode_adds(columns.ids, document.rest)) == [forgetting(add) for add, _ in adds]
+        found = document.columns()
+        assert found == columns
+        assert found.added == [version for _, version in adds]
+
+    def test_a_million_files_take_few_bytes(self) -> None:
+        """20 bytes of an id and a checksum cannot be compressed."""
+        columns = Columns()
+        for version in range(1000):
+            for add in plain_record(version, files=8).adds:
+                columns.append(add, version)
+        document = Document.of(columns)
+        assert len(document.ids) + len(document.rest) < 36 * len(columns.ids)
+
+
+class TestMerging:
+    @FEWER
+    @given(seeds, st.booleans())
+    def test_every_version_reads_as_its_records_say(self, seed: int, overlap: bool) -> None:
+        log = RandomLog(seed, 12)
+        fs = log.store("merging")
+        head = folded(log)
+        for content in pieces(log, overlap=overlap):
+            write_range(fs, SYSTEM.ids, content)
+        reader = CommitLog(NoRecords(fs))
+        for version in range(log.versions):
+            snapshot = snapshot_at(reader, head, version)
+            assert dict(snapshot.adds.items()) == log.snapshots[version], version
+            assert snapshot.schema == log.schemas[version]
+            assert all(add.encoding in snapshot.definitions for add in snapshot.adds.values())
+
+    @FEWER
+    @given(seeds, st.integers(0, 11))
+    def test_what_ended_before_the_oldest_record_is_left_out(self, seed: int, log_start: int) -> None:
+        log = RandomLog(seed, 12)
+        fs = log.store("left out")
+        head = replace(folded(log), log_start=log_start)
+        write_range(fs, SYSTEM.ids, merge(pieces(log), log_start))
+        for version in range(log_start, log.versions):
+            found = snapshot_at(CommitLog(NoRecords(fs)), head, version).adds
+            assert dict(found.items()) == log.snapshots[version], version
+        (name,) = list_ranges(fs)
+        ended = read_range(fs, name, ended=True).ended or ()
+        assert all(removed > log_start for document in ended for removed in document.versions().removed)
+
+    @FEWER
+    @given(seeds, st.integers(0, 11), st.integers(0, 11))
+    def test_what_was_live_since_a_version(self, seed: int, since: int, version: int) -> None:
+        since = min(since, version)
+        log = RandomLog(seed, 12)
+        fs = log.store("since")
+        for content in pieces(log)[:-1]:
+            write_range(fs, SYSTEM.ids, content)
+        found = snapshot_at(CommitLog(fs), folded(log), version, since).adds
+        expected = {add_id for at in range(since, version + 1) for add_id in log.snapshots[at]}
+        assert set(found) == expected
+
+    @FEWER
+    @given(seeds, st.integers(1, 11))
+    def test_a_clipped_range_stands_for_the_rest(self, seed: int, first: int) -> None:
+        log = RandomLog(seed, 12)
+        fs = log.store("clipped")
+        both = [make_range(log.records[:first], 0), clip(make_range(log.records, 0), first)]
+        write_range(fs, SYSTEM.ids, merge(both, 0))
+        for version in range(log.versions):
+            found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
+            assert dict(found.items()) == log.snapshots[version]
+
+    @pytest.mark.slow
+    def test_large_documents_are_taken_as_they_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(merging, "DOCUMENT_ADDS", 4)
+        for seed in range(20):
+            log = RandomLog(seed, 30)
+            fs = log.store("documents")
+            merged = merge(pieces(log), 0)
+            assert all(document.count <= 4 for document in (*merged.kept, *(merged.ended or ())))
+            write_range(fs, SYSTEM.ids, merged)
+            for version in (3, 17, 29):
+                found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
+                assert dict(found.items()) == log.snapshots[version]
+
+    def test_removes_of_what_never_was_are_an_error(self) -> None:
+        log = RandomLog(3, 12)
+        whole = make_range(log.records, 0)
+        odd = make_range(log.records[:4], 0)
+        with pytest.raises(CorruptData, match="earlier versions"):
+            merge([merge([odd], 0), _with_removes(clip(whole, 4), {"nobody": 7})], 0)
+
+
+def _with_removes(content: Range, removes: dict[str, int]) -> Range:
+    return replace(content, removes=content.removes | removes)
+
+
+class NoRecords(WrapperFileSystem):
+    """Has no records: who reads one has not found the ranges."""
+
+    def read(self, path: str) -> bytes:
+        assert not path.endswith(".record"), path
+        return super().read(path)
+
+
+class Reads(WrapperFileSystem):
+    """Notes which records are read."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.records: list[int] = []
+
+    def read(self, path: str) -> bytes:
+        name = layout.parse_log_name(path)
+        if name is not None:
+            self.records.append(name.version)
+        return super().read(path)
+
+
+class TestCover:
+    def names(self, *spans: tuple[int, int]) -> list[RangeName]:
+        return [RangeName(first, last, "a") for first, last in spans]
+
+    def spans(self, names: Sequence[RangeName]) -> list[tuple[int, int]]:
+        return [(name.first, name.last) for name in names]
+
+    @pytest.mark.parametrize(
+        ("there", "expected"),
+        [
+            ([], []),
+            ([(1, 5)], []),
+            ([(0, 3), (4, 9), (0, 5)], [(0, 5), (4, 9)]),
+            ([(0, 3), (4, 9), (5, 20)], [(0, 3), (4, 9), (5, 20)]),
+            ([(0, 3), (5, 9)], [(0, 3)]),
+            ([(0, 9), (2, 3)], [(0, 9)]),
+        ],
+    )
+    def test_the_fewest_without_a_gap(self, there: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+        assert self.spans(cover(self.names(*there))) == expected
+
+    def test_no_further_than_asked(self) -> None:
+        assert self.spans(cover(self.names((0, 3), (4, 9), (10, 12)), last=5)) == [(0, 3), (4, 9)]
+
+    @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from("ab")), max_size=9))
+    def test_dropping_what_is_contained_leaves_no_gap(self, spans: list[tuple[int, int, str]]) -> None:
+        """For any process that drops, and however little each has seen."""
+        names = {RangeName(min(a, b), max(a, b), unique) for a, b, unique in spans}
+        before = reach(cover(names))
+        some = {name for name in names if hash(name) % 3}
+        others = names - some
+        left = names - {name for seen in (some, others, names) for name in contained(names, cover(seen))}
+        assert reach(cover(left)) == before
+
+
+class TestFallback:
+    """Records stand in for ranges as long as they are kept."""
+
+    def log(self, name: str) -> tuple[RandomLog, MemoryFileSystem, list[RangeName]]:
+        log = RandomLog(5, 20)
+        fs = log.store(name)
+        cuts = [(0, 6), (6, 12), (12, 18)]
+        return log, fs, [write_range(fs, SYSTEM.ids, make_range(log.records[a:b], 0)) for a, b in cuts]
+
+    @pytest.mark.parametrize("number", range(3))
+    @pytest.mark.parametrize("harm", ["gone", "torn", "flipped", "other"])
+    def test_for_one_that_is_missing_or_damaged(self, number: int, harm: str) -> None:
+        log, fs, names = self.log(f"fallback {harm}")
+        path = layout.range_path(names[number])
+        content = fs.read(path)
+        fs.delete(path)
+        if harm == "torn":
+            fs.create_exclusive(path, content[:-1])
+        elif harm == "flipped":
+            middle = len(content) // 2
+            fs.create_exclusive(path, content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+        elif harm == "other":
+            fs.create_exclusive(path, encode_range(make_range(log.records[1:3], 0)))
+        for version in (2, 8, 14, 19):
+            assert dict(take_snapshot(CommitLog(fs), version).adds.items()) == log.snapshots[version]
+
+    def test_every_flipped_byte_is_noticed(self) -> None:
+        _, fs, names = self.log("bytes")
+        path = layout.range_path(names[1])
+        content = fs.read(path)
+        for position in range(len(content)):
+            fs.delete(path)
+            fs.create_exclusive(path, content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+            with pytest.raises(CorruptData, match=names[1].unique):
+                read_range(fs, names[1], ended=True)
+
+    def test_a_range_of_another_log_is_passed_over(self) -> None:
+        log, fs, names = self.log("another")
+        for name in names:
+            fs.delete(layout.range_path(name))
+        write_range(fs, SYSTEM.ids, make_range(_renonced(RandomLog(6, 20)), 0))
+        assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
+
+    def test_a_range_that_goes_on_after_the_head(self) -> None:
+        """Others go on and merge while one works with a state."""
+        log, fs, names = self.log("beyond")
+        for name in names:
+            fs.delete(layout.range_path(name))
+        write_range(fs, SYSTEM.ids, make_range(log.records, 0))
+        head = replace(after(LogState(), *log.records[:10]), log_start=10)
+        assert dict(snapshot_at(CommitLog(fs), head).adds.items()) == log.snapshots[9]
+
+    def test_neither_range_nor_records_is_an_error(self) -> None:
+        log, fs, names = self.log("neither")
+        fs.delete(layout.range_path(names[1]))
+        fs.delete(layout.record_path(7))
+        with pytest.raises(CorruptData, match=r"00007\.record"):
+            snapshot_at(CommitLog(fs), folded(log))
+
+    def test_ranges_that_are_merged_while_one_reads_are_looked_for_again(self) -> None:
+        log, fs, names = self.log("racing")
+
+        class Racing(WrapperFileSystem):
+            """Merges all ranges between the listing and the first look."""
+
+            raced = False
+
+            def open(self, path: str) -> InputFile:
+                if path.endswith(".range") and not self.raced:
+                    self.raced = True
+                    write_range(fs, SYSTEM.ids, make_range(log.records, 0))
+                    for name in names:
+                        fs.delete(layout.range_path(name))
+                    for record in log.records[:19]:
+                        fs.delete(layout.record_path(record.version))
+                return super().open(path)
+
+        head = replace(folded(log), log_start=19)
+        assert dict(snapshot_at(CommitLog(Racing(fs)), head).adds.items()) == log.snapshots[19]
+
+    def test_a_later_format_is_refused(self) -> None:
+        _, fs, names = self.log("later format")
+        from ftfile.log.format.record import to_checked_text
+
+        path = layout.range_path(names[0])
+        fs.delete(path)
+        fs.create_exclusive(path, to_checked_text([b'{"ftfileRange":2}']))
+        with pytest.raises(CorruptData, match="newer ftfile"):
+            read_range(fs, names[0], ended=True)
+
+    def test_more_records_than_become_a_range_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where no range is left, all of them are one range again."""
+        monkeypatch.setattr(ranges, "CHUNK_RECORDS", 400)
+        versions = 2 * ranges.CHUNK_RECORDS + 1
+        fs = MemoryFileSystem("chunks")
+        for directory in layout.DIRECTORIES:
+            fs.make_directories(directory)
+        for version in range(versions):
+            record = Record(version, f"n{version}", MaintenanceAuthor("nothing", "job"), 0)
+            fs.create_exclusive(layout.record_path(version), encode_record(record).content)
+        log = CommitLog(fs)
+        ranges.merge_all(log, log.read_on())
+        assert [(name.first, name.last) for name in list_ranges(fs)] == [(0, versions - 1)]
+        MemoryFileSystem.drop("chunks")
+
+
+def _renonced(log: RandomLog) -> list[Record]:
+    return [replace(record, nonce=f"other{record.version}") for record in log.records]
+
+
+class TestCommits:
+    """The ranges that commits write by themselves."""
+
+    @pytest.fixture(autouse=True)
+    def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
+
+    def test_readers_open_few_records(self, driver: Driver) -> None:
+        for batch in range(22):
+            driver.commit_new(batch)
+        reads = Reads(driver.fs)
+        assert len(snapshot_at(CommitLog(reads), driver.log.read_on()).adds) == 22
+        assert reads.records == [20, 21]
+        assert reach(cover(list_ranges(driver.fs))) == 19
+        assert len(list_ranges(driver.fs)) <= 4
+
+    def test_a_committer_reads_nothing_again_for_a_range(self, driver: Driver) -> None:
+        for batch in range(6):
+            driver.commit_new(batch)
+
+        driver.log.fs = reads = Reads(driver.fs)
+        for batch in range(6, 8):
+            driver.commit_new(batch)
+        assert reach(cover(list_ranges(driver.fs))) == 7
+        # But for the last record and the next, to see whether anybody else has been there.
+        assert set(reads.records) == {5, 6, 7}
+
+    def test_new_processes_write_them_too(self, driver: Driver) -> None:
+        for batch in range(9):
+            driver.restart()
+            driver.commit_new(batch)
+        assert reach(cover(list_ranges(driver.fs))) == 7
+
+    def test_large_records_become_a_range_at_once(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 1000)
+        monkeypatch.setattr(keeping, "RANGE_BYTES", 3000)
+        driver.commit_new(0)
+        assert not list_ranges(driver.fs)
+        driver.commit(1, *(driver.stage(1) for _ in range(20)))
+        assert reach(cover(list_ranges(driver.fs))) == 1
+
+    def test_a_range_that_was_lost_is_made_up_for_bit_by_bit(
+        self, driver: Driver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for batch in range(24):
+            driver.commit_new(batch)
+        for name in list_ranges(driver.fs):
+            driver.fs.delete(layout.range_path(name))
+        monkeypatch.setattr(keeping, "GAP_RECORDS", 10)
+        driver.restart()
+        reached = []
+        for batch in range(24, 44):
+            driver.commit_new(batch)
+            reached.append(reach(cover(list_ranges(driver.fs))))
+            assert len(take_snapshot(driver.log).adds) == batch + 1
+        assert [at for at, _ in itertools.groupby(reached)] == [-1, 9, 19, 29, 39, 43]
+
+    def test_failing_to_write_one_harms_nobody(self, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+        class Denied(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".range"):
+                    raise PermissionDenied("create_exclusive", path, "no")
+                super().create_exclusive(path, content)
+
+        inner = driver.fs
+        driver.fs = Denied(inner)
+        driver.restart()
+        for batch in range(5):
+            driver.commit_new(batch)
+        assert "could not write a range" in caplog.text
+        assert len(take_snapshot(driver.log).adds) == 5
+
+    def test_a_range_that_cannot_be_read_is_not_merged(self, driver: Driver) -> None:
+        for batch in range(12):
+            driver.commit_new(batch)
+        for name in list_ranges(driver.fs):
+            driver.fs.put(layout.range_path(name), b"damaged")
+        for batch in range(12, 16):
+            driver.commit_new(batch)
+        assert len(take_snapshot(CommitLog(driver.fs)).adds) == 16
+
+
+class TestCosts:
+    """By counting: nothing grows with the number of records but logarithms."""
+
+    def written(self, versions: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
+        """Return bytes written to ranges, bytes of the last ones, and how many they are."""
+        monkeypatch.setattr(ranges, "MERGED_BYTES", 2050 << 40)
+        fs = MeteredFileSystem(RandomLog(0, 0).store("costs"))
+        log, head = CommitLog(fs), LogState()
+        log.recent.is_kept = True
+        for version in range(versions):
+            record = plain_record(version, files=8)
+            log.recent.records[record.version] = record
+            head = after(head, record)
+            if version % 8 == 7:
+                extend_ranges(log, head)
+        there = list_ranges(fs)
+        return fs.counters.bytes_written, sum(there.values()), len(there)
+
+    @pytest.mark.slow
+    def test_adds_are_written_again_as_ranges_grow_fourfold(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for levels in (3, 4):
+            written, left, count = self.written(8 * 4**levels, monkeypatch)
+            assert count == 1
+            assert levels * left < written < (levels + 2) * left
+        written, left, count = self.written(8 * (4**4 - 1), monkeypatch)
+        assert count == 3 * 4
+
+    def test_one_commit_merges_no_more_than_it_may(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
+        monkeypatch.setattr(ranges, "MERGED_BYTES", 2900)
+        sizes: list[int] = []
+
+        class Watched(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".range"):
+                    sizes.append(len(content))
+                super().create_exclusive(path, content)
+
+        driver.fs = Watched(driver.fs)
+        driver.restart()
+        for batch in range(60):
+            driver.commit_new(batch)
+        assert 4 * min(sizes) < 2900 < 4 * max(sizes) < 5000
+        assert len(list_ranges(driver.fs)) == 60 // 4
+        assert len(take_snapshot(driver.log).adds) == 60
+
+
+class TestBounds:
+    def test_versions_that_are_not_kept_are_refused(self, driver: Driver) -> None:
+        for batch in range(4):
+            driver.commit_new(batch)
+        extend_ranges(driver.log, driver.log.read_on())
+        driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
+        for version in (-1, 0, 1, 5):
+            with pytest.raises(ConfigError, match="the newest is 4, the oldest 2"):
+                take_snapshot(driver.log, version)
+        assert len(take_snapshot(driver.log, 2).adds) == 3
+        assert [record.version for record in read_records(driver.log)] == [2, 3, 4]

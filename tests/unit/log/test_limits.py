@@ -1,0 +1,436 @@
+"""The bounds of the log: beyond each of them everything stays right, and goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.context import SYSTEM
+from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
+from ftfile.log import apply as fold
+from ftfile.log import checkpoints as bases
+from ftfile.log import commit_log as log
+from ftfile.log import publish as keeping
+from ftfile.log import records
+from ftfile.log import state as states
+from ftfile.log.apply import TablesDraft, after
+from ftfile.log.checkpoints import decode_base, encode_base, list_bases, write_base
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import compacted as range_format
+from ftfile.log.format import layout
+from ftfile.log.format import record as record_format
+from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
+from ftfile.log.policy import find_record
+from ftfile.log.read import add_table as merging
+from ftfile.log.read import compacted_records as ranges
+from ftfile.log.read import snapshot as snapshots
+from ftfile.log.read.add_table import make_range
+from ftfile.log.read.compacted_records import cover, list_ranges, merge_all, reach, read_range, write_range
+from ftfile.log.read.snapshot import take_snapshot
+from ftfile.log.records import PublishedHint, write_published
+from ftfile.log.state import CHANGES_MIN, LogState, SharedMap
+from ftfile.storage.registry import WrapperFileSystem
+from ftfile.testing.context import ManualClock, open_filesystem
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.log.conftest import Driver
+from tests.wrappers import InContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ftfile.storage.api import FileInfo, InputFile
+
+
+def part(name: str) -> Add:
+    return Add(name, "part", f"_ftfile/staged/q/{name}", name, 1, 1, "crc32:0", 1, "", "e", Origin("q", 0, 0))
+
+
+def maintained(state: LogState, count: int) -> LogState:
+    """Return a state this number of records later."""
+    first = state.version + 1
+    versions = range(first, first + count)
+    return after(state, *(Record(at, f"n{at}", MaintenanceAuthor("test", "x"), 0) for at in versions))
+
+
+@pytest.fixture
+def in_memory(request: pytest.FixtureRequest) -> Iterator[Driver]:
+    name = request.node.name
+    yield Driver(MemoryFileSystem(name))
+    MemoryFileSystem.drop(name)
+
+
+class TestState:
+    def test_recent_records(self, in_memory: Driver) -> None:
+        """A hint that names an older record saves nothing, and what it says is found out anew."""
+        state = maintained(LogState(), fold.RECENT_RECORDS + 10)
+        assert len(state.recent) == fold.RECENT_RECORDS
+        assert [state.includes(at, f"n{at}") for at in (9, 10, 265)] == [None, True, True]
+        assert [state.includes(at, "other") for at in (9, 10, 266)] == [None, False, False]
+        driver = in_memory
+        add = driver.commit_new(0)
+        hint = driver.log.read_on()
+        other = CommitLog(driver.fs)
+        for _ in range(fold.RECENT_RECORDS + 1):
+            driver.create_record(other, author=MaintenanceAuthor("test", "x"))
+        write_published(driver.fs, PublishedHint(hint.version, hint.nonce))
+        driver.restart()
+        driver.commit_new(1)
+        assert add.final_path in driver.visible()
+        assert len(driver.visible()) == 2
+
+    def test_recent_changes_of_segments(self) -> None:
+        """A query that has missed more than that begins anew with all open segments."""
+        state = LogState()
+        for version in range(fold.RECENT_CHANGES + 5):
+            segment = replace(part(f"s{version}"), kind="segment", final_path=None)
+            record = Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0, adds=(segment,))
+            state = after(state, record)
+        assert len(state.segment_changes) == fold.RECENT_CHANGES
+        assert len(state.segments) == fold.RECENT_CHANGES + 5
+
+    def test_removed_parts(self) -> None:
+        count = fold.REMOVED_KEPT + 1
+        parts = [part(f"p{number}") for number in range(count)]
+        state = after(LogState(), Record(0, "n0", JobAuthor("j"), 0, adds=tuple(parts)))
+        for version, removed in enumerate((parts[:5000], parts[5000:]), 1):
+            removes = tuple(Remove.of(add) for add in removed)
+            author = MaintenanceAuthor("drop", "x")
+            state = after(state, Record(version, f"n{version}", author, 0, removes=removes))
+        assert len(state.removed) <= fold.REMOVED_KEPT
+        assert not any(state.is_live(add, read_version=0) for add in parts[::500])
+
+    def test_definitions(self, driver: Driver) -> None:
+        """One that is forgotten and wanted again is written again."""
+        for batch in range(3 * fold.DEFINITIONS_KEPT):
+            driver.commit(batch, definitions={f"e{batch}": batch})
+        head = driver.log.read_on()
+        assert fold.DEFINITIONS_KEPT <= len(head.definitions) <= 2 * fold.DEFINITIONS_KEPT
+        driver.commit(head.version + 1, definitions={"e0": 0}, encoding="e0")
+        assert driver.log.read_on().definitions["e0"] == 0
+
+    def test_definitions_of_queries_stay(self, driver: Driver) -> None:
+        """A flush needs the settings of every query, however long ago it wrote."""
+        driver.commit(0, definitions={"settings": {"rolling": 1}}, settings="settings")
+        other = type(driver)(driver.fs, "query-2").with_policy(on_new_query="continue")
+        for batch in range(3 * fold.DEFINITIONS_KEPT):
+            other.commit(batch, definitions={f"e{batch}": batch})
+        for head in (other.log.read_on(), decode_base(encode_base(other.log.read_on()), "path")):
+            assert head.definitions[head.queries["query-1"].settings or ""] == {"rolling": 1}
+
+    def test_entries_of_a_table(self) -> None:
+        keys = [f"{number:x}" for number in range(fold.ENTRIES_MAX + 10)]
+        draft = TablesDraft({})
+        draft.apply({"t": {"set": dict.fromkeys(keys, 1)}}, 0)
+        draft.apply({"t": {"set": {keys[20]: 2}}}, 1)
+        found = draft.finish()
+        assert len(found["t"]) == fold.ENTRIES_MAX
+        assert list(found["t"])[:2] == [keys[10], keys[11]]
+        assert list(found["t"])[-1] == keys[20]
+
+    def test_reserved_names_stay_while_the_record_is_kept(self) -> None:
+        removes = (Remove("id", "part", "latest.txt"),)
+        author = MaintenanceAuthor("test", "x")
+        state = after(LogState(), Record(0, "n0", author, 0), Record(1, "n1", author, 0, removes=removes))
+        state = after(state, Record(2, "n2", author, 0, log_start=1))
+        assert dict(state.reserved) == {"latest.txt": 1}
+        assert dict(after(state, Record(3, "n3", author, 0, log_start=2)).reserved) == {}
+
+
+class TestSharing:
+    def test_a_state_does_not_change_when_the_log_goes_on(self, driver: Driver) -> None:
+        driver.commit_new(0, tables={"t": {"set": {"a": 1}}}, definitions={"e": 1})
+        head = driver.log.read_on()
+        before = encode_base(head)
+        other = CommitLog(driver.fs)
+        for _ in range(3):
+            driver.create_record(
+                other,
+                author=JobAuthor("j", Transaction("app", other.read_on().version)),
+                adds=(replace(driver.stage(1), kind="segment", final_path=None),),
+                tables={"t": {"set": {"b": 2}, "drop": ["a"]}},
+                definitions={"f": 2},
+                log_start=1,
+            )
+        assert driver.log.read_on().version == 3
+        assert encode_base(head) == before
+
+    def test_looking_for_a_missing_part_does_not_advance_the_head(self, driver: Driver) -> None:
+        driver.commit_new(0)
+        head = driver.log.read_on()
+        driver.create_record(author=JobAuthor("other"))
+        driver.log.read_on(durable=True)
+        assert head.version == 0
+
+    @pytest.mark.parametrize("size", [0, 1, CHANGES_MIN, 40 * CHANGES_MIN])
+    def test_changed_copies_are_right_beyond_what_they_share(self, size: int) -> None:
+        expected = {f"k{number}": number for number in range(size)}
+        found = SharedMap(dict(expected))
+        for step in range(6):
+            before, copy = found, dict(found.items())
+            draft = found.draft()
+            for number in range(step * CHANGES_MIN // 2):
+                key = f"k{number * 3 + step}"
+                draft.drop(key)
+                expected.pop(key, None)
+                if number % 2:
+                    draft.set(key, -number)
+                    expected[key] = -number
+            found = draft.finish()
+            assert list(found.items()) == list(expected.items())
+            assert list(draft.items()) == list(expected.items())
+            assert (len(found), "k3" in found) == (len(expected), "k3" in expected)
+            assert list(before.items()) == list(copy.items())
+
+
+class TestQueries:
+    def test_more_than_a_view_tells_of(self, tmp_path: Path) -> None:
+        """A task of the 257th query does not find its batch, and writes; the commit finds it."""
+        out = str(tmp_path / "out")
+        query = MicroBatch(out, {"id": "long"}, {"fileFormat": "json", "onNewQuery": "continue"}, f"{0:036d}")
+        query.run(0, [[{"id": 1}]])
+        driver = Driver(open_filesystem(out))
+        other = CommitLog(driver.fs)
+        for number in range(1, states.VIEW_QUERIES + 1):
+            driver.create_record(other, author=StreamAuthor(f"{number:036d}", "r", 0), lineage_start=0)
+        view = CommitLog(driver.fs).read_on().view()
+        assert len(view.last_batches) == states.VIEW_QUERIES
+        assert query.query_id not in view.last_batches
+        query.restart()
+        message = query.run_task(query.plan(), query.identity(0), 0, [{"id": 1}])
+        assert not message.found_committed
+        assert query.commit(0, [message]).replayed
+        query.run(1, [[{"id": 2}]])
+        assert len(driver.visible()) == 2
+
+
+class TestTries:
+    def test_to_create(self, driver: Driver) -> None:
+        tried: list[str] = []
+
+        class Lost(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".record"):
+                    tried.append(path)
+                    raise OutcomeUnknown("create_exclusive", path, "no reply")
+                super().create_exclusive(path, content)
+
+        with pytest.raises(CommitOutcomeUnknown):
+            driver.commit(0, driver.stage(0), log=CommitLog(InContext(Lost(driver.fs), clock=ManualClock())))
+        assert len(tried) == records.CREATE_TRIES
+        driver.commit_new(0)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("busy", [log.READ_ON_TRIES - 1, 10 * log.READ_ON_TRIES])
+    def test_to_read_on(self, in_memory: Driver, busy: int) -> None:
+        driver, left = in_memory, busy
+        driver.commit_new(0)
+
+        class Fast(WrapperFileSystem):
+            """Others commit and write a base whenever bases are listed, for a while."""
+
+            def list(self, path: str) -> list[FileInfo]:
+                nonlocal left
+                if path == layout.BASES and left:
+                    left -= 1
+                    driver.create_record(author=MaintenanceAuthor("test", "x"))
+                    write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
+                return super().list(path)
+
+        fast = CommitLog(Fast(driver.fs))
+        if busy < log.READ_ON_TRIES:
+            assert fast.read_on().version == busy
+            return
+        with pytest.raises(StorageError, match="faster than they could be read"):
+            fast.read_on()
+        assert busy - left >= log.READ_ON_TRIES
+        left = 0
+        assert fast.read_on().version > 0
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("busy", [snapshots.TRIES - 1, 10 * snapshots.TRIES])
+    def test_to_take_a_snapshot(self, in_memory: Driver, busy: int) -> None:
+        driver, left = in_memory, busy
+        add = driver.commit_new(0)
+
+        class Vacuumed(WrapperFileSystem):
+            """A vacuum says whenever ranges are listed that older records may be gone, for a while."""
+
+            def list(self, path: str) -> list[FileInfo]:
+                nonlocal left
+                if path == layout.RANGES and left:
+                    left -= 1
+                    other = CommitLog(driver.fs)
+                    merge_all(other, other.read_on())
+                    log_start = other.read_on().version + 1
+                    driver.create_record(other, author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
+                return super().list(path)
+
+        vacuumed = CommitLog(Vacuumed(driver.fs))
+        if busy < snapshots.TRIES:
+            assert take_snapshot(vacuumed).adds.keys() == {add.id}
+            return
+        with pytest.raises(CorruptData, match="another at every look"):
+            take_snapshot(vacuumed)
+        assert busy - left >= snapshots.TRIES
+        left = 0
+        assert take_snapshot(vacuumed).adds.keys() == {add.id}
+
+
+class TestLargeRecords:
+    @pytest.mark.slow
+    def test_adds_beyond_one_mebibyte(self, in_memory: Driver) -> None:
+        driver = in_memory
+        count = record_format.COMPANION_FROM_BYTES // 150
+        adds = [replace(driver.stage(0), bucket=f"key={'x' * 40}") for _ in range(count)]
+        driver.commit(0, *adds)
+        assert len([info for info in driver.fs.list(layout.LOG) if info.path.endswith(".changes")]) == 1
+        driver.restart()
+        driver.commit_new(1)
+        assert len(take_snapshot(CommitLog(driver.fs)).adds) == count + 1
+        assert find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", 0)) is not None
+        assert driver.commit(0, *adds[:1]).replayed
+
+
+class TestRanges:
+    def test_records_between_ranges(self, in_memory: Driver) -> None:
+        """The number of versions and of bytes that are read one by one is bounded."""
+        driver = in_memory
+        for batch in range(2 * keeping.RANGE_EVERY + 3):
+            driver.commit(batch)
+        assert reach(cover(list_ranges(driver.fs))) == 2 * keeping.RANGE_EVERY - 1
+        driver.commit(batch + 1, *(driver.stage(batch + 1) for _ in range(keeping.RANGE_BYTES // 200)))
+        assert reach(cover(list_ranges(driver.fs))) == batch + 1
+
+    def test_a_gap_of_more_records_than_are_read_again(self, in_memory: Driver) -> None:
+        driver = in_memory
+        other = CommitLog(driver.fs)
+        for _ in range(2 * keeping.GAP_RECORDS):
+            driver.create_record(other, author=MaintenanceAuthor("test", "x"))
+        reached = []
+        for batch in range(6 * keeping.RANGE_EVERY):
+            driver.commit(batch)
+            reached.append(reach(cover(list_ranges(driver.fs))))
+        assert keeping.GAP_RECORDS - 1 in reached
+        assert reached[-1] == driver.log.read_on().version
+
+    @pytest.mark.slow
+    def test_ranges_that_cannot_be_written(self, in_memory: Driver) -> None:
+        """Little is remembered, and it is tried ever more seldom; once it works again, all is made up for."""
+        driver, tries = in_memory, 0
+        denied = True
+
+        class Denied(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                nonlocal tries
+                if path.endswith(".range") and denied:
+                    tries += 1
+                    raise PermissionDenied("create_exclusive", path, "no")
+                super().create_exclusive(path, content)
+
+        driver.fs = Denied(driver.fs)
+        driver.restart()
+        most = 0
+        for batch in range(16 * keeping.RANGE_EVERY):
+            driver.commit(batch, metrics={"note": "x" * 3000})
+            most = max(most, driver.log.recent.size_bytes)
+        assert most <= keeping.RANGE_BYTES
+        assert 2 <= tries <= 5
+        denied = False
+        driver.restart()
+        for batch in range(16 * keeping.RANGE_EVERY, 24 * keeping.RANGE_EVERY):
+            driver.commit(batch)
+        assert reach(cover(list_ranges(driver.fs))) == driver.log.read_on().version
+
+    @pytest.mark.slow
+    def test_a_pause_ends(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ranges are tried ever more seldom, up to a distance; at that, for ever, and then they work again."""
+        monkeypatch.setattr(keeping, "RANGE_EVERY", 8)
+        driver = in_memory
+        tried: list[int] = []
+        longest = keeping.RANGE_EVERY << keeping.PAUSES_MAX
+
+        class Denied(WrapperFileSystem):
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if path.endswith(".range"):
+                    tried.append(other.read_on().version + 1)
+                    if tried[-1] < 3 * longest:
+                        raise PermissionDenied("create_exclusive", path, "no")
+                super().create_exclusive(path, content)
+
+        other = CommitLog(Denied(driver.fs))
+        for _ in range(3 * longest):
+            driver.create_record(other, author=MaintenanceAuthor("test", "x"))
+            keeping.post_commit(other, other.read_on())
+        assert tried == [*(keeping.RANGE_EVERY << pause for pause in range(keeping.PAUSES_MAX + 2)), 3 * longest]
+        assert reach(cover(list_ranges(driver.fs))) == keeping.GAP_RECORDS - 1
+
+    @pytest.mark.slow
+    def test_ranges_that_are_too_large_to_be_merged_by_a_commit(self, in_memory: Driver) -> None:
+        driver, count = in_memory, 0
+        other = CommitLog(driver.fs)
+        while sum(list_ranges(driver.fs).values()) <= 2 * ranges.MERGED_BYTES:
+            adds = tuple(part("".join(SYSTEM.ids.unique() for _ in range(8))) for _ in range(500))
+            driver.create_record(other, author=MaintenanceAuthor("test", "x"), adds=adds)
+            keeping.post_commit(other, other.read_on())
+            count += len(adds)
+        sizes = list_ranges(driver.fs).values()
+        assert max(sizes) <= ranges.MERGED_BYTES
+        assert len(sizes) >= ranges.MERGED_AT_ONCE
+        assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
+        merge_all(other, other.read_on())
+        assert len(list_ranges(driver.fs)) == 1
+        assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
+
+    @pytest.mark.slow
+    def test_more_adds_than_a_document_holds(self) -> None:
+        fs = MemoryFileSystem("documents")
+        fs.make_directories(layout.RANGES)
+        count = merging.DOCUMENT_ADDS + 1
+        adds = tuple(part(f"p{number}") for number in range(count))
+        made = make_range([Record(0, "n0", JobAuthor("j"), 0, adds=adds, previous_nonce="")], 0)
+        found = read_range(fs, write_range(fs, SYSTEM.ids, made), ended=True)
+        assert [document.count for document in found.kept] == [merging.DOCUMENT_ADDS, 1]
+        assert sum(len(set(document.versions().ids)) for document in found.kept) == count
+        MemoryFileSystem.drop("documents")
+
+    def test_a_header_of_more_bytes_than_are_read_at_once(self) -> None:
+        fs = MemoryFileSystem("headers")
+        fs.make_directories(layout.RANGES)
+        definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
+        record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, previous_nonce="")
+        name = write_range(fs, SYSTEM.ids, make_range([record], 0))
+        reads: list[int] = []
+
+        class Watched(WrapperFileSystem):
+            def open(self, path: str) -> InputFile:
+                file = super().open(path)
+                reads.append(file.size_bytes)
+                return file
+
+        found = read_range(Watched(fs), name, ended=True)
+        assert (found.definitions, found.kept[0].count) == (definitions, 1)
+        assert reads[0] > range_format.HEADER_BYTES
+        MemoryFileSystem.drop("headers")
+
+
+class TestBases:
+    def test_records_that_cost_more_than_a_base(self, in_memory: Driver) -> None:
+        driver = in_memory
+        count = bases.BASE_MIN_BYTES // bases.RECORD_COST_BYTES
+        for batch in range(count):
+            driver.commit(batch)
+        (base,) = list_bases(driver.fs)
+        driver.restart()
+        assert driver.log.read_on().version == count - 1
+        assert driver.log.base_bytes > 0
+        assert driver.log.delta_bytes < bases.BASE_MIN_BYTES // 2
+        assert base.version > count // 2
+
+
+class TestRewrites:
+    def test_a_proposal_without_rows_is_one(self, driver: Driver) -> None:
+        assert driver.commit_as(JobAuthor("j")).version == 0

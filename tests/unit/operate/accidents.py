@@ -1,0 +1,229 @@
+"""Accidents to a directory, played as a page shows them: programs of a shell, `ftfile`, and a job for a Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import ftfile
+from ftfile.core.errors import FtfileError
+from ftfile.kv.operator.store import KeyValueStore
+from ftfile.testing.micro_batch import MicroBatch, StoreBatch
+from ftfile.write.files.file_writer import forget_caches
+from tests.unit.tools.cli.running import invoke
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ("BATCHES", "Scene", "commands", "sections", "settled")
+
+COLUMNS = {"id": "long", "month": "string"}
+BATCHES = 3
+# Positions of other queries begin here.
+OTHERS = 1000
+DAY_MS = 86_400_000
+GOES_ON = {"onNewQuery": "continue"}
+QUERY = "00000000-0000-0000-0000-{:012d}"
+# Those that a page may run to do harm and to mend it.
+PROGRAMS = frozenset({"chmod", "cp", "find", "mkdir", "mv", "rm", "rmdir", "touch"})
+CHANGING = (
+    (" +$", ""),
+    (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", "2026-11-22 19:07:52"),
+    (r"\d+(\.\d)? (s|min|h|d) ago", "3 s ago"),
+    (r"in \d+(\.\d)? (s|min|h|d)\b", "3 s ago"),  # of a clock that jumped back
+    (r"\b\d{7,} s\b", "3 s"),
+    (r"\b[0-9a-f]{12}\b", "c8be2bf32d91"),
+    (r"\b[0-9a-f]{32}\b", "0" * 32),
+    (r"crc32:[0-9a-f]{8}", "crc32:bdd898d6"),
+    (r"^(durability +)\w+$", r"\g<1>none"),
+    (r"^(seconds +)\d+\.\d+$", r"\g<1>0.123"),
+    (r"\s+", " "),  # lines of a page are folded
+)
+
+
+def sections(page: str) -> dict[str, str]:
+    """Return the text below each heading of the second level."""
+    parts = re.split(r"^## (.*)\n", page, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a page, each with its output."""
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def settled(text: str) -> str:
+    """Return an output without what each run has of its own."""
+    for pattern, instead in CHANGING:
+        text = re.sub(pattern, instead, text, flags=re.MULTILINE)
+    return text.strip()
+
+
+class Scene:
+    """A directory at `/data/out` that a query has written, as the pages name it, with a copy without its last batch.
+
+    The source of the query has a row at each position for two months; batch N of the first query reads position N.
+    Pages that name them also have a store of words, written by a query, and one of counts, written by windows.
+    """
+
+    def __init__(
+        self, root: Path, options: Mapping[str, str] | None = None, *, queries: int = 1, page: str = ""
+    ) -> None:
+        self.root = root
+        self.options = {"fileFormat": "json", "partitionBy": "month", **(options or {})}
+        self._checkpoints = 0
+        for batch in range(BATCHES):
+            self._job({})
+            for number in range(2, queries + 1):
+                self._query(f"/data/other-{number}", QUERY.format(1000 * number), GOES_ON).run(
+                    batch, rows(number * 1000)
+                )
+            if batch == BATCHES - 2:
+                shutil.copytree(self.at("/data/out"), self.at("/backup/out"))
+        for batch in range(BATCHES) if "/data/words" in page else ():
+            self._words().run(batch, [[{"word": word, "n": 1} for word in (f"batch{batch}", "all")]])
+        if "/data/counts" in page:
+            _told(lambda: self._count(committed=1))
+            _told(self._count)
+
+    def at(self, path: str) -> Path:
+        """Return where a path of the page is."""
+        return self.root / path.lstrip("/")
+
+    def do(self, command: str) -> str:
+        """Run a command of the page; return its output, with its exit code where that is not 0."""
+        words = shlex.split(command)
+        settings = dict(word.split("=", 1) for word in words[2:] if re.match(r"\w+=", word))
+        if words[0] in {"spark-submit", "python"}:
+            counts = functools.partial(self._count, restore=settings.get("restore"))
+            programs: dict[str, Callable[[], object]] = {
+                "job.py": lambda: self._job(settings),
+                "full.py": self._full,
+                "counts.py": counts,
+            }
+            return self._shown(_told(programs.get(words[1], self._add_word)))
+        if words[0] == "faketime":
+            with _ahead(int(words[1].removeprefix("+").removesuffix(" days")) * DAY_MS):
+                return self.do(shlex.join(words[2:]))
+        if words[0] == "ftfile":
+            return self._ftfile(words[1:])
+        assert words[0] in PROGRAMS, command
+        here = re.sub(r"(?<![\w.])/(data|backup)\b", rf"{self.root}/\1", command)
+        done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
+        return self._shown(done.stdout + done.stderr)
+
+    def read(self) -> Counter[int]:
+        """Return how often a reader of ftfile finds each position of the first query's source."""
+        forget_caches()
+        found = ftfile.open(str(self.at("/data/out"))).to_arrow()["id"].to_pylist()
+        return Counter(position for position in found if position < OTHERS)
+
+    def seen(self) -> Counter[int]:
+        """Return how often a program that lists the directory finds each position."""
+        out = self.at("/data/out")
+        files = [
+            path for path in out.rglob("*.json") if not any(part[0] in "_." for part in path.relative_to(out).parts)
+        ]
+        found = [json.loads(line)["id"] for path in files for line in path.read_text().splitlines()]
+        return Counter(position for position in found if position < OTHERS)
+
+    def _ftfile(self, words: list[str]) -> str:
+        forget_caches()
+        found = [str(self.at(word)) if re.match(r"/(data|backup)\b", word) else word for word in words]
+        result = invoke(found)
+        assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+        code = f"# ends with {result.exit_code}\n" if result.exit_code else ""
+        return self._shown(result.output) + code
+
+    def _job(self, options: dict[str, str]) -> None:
+        """Run the next batch of the query in a new process."""
+        start = self.at("/data/checkpoint/start")
+        if not start.exists():
+            self._checkpoints += 1
+            start.parent.mkdir(parents=True)
+            start.write_text(f"{self._checkpoints} {options.get('startingOffset', 0)}")
+        number, first = map(int, start.read_text().split())
+        options = {name: value for name, value in options.items() if name != "startingOffset"}
+        query = self._query("/data/checkpoint", QUERY.format(number), options)
+        query.restart()
+        batch = query.next_batch()
+        query.run(batch, rows(first + batch))
+
+    def _query(self, checkpoint: str, query_id: str, options: dict[str, str]) -> MicroBatch:
+        out = str(self.at("/data/out"))
+        return MicroBatch(out, COLUMNS, self.options | options, query_id, checkpoint=str(self.at(checkpoint)))
+
+    def _full(self) -> None:
+        """Run the next batch on a disk without space."""
+        with mock.patch("ftfile.storage.local.filesystem.os.write", side_effect=OSError(errno.ENOSPC, "")):
+            self._job({})
+
+    def _add_word(self) -> None:
+        self._words().run(BATCHES, [[{"word": "all", "n": 1}]])
+
+    def _words(self) -> StoreBatch:
+        forget_caches()
+        options = {"keyColumns": "word", "merge": "n:sum", "buckets": "1"}
+        return StoreBatch(str(self.at("/data/words")), {"word": "string", "n": "long"}, options)
+
+    def _count(self, *, committed: int | None = None, restore: str | None = None) -> None:
+        """End another window, in a new process, and record those up to one."""
+        forget_caches()
+        settings: dict[str, Any] = {
+            "keys": {"word": "string"},
+            "values": {"n": "bigint"},
+            "merge": "sum",
+            "writer": "counts",
+        }
+        last = None if restore is None else int(restore)
+        store = KeyValueStore(str(self.at("/data/counts")), restore=last, **settings)
+        print(f"goes on behind window {store.last_window}")
+        window = max(store.last_window + 1, 1)
+        store.begin_window(window)
+        store.merge(f"window{window}", 1)
+        store.end_window()
+        if committed is not None:
+            store.committed(committed)
+        store.close()
+
+    def _shown(self, text: str) -> str:
+        return text.replace(f"file://{self.root}", "file://").replace(str(self.root), "")
+
+
+def rows(position: int) -> list[list[dict[str, Any]]]:
+    """Return the rows at a position of the source, of two tasks."""
+    months = ("7", "8") if position < BATCHES or position >= OTHERS else ("8", "9")
+    return [[{"id": position, "month": month}] for month in months]
+
+
+def _told(run: Callable[[], object]) -> str:
+    """Return what a program prints: with the error that ends it."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            run()
+        except FtfileError as error:
+            print(f"{type(error).__name__}: {error}")
+    return printed.getvalue()
+
+
+@contextlib.contextmanager
+def _ahead(ahead_ms: int) -> Iterator[None]:
+    """Let the store's clock be ahead."""
+    now_ms = round(time.time() * 1000) + ahead_ms
+    with mock.patch("ftfile.log.vacuum.store_now_ms", return_value=now_ms):
+        yield

@@ -1,0 +1,199 @@
+"""docs/disaster-recovery.md: each accident is done to a real directory, and mended by the commands of the page."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.core.errors import OutOfSpace
+from ftfile.filters.keys import forget_keys
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.read.snapshot import read_records
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.operate.accidents import BATCHES, Scene, commands, sections, settled
+from tests.unit.write.files.encrypted import FIRST, write_ring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[3] / "docs/disaster-recovery.md"
+SECTIONS = {title: text for title, text in sections(PAGE.read_text()).items() if "```console" in text}
+
+# How often readers of ftfile find each position of the source at the end; each has rows for two months.
+AT_FIRST = dict.fromkeys(range(BATCHES), 2)
+ONE_MORE = {**AT_FIRST, BATCHES: 2}
+FOUND: dict[str, dict[int, int]] = dict.fromkeys(SECTIONS, ONE_MORE) | {
+    "The log is lost": {BATCHES: 2},
+    "The format file is lost": AT_FIRST,
+    "Parts are deleted or damaged": {0: 1, 1: 1, 2: 1, BATCHES: 2},
+    "The checkpoint is lost": {**ONE_MORE, BATCHES + 1: 2},
+    "The directory is lost, and the checkpoint is there": {BATCHES: 2},
+    "A file of a store is lost": AT_FIRST,
+    "The log of a store is lost": AT_FIRST,
+    "Windows of a store are lost": AT_FIRST,
+}
+# Where plain readers find more: what the new log does not know.
+SEEN = {"The log is lost": ONE_MORE}
+# Where a log is long enough for a vacuum that deletes records.
+LONG = {"All bases are lost, and old records are gone"}
+# Where a migration makes the new log, which it cannot where no file is finished, or none is in the clear.
+MIGRATED = {"The directory of the log, and all beside it, is lost"}
+# Accidents that cannot be done where all files are open, or where all of the log is sealed.
+NOT_OPEN = {
+    "A foreign file is in the way",
+    "Before an accident",
+    "Half a copy",
+    "Parts are deleted or damaged",
+    "The clock was wrong",
+}
+VARIANTS = ("no hints", "several queries", "open", "encrypted")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """As short as on every machine: outputs break lines at a width."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(autouse=True)
+def _long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each commit write a base and a range, as one in 64 does."""
+    if hasattr(request.node, "callspec") and request.node.callspec.params.get("title") in LONG:
+        monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 1)
+
+
+@pytest.fixture
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("display.tables", "display.output", "display.queries", "looking", "display.row_formats"):
+        monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def is_as_shown(found: str, shown: str) -> bool:
+    """Return True if an output is that of the page, on which a line of three dots stands for some lines."""
+    pieces = [settled(piece) for piece in re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)]
+    return re.fullmatch(r".*?".join(map(re.escape, pieces)).replace(r"\ ", " "), settled(found)) is not None
+
+
+@pytest.mark.usefixtures("_terminal")
+@pytest.mark.parametrize("title", SECTIONS)
+def test_accident(title: str, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, page=SECTIONS[title])
+    for command, shown in commands(SECTIONS[title]):
+        found = scene.do(command)
+        assert is_as_shown(found, shown), f"$ {command}\n{found}"
+    assert scene.read() == Counter(FOUND[title])
+    assert scene.seen() == Counter(SEEN.get(title, FOUND[title]))
+    check(scene)
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    write_ring(tmp_path / "keys", first=FIRST)
+    yield request.param
+    forget_keys()
+
+
+@pytest.mark.parametrize("title", [title for title in SECTIONS if " of a store " not in title])
+def test_in_other_directories(title: str, variant: str, tmp_path: Path) -> None:
+    """The same commands mend it, and nothing more is lost."""
+    if variant == "open" and title in NOT_OPEN:
+        pytest.skip("it harms finished files")
+    options = {
+        "open": {"rolling": "policy", "maxBatchesPerFile": "100"},
+        "encrypted": {"encryption": "aes-gcm", "keyProvider": f"file:{tmp_path}/keys"},
+    }
+    scene = Scene(tmp_path, options.get(variant), queries=1 + (variant == "several queries"), page=SECTIONS[title])
+    if variant == "no hints":
+        for hint in (tmp_path / "data/out/_ftfile/hints").iterdir():
+            hint.unlink()
+    if variant == "encrypted" and title == "The format file is lost":
+        check_sealed(scene)
+        return
+    for command, _ in commands(SECTIONS[title]):
+        scene.do(command)
+    if variant == "open":
+        scene.do("ftfile flush /data/out")
+    lost_all = title in MIGRATED and variant in {"open", "encrypted"}
+    assert scene.read() == Counter({BATCHES: 2} if lost_all else FOUND[title])
+    assert ftfile.open(str(scene.at("/data/out"))).verify(full=True).ok
+    if variant not in {"open", "encrypted"}:
+        assert scene.seen() == Counter(SEEN.get(title, FOUND[title]))
+
+
+def check(scene: Scene) -> None:
+    """Check the invariants of the mended directory; `verify` finds remarks at most."""
+    directory = ftfile.open(str(scene.at("/data/out")))
+    report = directory.verify(full=True)
+    assert report.ok
+    fs = directory.file_system
+    adds = [add for record in read_records(CommitLog(fs)) for add in record.adds]
+    gone = {
+        add.id for add in adds if not any(map(fs.exists, (add.path, add.final_path or "", layout.retired_path(add.id))))
+    }
+    assert not gone & directory.snapshot().adds.keys()
+    foreign = [action.path for finding in report.findings for action in finding.actions]
+    check_directory(fs, damaged=gone, foreign=foreign)
+
+
+def check_sealed(scene: Scene) -> None:
+    """Nothing makes the format file of an encrypted directory anew, and a copy of it mends all."""
+    scene.do("rm /data/out/_ftfile/format")
+    for command in ("ftfile status /data/out", "ftfile repair /data/out", "spark-submit job.py"):
+        told = scene.do(command)
+        assert "Restore it from a copy" in told, told
+    assert not scene.at("/data/out/_ftfile/format").exists()
+    scene.do("cp /backup/out/_ftfile/format /data/out/_ftfile/format")
+    assert scene.do("spark-submit job.py") == ""
+    assert scene.read() == Counter(ONE_MORE)
+
+
+def test_every_accident_of_the_table_has_its_section() -> None:
+    table = re.findall(r"^\| \[[^\]]*\]\(#([^)]*)\)", PAGE.read_text(), flags=re.MULTILINE)
+    titles = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in SECTIONS}
+    assert set(table) == titles - {"before-an-accident", "only-the-log-is-older"}
+    assert FOUND.keys() == SECTIONS.keys()
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """The page shows what the operating system's own error becomes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this user may mount no file system of its own")
+    try:
+        options = {"fileFormat": "json", "compression": "none"}
+        query = MicroBatch(str(disk / "out"), {"id": "long", "text": "string"}, options)
+        query.run(0, [[{"id": 0, "text": ""}]])
+        with pytest.raises(OutOfSpace, match=r"no space is left on the disk of .*; free space or inodes"):
+            query.run(1, [[{"id": 1, "text": "x" * (1 << 20)}]])
+        assert ftfile.open(str(disk / "out")).verify(full=True).ok
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        with pytest.raises(OutOfSpace):
+            query.run(1, [[{"id": 1, "text": ""}]])
+        (disk / "filler").unlink()
+        query.run(1, [[{"id": 1, "text": ""}]])
+        assert sorted(ftfile.open(str(disk / "out")).to_arrow()["id"].to_pylist()) == [0, 1]
+        check_directory(open_filesystem(str(disk / "out")))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert not any(disk.iterdir())

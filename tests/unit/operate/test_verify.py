@@ -1,0 +1,544 @@
+"""The findings of verify: each case is a state that somebody, or an older version, left behind."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.core.context import SYSTEM
+from ftfile.log import checkpoints as bases
+from ftfile.log import publish as keeping
+from ftfile.log.checkpoints import encode_base, list_bases
+from ftfile.log.checks import Rewrite
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.compacted import encode_range
+from ftfile.log.format.model import MaintenanceAuthor, Remove
+from ftfile.log.format.record import to_checked_text
+from ftfile.log.read.compacted_records import list_ranges, merge_all, read_range
+from ftfile.operate.verify import history
+from ftfile.operate.verify import verify_directory as verifying
+from ftfile.operate.verify.files import NAMES_TOLD, Files, list_files
+from ftfile.operate.verify.history import read_history
+from ftfile.operate.verify.verify_directory import verify
+from ftfile.storage.calls import THREADS_MAX
+from ftfile.storage.registry import WrapperFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem, mounted
+from tests.unit.log.conftest import Driver
+from tests.without import is_left_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ftfile.log.format.model import Add
+    from ftfile.operate.verify.findings import Finding, VerifyReport
+    from ftfile.storage.api import Capabilities, FileSystem
+
+DAY_MS = 86_400_000
+
+
+@dataclass
+class World:
+    """A directory with one query."""
+
+    fs: FileSystem
+    url: str
+    driver: Driver
+
+    def verify(self, **settings: Any) -> VerifyReport:
+        before = self.content()
+        report = ftfile.open(self.url).verify(**settings)
+        assert self.content() == before, "verifying writes nothing"
+        return report
+
+    def codes(self, **settings: Any) -> list[str]:
+        return [finding.code for finding in self.verify(**settings).findings]
+
+    def the(self, code: str, **settings: Any) -> Finding:
+        (found,) = (finding for finding in self.verify(**settings).findings if finding.code == code)
+        return found
+
+    def content(self) -> dict[str, bytes]:
+        kept = (path for path in walk(self.fs, "") if path != layout.CLOCK_HINT and not is_left_out(path))
+        return {path: self.fs.read(path) for path in kept}
+
+    def write(self, path: str, content: bytes) -> None:
+        """Let somebody write a file."""
+        if self.fs.exists(path):
+            self.fs.delete(path)
+        self.fs.make_directories(layout.parent(path))
+        with self.fs.create(path) as stream:
+            stream.write(content)
+
+    def move(self, source: str | None, target: str | None) -> None:
+        assert source is not None
+        assert target is not None
+        self.fs.make_directories(layout.parent(target))
+        self.fs.rename(source, target)
+
+    def compact(self, batch: int, *inputs: Add) -> Add:
+        """Replace parts by one with the same rows."""
+        content = b"".join(self.fs.read(add.final_path or "") for add in inputs)
+        new = self.driver.stage(batch, content)
+        author = MaintenanceAuthor("compact", f"compact-{batch}")
+        version = self.driver.log.read_on().version
+        self.driver.commit_as(author, rewrites=(Rewrite(inputs, (new,), version),))
+        return new
+
+    def lose(self, version: int) -> None:
+        self.fs.delete(layout.record_path(version))
+
+    def hint(self, **fields: Any) -> None:
+        """Overwrite the hint with a right checksum."""
+        self.fs.put(layout.PUBLISHED_HINT, to_checked_text([json.dumps(fields).encode()]))
+
+
+def walk(fs: FileSystem, directory: str) -> Iterator[str]:
+    for info in fs.list(directory):
+        if info.is_directory:
+            yield from walk(fs, info.path)
+        else:
+            yield info.path
+
+
+class _Slow(WrapperFileSystem):
+    """A store whose calls take so long that it pays to ask for many files at once."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        super().__init__(inner)
+        self.readers: set[int] = set()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.inner.capabilities, concurrency=8)
+
+    def read(self, path: str) -> bytes:
+        self.readers.add(threading.get_ident())
+        time.sleep(0.002)
+        return super().read(path)
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    fs = MemoryFileSystem(request.node.name)
+    with mounted(fs) as url:
+        yield World(fs, url, Driver(fs))
+    MemoryFileSystem.drop(request.node.name)
+
+
+@pytest.fixture
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bases at every second record or so, ranges too."""
+    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
+
+
+@pytest.mark.usefixtures("_often")
+class TestHealthy:
+    def test_nothing_is_found(self, world: World) -> None:
+        adds = [world.driver.commit_new(batch) for batch in range(9)]
+        world.compact(8, *adds[2:5])
+        removes = [read_range(world.fs, name, ended=True).removes for name in list_ranges(world.fs)]
+        assert any(removes)
+        report = world.verify(full=True)
+        assert report.ok
+        assert report.findings == ()
+        assert (report.version, report.records, report.files, report.rows) == (9, 10, 7, 9)
+
+    def test_an_empty_directory(self, world: World) -> None:
+        world.driver.log.prepare_directory()
+        report = world.verify(full=True)
+        assert report.ok
+        assert (report.version, report.files) == (-1, 0)
+
+    def test_after_a_vacuum(self, world: World) -> None:
+        adds = [world.driver.commit_new(batch) for batch in range(9)]
+        world.compact(8, *adds[:3])
+        for _ in range(2):
+            ftfile.vacuum(world.url, dry_run=False, retention="0s", force=True)
+        for batch in range(9, 12):
+            world.driver.commit_new(batch)
+        report = world.verify(full=True)
+        assert report.findings == ()
+        assert 0 < report.oldest_version < report.version
+
+    def test_what_lost_attempts_left_is_counted(self, world: World) -> None:
+        world.driver.commit_new(0)
+        world.driver.stage(1, b"lost\n")
+        report = world.verify()
+        assert report.ok
+        assert (report.unrecorded_files, report.unrecorded_bytes) == (1, 5)
+
+    def test_what_no_record_knows_is_told(self, world: World) -> None:
+        world.driver.commit_new(0)
+        world.write("mine.txt", b"mine")
+        report = world.verify()
+        assert report.ok
+        assert [(found.code, found.severity) for found in report.findings] == [("unknown-files", "info")]
+        assert "mine.txt" in report.findings[0].found
+
+    @pytest.mark.parametrize("step", [list_files, read_history])
+    def test_commits_meanwhile_are_no_findings(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, step: Callable[..., Any]
+    ) -> None:
+        adds = [world.driver.commit_new(batch) for batch in range(4)]
+
+        def late(*args: Any) -> Any:
+            world.driver.commit_new(4)
+            world.compact(4, *adds)
+            world.driver.commit_new(5)
+            return step(*args)
+
+        monkeypatch.setattr(f"ftfile.operate.verify.verify_directory.{step.__name__}", late)
+        assert ftfile.open(world.url).verify().findings == ()
+
+    def test_a_vacuum_meanwhile_is_no_finding(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        for batch in range(9):
+            world.driver.commit_new(batch)
+        looks: list[object] = []
+
+        def late(*args: Any) -> Any:
+            looks.append(args)
+            if len(looks) == 1:
+                for _ in range(2):
+                    ftfile.vacuum(world.url, dry_run=False, retention="0s", force=True)
+            return read_history(*args)
+
+        monkeypatch.setattr("ftfile.operate.verify.verify_directory.read_history", late)
+        report = ftfile.open(world.url).verify()
+        assert report.findings == ()
+        assert len(looks) == 2
+
+
+class TestBounds:
+    def test_more_foreign_files_than_are_named(self, world: World) -> None:
+        world.driver.commit_new(0)
+        for number in range(NAMES_TOLD + 1):
+            world.write(f"foreign-{number:02d}.txt", b"somebody's\n")
+        found = world.the("unknown-files")
+        assert found.found.startswith(f"{NAMES_TOLD + 1} files, among them 'foreign-00.txt'")
+        assert f"foreign-{NAMES_TOLD:02d}" not in found.found
+
+    @pytest.mark.slow
+    def test_more_records_than_are_read_side_by_side(self, world: World) -> None:
+        for batch in range(THREADS_MAX + 2):
+            world.driver.commit_new(batch)
+        slow = _Slow(world.fs)
+        report = verify(slow)
+        assert (report.findings, report.records, report.version) == ((), THREADS_MAX + 2, THREADS_MAX + 1)
+        assert len(slow.readers) > 1
+
+    @pytest.mark.parametrize(("at_once", "batches"), [(3, 25), (history.RECORDS_AT_ONCE, 300)])
+    def test_more_records_than_are_folded_together(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, at_once: int, batches: int
+    ) -> None:
+        monkeypatch.setattr(history, "RECORDS_AT_ONCE", at_once)
+        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 9 * bases.RECORD_COST_BYTES)
+        for batch in range(batches):
+            world.driver.commit_new(batch)
+        assert len(bases.list_bases(world.fs)) == 2
+        report = world.verify()
+        assert (report.findings, report.records) == ((), batches)
+
+    @pytest.mark.parametrize(
+        ("vacuums", "looks"), [(0, 1), (1, 2), (verifying.TRIES, verifying.TRIES), (99, verifying.TRIES)]
+    )
+    def test_vacuums_at_more_looks_than_are_made(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, vacuums: int, looks: int
+    ) -> None:
+        """What is missing may have been taken away by a vacuum; after some looks it is told of."""
+        add, made = world.driver.commit_new(0), 0
+        world.fs.delete(add.final_path or "")
+
+        def look(fs: FileSystem) -> Files:
+            nonlocal made
+            files, made = list_files(fs), made + 1
+            if made <= vacuums:
+                other = CommitLog(world.fs)
+                merge_all(other, other.read_on())
+                log_start = other.read_on().version + 1
+                world.driver.create_record(other, author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
+            return files
+
+        monkeypatch.setattr(verifying, "list_files", look)
+        assert "missing-part" in {finding.code for finding in verify(world.fs).findings}
+        assert made == looks
+
+
+class TestParts:
+    def test_pending(self, world: World) -> None:
+        add = world.driver.commit_new(0)
+        world.move(add.final_path, add.path)
+        found = world.the("not-published")
+        assert (found.path, found.severity, found.repair) == (add.final_path, "warning", "yes")
+
+    def test_missing(self, world: World) -> None:
+        add = world.driver.commit_new(0)
+        world.driver.commit_new(1)
+        world.fs.delete(add.final_path or "")
+        found = world.the("missing-part")
+        assert (found.path, found.severity, found.repair) == (add.final_path, "error", "on request")
+        assert f"give_up=['{add.final_path}']" in found.remedy
+
+    def test_of_another_length(self, world: World) -> None:
+        add = world.driver.commit_new(0)
+        world.write(add.final_path or "", b"longer than before\n")
+        found = world.the("damaged-part")
+        assert found.found == "19 bytes"
+
+    def test_of_other_bytes(self, world: World) -> None:
+        add = world.driver.commit_new(0)
+        world.write(add.final_path or "", b"raw\n")
+        assert world.verify().ok
+        assert world.the("damaged-part", full=True).found == "other bytes"
+
+    def test_a_foreign_file_at_the_name(self, world: World) -> None:
+        add = world.driver.commit_new(0)
+        world.move(add.final_path, add.path)
+        world.write(add.final_path or "", b"mine")
+        assert world.codes() == ["taken-name"]
+
+    def test_a_foreign_file_of_the_same_length_at_the_name(self, world: World) -> None:
+        add = world.driver.commit_new(0)
+        world.move(add.final_path, add.path)
+        world.write(add.final_path or "", b"raw\n")
+        assert world.codes() == ["taken-name"]
+        assert [file.state for file in ftfile.open(world.url).files()] == ["pending"]
+
+    def test_a_file_where_its_directory_should_be(self, world: World) -> None:
+        add = world.driver.stage(0, name="key=1/part.txt")
+        world.driver.create_record(author=world.driver.author(0), adds=(add,))
+        world.write("key=1", b"mine")
+        assert world.codes() == ["taken-name"]
+
+    def test_a_name_that_cannot_exist(self, world: World) -> None:
+        add = world.driver.stage(0, name=f"{'long' * 70}.txt")
+        world.driver.create_record(author=world.driver.author(0), adds=(add,))
+        found = world.the("impossible-name")
+        assert (found.path, found.repair) == (add.final_path, "yes")
+        assert "280" in found.found or "284" in found.found
+
+    def test_a_removed_part_is_there_again(self, world: World) -> None:
+        adds = [world.driver.commit_new(batch) for batch in range(2)]
+        world.compact(1, *adds)
+        world.move(layout.retired_path(adds[0].id), adds[0].final_path)
+        found = world.the("returned-part")
+        assert (found.path, found.severity, found.repair) == (adds[0].final_path, "error", "yes")
+
+    def test_a_removed_part_is_still_there(self, world: World) -> None:
+        """Its removal is not published yet: the next commit continues it."""
+        add = world.driver.commit_new(0)
+        world.driver.create_record(author=MaintenanceAuthor("drop", "x"), removes=(Remove.of(add),))
+        found = world.the("not-hidden")
+        assert (found.path, found.severity, found.repair) == (add.final_path, "warning", "yes")
+
+    def test_a_foreign_file_where_a_removed_part_was(self, world: World) -> None:
+        adds = [world.driver.commit_new(batch) for batch in range(2)]
+        world.compact(1, *adds)
+        world.write(adds[0].final_path or "", b"raw\n")
+        report = world.verify()
+        assert report.ok
+        assert [found.code for found in report.findings] == ["foreign-files"]
+
+    def test_a_removed_part_is_still_staged(self, world: World) -> None:
+        adds = [world.driver.commit_new(batch) for batch in range(2)]
+        world.compact(1, *adds)
+        world.move(layout.retired_path(adds[0].id), adds[0].path)
+        assert world.the("removed-part-staged").path == adds[0].path
+
+    def test_a_live_part_is_hidden(self, world: World) -> None:
+        """An old removal of the same name was rolled forward late."""
+        old, live = world.driver.commit_new(0), world.driver.stage(1, b"only here\n")
+        world.driver.commit(1, live)
+        world.move(live.final_path, layout.retired_path(f"{old.id}x"))
+        found = world.the("hidden-part")
+        assert found.repair == "yes"
+
+    def test_one_name_twice(self, world: World) -> None:
+        """A consumer took the first file away, and the name was used again."""
+        adds = [world.driver.stage(batch, f"row {batch}\n".encode(), "latest.txt") for batch in range(2)]
+        for batch, add in enumerate(adds):
+            world.driver.create_record(author=world.driver.author(batch), adds=(add,))
+        world.fs.delete(adds[0].path)
+        world.move(adds[1].path, "latest.txt")
+        found = world.the("repeated-name")
+        assert (found.path, found.repair) == ("latest.txt", "on request")
+        assert "batch 0 of" in found.remedy
+
+
+class TestLog:
+    @pytest.fixture(autouse=True)
+    def _committed(self, world: World) -> None:
+        for batch in range(5):
+            world.driver.commit_new(batch)
+
+    def test_a_hole(self, world: World) -> None:
+        world.lose(2)
+        report = world.verify()
+        assert not report.complete
+        assert not report.ok
+        assert report.version == 1
+        assert [(found.code, found.path) for found in report.findings] == [("missing-record", layout.record_path(2))]
+
+    def test_a_damaged_record(self, world: World) -> None:
+        path = layout.record_path(3)
+        content = world.fs.read(path)
+        world.write(path, content[:-9] + b"00000000\n")
+        assert world.the("damaged-record").path == path
+
+    def test_a_hole_that_another_commit_filled(self, world: World) -> None:
+        world.lose(2)
+        world.fs.delete(layout.PUBLISHED_HINT)
+        later = [world.fs.read(layout.record_path(version)) for version in (3, 4)]
+        for version in (3, 4):
+            world.lose(version)
+        world.driver.restart()
+        world.driver.commit_new(2)
+        for version, content in zip((3, 4), later, strict=True):
+            world.write(layout.record_path(version), content)
+        found = world.the("foreign-record")
+        assert found.path == layout.record_path(2)
+        assert "that was lost, and another commit took its number" in found.remedy
+
+    def test_the_newest_record_is_lost(self, world: World) -> None:
+        world.lose(4)
+        found = world.the("lost-records")
+        assert (found.expected, found.found) == (
+            "version 4, which '_ftfile/hints/published' knows",
+            "version 3 as the newest one",
+        )
+
+    @pytest.mark.parametrize(
+        "fields", [{"version": "4", "nonce": "x"}, {"version": 4}, {"version": 4, "nonce": "x"}, {"version": None}]
+    )
+    def test_a_hint_of_another_type_or_history(self, world: World, fields: dict[str, Any]) -> None:
+        world.hint(**fields)
+        assert world.codes() == ["bad-hint"]
+
+    def test_the_horizon_is_in_the_future(self, world: World) -> None:
+        world.driver.create_record(
+            author=MaintenanceAuthor("vacuum", "old"), horizon_ms=world.driver.log.clock.now_ms() + 400 * DAY_MS
+        )
+        found = world.the("horizon-ahead")
+        assert found.repair == "yes"
+
+    def test_a_record_that_removes_what_is_not_live(self, world: World) -> None:
+        world.driver.create_record(
+            author=MaintenanceAuthor("drop", "odd"),
+            removes=(replace(Remove.of(world.driver.stage(9)), id="nobody"),),
+        )
+        assert "bad-record" in world.codes()
+
+
+@pytest.mark.usefixtures("_often")
+class TestDerived:
+    @pytest.fixture(autouse=True)
+    def _committed(self, world: World, _often: None) -> None:
+        for batch in range(9):
+            world.driver.commit_new(batch)
+
+    def test_a_range_of_other_adds(self, world: World) -> None:
+        name = max(list_ranges(world.fs), key=lambda name: name.last - name.first)
+        content = read_range(world.fs, name, ended=True)
+        columns = content.kept[0].columns()
+        columns.fields["rows"][0] += 1
+        other = replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
+        world.write(layout.range_path(name), encode_range(other))
+        assert world.the("bad-range").found == "other adds than its records"
+
+    @pytest.mark.parametrize("what", ["kept", "removes", "ended"])
+    def test_a_range_without_some_of_it(self, world: World, what: str) -> None:
+        live = list(ftfile.open(world.url).snapshot().adds.values())
+        world.compact(8, live[0], live[-1])
+        world.driver.commit_new(9)
+        world.driver.commit_new(10)
+        changed = False
+        for name in list_ranges(world.fs):
+            content = read_range(world.fs, name, ended=True)
+            if getattr(content, what):
+                without: dict[str, Any] = {what: {} if what == "removes" else ()}
+                world.write(layout.range_path(name), encode_range(replace(content, **without)))
+                changed = True
+                break
+        if changed:
+            assert "bad-range" in world.codes()
+        else:
+            assert what == "ended"
+
+    def test_a_damaged_range(self, world: World) -> None:
+        path = layout.range_path(max(list_ranges(world.fs)))
+        world.write(path, world.fs.read(path)[:-3])
+        assert [(found.code, found.path, found.severity) for found in world.verify().findings] == [
+            ("bad-range", path, "warning")
+        ]
+
+    def test_a_range_beyond_the_head(self, world: World) -> None:
+        name = max(list_ranges(world.fs))
+        content = read_range(world.fs, name, ended=True)
+        beyond = name._replace(first=0, last=99)
+        world.write(layout.range_path(beyond), encode_range(replace(content, first=0, last=99)))
+        found = world.the("lost-records")
+        assert "version 99" in found.expected
+        assert world.verify().files == 9
+
+    def test_a_range_of_another_history(self, world: World) -> None:
+        name = max(list_ranges(world.fs))
+        content = read_range(world.fs, name, ended=True)
+        world.write(layout.range_path(name), encode_range(replace(content, nonce="other")))
+        assert "another history" in world.the("bad-range").found
+
+    def test_a_base_of_another_story(self, world: World) -> None:
+        name = max(list_bases(world.fs))
+        base = bases.decode_base(world.fs.read(layout.base_path(name)), "")
+        world.write(layout.base_path(name), encode_base(replace(base, log_start=0, horizon_ms=7)))
+        found = world.the("bad-base")
+        assert (found.path, found.severity) == (layout.base_path(name), "warning")
+
+    @pytest.mark.parametrize("content", [b"", b"{}\n", to_checked_text([b"{}"]), to_checked_text([b"[1]"])])
+    def test_a_damaged_base(self, world: World, content: bytes) -> None:
+        path = layout.base_path(max(list_bases(world.fs)))
+        world.write(path, content)
+        assert world.codes() == ["bad-base"]
+
+    def test_a_hole_behind_a_base(self, world: World) -> None:
+        """Nothing of the newest version is lost, but not all that is kept can be read."""
+        oldest = min(list_bases(world.fs)).version
+        world.lose(oldest - 1)
+        report = world.verify()
+        assert report.complete
+        assert report.files == 9
+        assert "missing-record" in [found.code for found in report.findings]
+
+    def test_records_before_the_bases_are_gone_and_so_are_those(self, world: World) -> None:
+        for name in list_bases(world.fs):
+            world.fs.delete(layout.base_path(name))
+        for version in range(3):
+            world.lose(version)
+        assert "missing-base" in world.codes()
+
+
+def test_directories_are_missing(tmp_path: Any) -> None:
+    from ftfile.storage.local.filesystem import LocalFileSystem
+
+    fs = LocalFileSystem(str(tmp_path / "out"), SYSTEM)
+    Driver(fs).commit_new(0)
+    (tmp_path / "out" / layout.RETIRED).rmdir()
+    found = ftfile.open(str(tmp_path / "out")).verify().findings
+    assert [(each.code, each.path, each.severity) for each in found] == [
+        ("missing-directory", layout.RETIRED, "warning")
+    ]
+
+
+def test_a_cut_off_log_is_no_reason_to_raise(world: World) -> None:
+    for batch in range(3):
+        world.driver.commit_new(batch)
+    assert CommitLog(world.fs).read_on().version == 2
+    for version in range(3):
+        world.lose(version)
+    assert "lost-records" in world.codes()

@@ -1,0 +1,128 @@
+"""A directory of foreign files in memory, the scanner of it, and the bytes that its plans read, at once."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ftfile.core.options import parse_options
+from ftfile.filters.chain import Chain
+from ftfile.read.foreign.known import KnownFiles, fingerprints
+from ftfile.read.foreign.plan import Plan
+from ftfile.read.foreign.scan import Scanner
+from ftfile.read.foreign.settings import FilesSettings
+from ftfile.storage.api import RangeFile
+from ftfile.testing.context import ManualClock, open_filesystem, repeatable
+from ftfile.testing.fs.memory import MemoryFileSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.read.foreign.listing import Listing
+    from ftfile.storage.api import FileSystem
+
+
+def _slice(content: bytes, offset: int, length: int) -> bytes:
+    return content[offset : offset + length]
+
+
+_numbers = itertools.count()
+
+
+class Tailing:
+    """Files below `in/`, whose time is that of a clock that each step moves on by 2 s.
+
+    Attributes:
+        plans: all that were made.
+        reads: for each range, the path and the bytes.
+    """
+
+    def __init__(self, path: str = "in", *, file_format: str = "text", **options: str) -> None:
+        self.name = f"tailing-{next(_numbers)}"
+        self.clock = ManualClock()
+        given = {"path": f"memory://{self.name}/{path}", "fileFormat": file_format, **options}
+        self.settings = FilesSettings.from_options(parse_options(given, "files"))
+        self.known = KnownFiles()
+        self.plans: list[Plan] = []
+        self.reads: list[tuple[str, bytes]] = []
+        with repeatable(self.clock) as self.context:
+            self.store: FileSystem = MemoryFileSystem(self.name, clock=self.clock)
+            self.fs = open_filesystem(self.settings.root, clock=self.clock)
+        self.scanner = Scanner(self.fs, self.settings, self.context)
+
+    def restart(self) -> None:
+        """Begin a new process, which has what is durable."""
+        self.known = KnownFiles.from_bytes(self.known.to_bytes())
+        self.scanner = Scanner(self.fs, self.settings, self.context)
+
+    def replace(self, method: str, function: Callable[..., object]) -> None:
+        """Let the file system do something else when a method is called."""
+        setattr(self.fs, method, function)
+
+    def write(self, path: str, content: str | bytes) -> None:
+        """Write a file anew; one that is there keeps its identity."""
+        data = content.encode() if isinstance(content, str) else content
+        self.store.make_directories(f"in/{path}".rpartition("/")[0])
+        self.store.put(f"in/{path}", data)
+
+    def append(self, path: str, content: str | bytes) -> None:
+        data = content.encode() if isinstance(content, str) else content
+        self.write(path, (self.store.read(f"in/{path}") if self.store.exists(f"in/{path}") else b"") + data)
+
+    def rename(self, path: str, target: str) -> None:
+        self.store.rename(f"in/{path}", f"in/{target}")
+
+    def copy(self, path: str, target: str) -> None:
+        self.write(target, self.store.read(f"in/{path}"))
+
+    def compress(self, path: str, target: str) -> None:
+        self.write(target, gzip.compress(self.store.read(f"in/{path}"), mtime=0))
+
+    def delete(self, path: str) -> None:
+        self.store.delete(f"in/{path}")
+
+    def scan(self, listing: Listing | None = None, *, seconds: float = 2.0, limited: bool = True) -> Plan | None:
+        """Let time pass, plan once, and read what the plan says."""
+        self.clock.advance(seconds)
+        plan = self.scanner.plan(self.known, listing, limited=limited)
+        if plan is None:
+            return None
+        assert Plan.from_json(plan.to_json()) == plan
+        assert not plan.is_empty or self.settings.starting_offsets == "latest"
+        self.known = self.known.apply(plan)
+        self.plans.append(plan)
+        for each in plan.ranges:
+            content = self.fs.read(each.path)
+            if each.whole:
+                assert each.end == len(content)
+            elif each.compression:
+                content = Chain.for_reading((each.compression,)).decode(content, "")
+            marks = fingerprints(RangeFile(each.path, len(content), partial(_slice, content)).read_at, each.end)
+            assert marks == (each.head, each.tail)
+            self.reads.append((each.path.removeprefix("in/"), content[each.start : each.end]))
+        return plan
+
+    def drain(self, *, seconds: float = 2.0, plans_max: int = 1000) -> int:
+        """Plan until there is nothing new, and return the number of plans."""
+        for number in range(plans_max):
+            if self.scan(seconds=seconds) is None:
+                return number
+        raise AssertionError("the plans do not end")
+
+    def settle(self) -> None:
+        """Plan until no file waits any more."""
+        self.drain()
+        self.drain(seconds=301)
+
+    @property
+    def text(self) -> str:
+        """Return all that was read, in its order."""
+        return b"".join(data for _, data in self.reads).decode()
+
+    @property
+    def last(self) -> list[tuple[str, Any]]:
+        """Return path and content of the ranges of the last plan."""
+        count = len(self.plans[-1].ranges)
+        return [(path, data.decode()) for path, data in self.reads[len(self.reads) - count :]]

@@ -1,0 +1,51 @@
+"""Fingerprints: of the first and of the last KiB before a position, and of nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import pytest
+
+from ftfile.core.errors import CorruptData
+from ftfile.read.foreign.copies import Content
+from ftfile.read.foreign.known import WINDOW_BYTES, fingerprints
+from ftfile.storage.api import RangeFile
+
+DATA = random.Random(1).randbytes(200_000)
+
+
+def marks(data: bytes, position: int) -> object:
+    return fingerprints(lambda offset, length: data[offset : offset + length], position)
+
+
+@pytest.mark.parametrize("position", [1, 1023, 1024, 1025, 2047, 2048, 2049, 5000])
+def test_a_change_is_seen_in_the_first_and_in_the_last_kib_alone(position: int) -> None:
+    for at in {0, min(position, WINDOW_BYTES) - 1, max(0, position - WINDOW_BYTES), position - 1}:
+        changed = DATA[:at] + bytes([DATA[at] ^ 1]) + DATA[at + 1 :]
+        assert marks(changed, position) != marks(DATA, position), at
+    outside = [WINDOW_BYTES] if position > 2 * WINDOW_BYTES else []
+    for at in [position, *outside]:
+        changed = DATA[:at] + bytes([DATA[at] ^ 1]) + DATA[at + 1 :]
+        assert marks(changed, position) == marks(DATA, position), at
+
+
+@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 3000])
+def test_there_are_none_beyond_the_end(size: int) -> None:
+    assert marks(DATA[:size], size) is not None
+    assert marks(DATA[:size], size + 1) is None
+    assert marks(DATA[:size], size + 5000) is None
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1024, 1500, 65_536, 200_000])
+def test_compressed_content_has_the_fingerprints_of_what_it_was(size: int) -> None:
+    packed = gzip.compress(DATA[:size])
+    content = Content(RangeFile("a.gz", len(packed), lambda offset, length: packed[offset : offset + length]), "gzip")
+    positions = [position for position in (1, 256, 1024, 1025, 65_535, 100_000, size, size + 1) if position]
+    found_size, found = content.marks(positions)
+    assert found_size == size
+    assert found == {position: marks(DATA, position) for position in {*positions, size} if position <= size}
+    assert content.first == DATA[:size][:WINDOW_BYTES]
+    cut = Content(RangeFile("a.gz", len(packed) - 1, lambda offset, length: packed[offset : offset + length]), "gzip")
+    with pytest.raises(CorruptData):
+        cut.marks([1])

@@ -1,0 +1,90 @@
+"""Values of CSV are read by pyarrow's parser where it reads them as casting their texts does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ftfile.formats.reading import TimeFormats
+from ftfile.read.foreign.decoding.csv_lines import CsvRows
+from ftfile.read.foreign.decoding.records import Lines, finished_rows
+from ftfile.read.foreign.decoding.settings import FileDecoding, own_columns
+
+BAD = pa.field("_corrupt_record", pa.string())
+NUMBERS = ["1", "-0", "+5", "007", "0x1F", "1e3", "1.5", ".5", "1_000", "99999999999", "inf", "NaN", "1\xa0", "1\x0b"]
+TIMES = [
+    *("2024-07-01", "2024-7-1", "2024-02-30", "20240701", "1719835200", "2024-07-01 12:00:00", "2024-07-01T25:00:00Z"),
+    *("2024-07-01T12:00:00Z", "2024-07-01T12:00:00.1234567Z", "2024-07-01T14:00:00+02:00", "2024-07-01T12:00"),
+]
+VALUES: dict[pa.DataType, list[str]] = {
+    pa.int8(): [*NUMBERS, "127", "128"],
+    pa.int64(): [*NUMBERS, "9223372036854775807", "9223372036854775808"],
+    pa.float32(): [*NUMBERS, "16777217", "3.5e38"],
+    pa.float64(): [*NUMBERS, "1e400", "-Infinity"],
+    pa.bool_(): ["true", "False", "TRUE", "tRuE", "1", "t"],
+    pa.date32(): TIMES,
+    pa.timestamp("us", tz="UTC"): TIMES,
+    pa.timestamp("us"): TIMES,
+    pa.decimal128(10, 2): NUMBERS,
+}
+AROUND = ["{}", " {}", "{} ", "{}\t", '"{}"', '" {}"', '"{} "', "", '""']
+
+
+def rows(text: str, schema: pa.Schema, **options: Any) -> list[str]:
+    decoding = FileDecoding("csv", **options)
+    lines = Lines(text.encode())
+    found = CsvRows(schema, own_columns(schema, decoding).names, decoding).rows(lines)
+    batches = finished_rows(found, lines, schema, decoding, "data")
+    return [repr(row) for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.packages
+@pytest.mark.parametrize("kind", VALUES, ids=str)
+@pytest.mark.parametrize("options", [{}, {"sep": "\t", "escape": '"'}], ids=str)
+def test_a_value_is_read_alone_as_among_others_and_at_once_as_text_is(
+    kind: pa.DataType, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = pa.schema([("a", kind), ("s", pa.string()), BAD])
+    sep = options.get("sep", ",")
+    lines = [f"{around.format(value)}{sep}x\n" for value in VALUES[kind] for around in AROUND]
+    alone = [row for line in lines for row in rows(line, schema, **options)]
+    assert rows("".join(lines), schema, **options) == alone
+    monkeypatch.setattr(CsvRows, "_types_read_at_once", lambda _: {})
+    assert rows("".join(lines), schema, **options) == alone
+
+
+def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until a value is spelled in another way."""
+    asked: list[dict[str, pa.DataType]] = []
+    parsed = CsvRows._parsed  # noqa: SLF001
+
+    def note(reader: CsvRows, data: bytes, types: dict[str, pa.DataType]) -> Any:
+        asked.append(types)
+        return parsed(reader, data, types)
+
+    monkeypatch.setattr(CsvRows, "_parsed", note)
+    schema = pa.schema([("a", pa.int64()), ("s", pa.string())])
+    assert rows("1,x y\n2,z\n", schema) == ["(1, 'x y')", "(2, 'z')"]
+    assert asked == [{"0": pa.int64()}]
+    asked.clear()
+    assert rows("1,x\n+2,z\n", schema) == ["(1, 'x')", "(2, 'z')"]
+    assert asked == [{"0": pa.int64()}, {}]
+
+
+def test_a_field_may_be_read_as_two_types() -> None:
+    """Where names differ by case alone."""
+    schema = pa.schema([("a", pa.int64()), ("A", pa.string())])
+    found = CsvRows(schema, ["a"], FileDecoding("csv")).rows(Lines(b"1\n007\n"))
+    assert [batch.to_pydict() for batch, _ in found.pieces] == [{"a": [1, 7], "A": ["1", "007"]}]
+
+
+def test_values_that_options_spell_are_read_as_text_first() -> None:
+    """pyarrow's parser would take a null for a number, and ISO 8601 for a date that is spelled otherwise."""
+    assert rows("1\n2\n", pa.schema([("a", pa.int64())]), null_value="1") == ["(None,)", "(2,)"]
+    times = TimeFormats.from_options({"dateFormat": "dd.MM.yyyy"})
+    schema = pa.schema([("a", pa.date32()), BAD])
+    assert rows("2024-07-01\n", schema, times=times) == ["(None, '2024-07-01')"]
+    assert rows("01.07.2024\n", schema, times=times) == ["(datetime.date(2024, 7, 1), None)"]

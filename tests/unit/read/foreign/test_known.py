@@ -1,0 +1,106 @@
+"""The known files follow from plans alone, take 64 bytes a file, and are forgotten in time."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import numpy as np
+import pytest
+
+from ftfile.core.errors import CorruptData
+from ftfile.read.foreign import known as known_files
+from ftfile.read.foreign.known import ROW, KnownFiles, key_of
+from ftfile.read.foreign.plan import Late, Move, Parked, Plan, Range, Seen
+
+MARKS = "00000000000000aa", "00000000000000bb"
+
+
+def read(path: str, end: int = 5, modified_ms: int = 10, identity: str | None = "7") -> Range:
+    return Range(path, 0, end, *MARKS, end, modified_ms, identity)
+
+
+def random_plan(draw: random.Random, known: KnownFiles, low: int) -> Plan:
+    names = [f"f{draw.randrange(60)}" for _ in range(8)]
+    times = [low + draw.randrange(-3, 50) for _ in range(8)]
+    marks = draw.randbytes(8).hex(), draw.randbytes(8).hex()
+    return Plan(
+        ranges=tuple(Range(names[at], 0, 9, *marks, 9, times[at], draw.choice([None, "1"])) for at in (0, 1)),
+        moves=(Move(draw.choice([key_of("r:///x", names[2]).hex(), key_of("r:///x", "gone").hex()]), names[0]),),
+        seen=(Seen(names[3], 4, *marks, 9, times[3]),),
+        parked=(Parked(names[4], "why", 3, times[4], "4"), Parked(names[1], "why", 3, times[1])),
+        late=(Late("late", 1),) * draw.randrange(2),
+        replaced=(names[5], names[0]),
+        low=max(low, known.low),
+        root="r:///x",
+    )
+
+
+@pytest.mark.parametrize("pending_min", [0, 7, 4096])
+@pytest.mark.parametrize("seed", range(4))
+def test_AFI_16_all_who_fold_the_same_plans_have_the_same_state(
+    pending_min: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever columns are merged, stored or looked at in between."""
+    monkeypatch.setattr(known_files, "_PENDING_MIN", pending_min)
+    draw = random.Random(seed)
+    first = second = third = KnownFiles()
+    for number in range(60):
+        plan = random_plan(draw, first, number // 2)
+        before = first.to_bytes()
+        after = first.apply(plan)
+        assert first.to_bytes() == before
+        first, second, third = after, second.apply(plan), KnownFiles.from_bytes(third.to_bytes()).apply(plan)
+        assert len(third) == len(first)
+    assert first.to_bytes() == second.to_bytes() == third.to_bytes()
+    assert first == second
+    assert (first.rows["modified"] >= first.low).all()
+    assert len({row["high"].item() for row in first.rows}) == len(first) > 10
+
+
+def test_a_file_takes_64_bytes() -> None:
+    known = KnownFiles().apply(Plan(ranges=tuple(read(f"{number:0100}") for number in range(1000))))
+    assert ROW.itemsize == 64
+    assert known.rows.nbytes == 64_000
+    assert len(known.to_bytes()) < 64_100
+    assert sys.getsizeof(known.rows) < 64_300
+
+
+def test_keys_with_one_first_half_are_told_apart() -> None:
+    """Beyond what chance makes: three keys with the same first 64 bits."""
+    known = KnownFiles().apply(Plan(ranges=tuple(read(name) for name in "abcd")))
+    rows = known.rows.copy()
+    rows["high"][1:] = rows["high"][1]
+    rows.sort(order=["high", "low"])
+    known._rows = rows  # noqa: SLF001
+    again = KnownFiles.from_bytes(known.to_bytes())
+    highs, lows = np.concatenate([rows["high"], rows["high"]]), np.concatenate([rows["low"], rows["low"] + 1])
+    assert again.find(highs, lows).tolist() == [0, 1, 2, 3, -1, -1, -1, -1]
+    for row in rows:
+        assert again.get(row.tobytes()[:16]) is not None
+    moved = again.apply(Plan(moves=(Move(rows[2].tobytes()[:16].hex(), "x"),), ranges=(read("x"),)))
+    assert len(moved) == 4
+    assert moved.get(rows[2].tobytes()[:16]) is None
+    assert moved.get(rows[3].tobytes()[:16]) is not None
+
+
+def test_a_root_above_gives_the_same_keys() -> None:
+    assert key_of("file:///data", "in/a") == key_of("file:///data/in", "a") == key_of("file:///", "data/in/a")
+    assert key_of("file:///data", "in/a") != key_of("s3://data", "in/a")
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, -1), (0, 0), (1, None)])
+def test_damaged_columns_are_refused(start: int, end: int | None) -> None:
+    data = KnownFiles().apply(Plan(ranges=(read("a"),), late=(Late("b", 1),), low=3)).to_bytes()
+    again = KnownFiles.from_bytes(data)
+    assert (again.low, again.late, again.is_begun, len(again)) == (3, 1, True, 1)
+    for damaged in (data[start:end], data[:70] + b"x" + data[71:]):
+        with pytest.raises(CorruptData):
+            KnownFiles.from_bytes(damaged)
+
+
+def test_a_plan_of_rows_that_are_forgotten_leaves_none() -> None:
+    known = KnownFiles().apply(Plan(ranges=(read("a", modified_ms=5), read("b", modified_ms=6)), low=6))
+    assert len(known) == 1
+    assert known.get(key_of("", "a")) is None
+    assert len(known.apply(Plan(low=7))) == 0

@@ -1,0 +1,212 @@
+"""Which files are listed: patterns, hidden names, links, and stores without directories."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import ConfigError, PermissionDenied
+from ftfile.core.options import parse_options
+from ftfile.read.foreign.listing import list_files
+from ftfile.read.foreign.settings import FilesSettings, matcher
+from ftfile.testing.context import open_filesystem
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from tests.unit.read.foreign.tailing import Tailing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ftfile.storage.api import FileInfo
+    from ftfile.testing.fs.volume import Store
+
+
+def listed(path: object, **options: str) -> list[str]:
+    settings = FilesSettings.from_options(parse_options({"path": str(path), "fileFormat": "text", **options}, "files"))
+    return sorted(list_files(open_filesystem(settings.root), settings).paths)
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+
+
+def test_AFI_1_2_FSI_12_subdirectories_are_listed_if_so_told(tmp_path: Path) -> None:
+    make(tmp_path / "in", "a", "b/c", "b/day=1/d", "day=1/e", "day=1/hour=2/f")
+    assert listed(tmp_path / "in") == ["in/a", "in/day=1/e", "in/day=1/hour=2/f"]
+    everything = ["in/a", "in/b/c", "in/b/day=1/d", "in/day=1/e", "in/day=1/hour=2/f"]
+    assert listed(tmp_path / "in", recursiveFileLookup="true") == everything
+
+
+def test_AFI_3_FSI_17_empty_directories_are_no_error(tmp_path: Path) -> None:
+    assert listed(tmp_path / "in") == []
+    for number in range(5):
+        (tmp_path / "in" / f"x={number}").mkdir(parents=True)
+    assert listed(tmp_path / "in") == []
+
+
+def test_names_that_spark_leaves_out_are_hidden(tmp_path: Path) -> None:
+    hidden = ["_a", ".a", "a._COPYING_", "_temporary/a", ".x=1/a", "_SUCCESS"]
+    make(tmp_path / "in", *hidden, "a", "_x=1/b", "x=_1/c")
+    assert listed(tmp_path / "in", recursiveFileLookup="true") == ["in/_x=1/b", "in/a", "in/x=_1/c"]
+    assert listed(tmp_path / "in/*/a", recursiveFileLookup="true") == []
+    assert listed(tmp_path / "in/_temporary") == ["_temporary/a"]
+    assert listed(tmp_path / "in/_t*/a") == ["_temporary/a"]
+
+
+def test_24_a_file_with_two_names_is_listed_once_and_linked_directories_never(tmp_path: Path) -> None:
+    make(tmp_path / "in", "b.log", "d=1/c.log")
+    (tmp_path / "in/a.log").hardlink_to(tmp_path / "in/b.log")
+    (tmp_path / "in/a-link.log").symlink_to(tmp_path / "in/b.log")
+    (tmp_path / "in/loop=1").symlink_to(tmp_path / "in")
+    (tmp_path / "in/dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "in/through").symlink_to(tmp_path / "in/b.log/x")
+    (tmp_path / "in/itself").symlink_to(tmp_path / "in/itself")
+    (tmp_path / "in/long").symlink_to("x" * 300)
+    (tmp_path / "in/to=2").symlink_to(tmp_path / "in/d=1")
+    assert listed(tmp_path / "in", recursiveFileLookup="true") == ["in/a.log", "in/d=1/c.log"]
+    assert listed(tmp_path / "in/*/*") == ["d=1/c.log"]
+    make(tmp_path / "other", "x.log")
+    (tmp_path / "in/x.log").symlink_to(tmp_path / "other/x.log")
+    assert "in/x.log" in listed(tmp_path / "in")
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        ("in", ["in/a.log", "in/b.txt"]),
+        ("in/a.log", ["in/a.log"]),
+        ("in/*.log", ["in/a.log"]),
+        ("in/{a,b}.*", ["in/a.log", "in/b.txt"]),
+        ("in/?.[l-m]og", ["in/a.log"]),
+        ("in/?.[^l]*", ["in/b.txt"]),
+        ("{in,out}/[ab]*", ["in/a.log", "in/b.txt", "out/a.log"]),
+        ("*/sub/{d.log,deep/*}", ["in/sub/d.log", "in/sub/deep/e.log"]),
+        ("{in/sub,out}", ["in/sub/d.log", "out/a.log"]),
+        ("*", ["in/a.log", "in/b.txt", "out/a.log"]),
+        ("nowhere/*", []),
+        ("in/a.log/x", []),
+        (r"in/\a.log", ["in/a.log"]),
+    ],
+)
+def test_FSI_13_16_patterns_of_paths_are_those_of_hadoop(tmp_path: Path, glob: str, found: list[str]) -> None:
+    """Nested inputs, which overlap, list each file once."""
+    make(tmp_path, "in/a.log", "in/b.txt", "in/sub/d.log", "in/sub/deep/e.log", "out/a.log")
+    settings = FilesSettings.from_options(parse_options({"path": f"{tmp_path}/{glob}", "fileFormat": "text"}, "files"))
+    above = os.path.relpath(settings.root.removeprefix("file://"), tmp_path).removeprefix(".")
+    assert [os.path.join(above, path) for path in listed(f"{tmp_path}/{glob}")] == found  # noqa: PTH118
+
+
+def test_AFI_19_patterns_of_names_choose_files(tmp_path: Path) -> None:
+    make(tmp_path / "in", "a.log", "b.log", "c.txt", "day=1/a.log")
+    assert listed(tmp_path / "in", pathGlobFilter="a.*") == ["in/a.log", "in/day=1/a.log"]
+    assert listed(tmp_path / "in", filePattern=r"[ab]\.log") == ["in/a.log", "in/b.log", "in/day=1/a.log"]
+    assert listed(tmp_path / "in", filePattern=r"[ab]") == []
+    assert listed(tmp_path / "in", ignoreFilePattern=r".*\.log") == ["in/c.txt"]
+    assert listed(tmp_path / "in", filePattern=r"./day=.*") == []
+    assert listed(tmp_path / "in", filePattern=rf"{tmp_path}/in/day=.*") == ["in/day=1/a.log"]
+    assert listed(tmp_path / "in", ignoreFilePattern=r".*/in/[^/]*") == ["in/day=1/a.log"]
+
+
+def test_a_directory_that_only_leads_to_the_root_need_not_be_listed() -> None:
+    for glob in ("in", "*"):
+        tailing = Tailing(glob)
+        tailing.write("a.log", "x")
+        whole = tailing.fs.list
+
+        def refuse(path: str, whole: Callable[[str], list[FileInfo]] = whole) -> list[FileInfo]:
+            if not path:
+                raise PermissionDenied("list", path, "others may not list it")
+            return whole(path)
+
+        tailing.replace("list", refuse)
+        if glob == "in":
+            assert list_files(tailing.fs, tailing.settings).paths == ["in/a.log"]
+        else:
+            with pytest.raises(PermissionDenied):
+                tailing.scan()
+
+
+@pytest.mark.parametrize("store", ["disk", "s3", "hdfs"])
+def test_every_kind_of_store_is_listed(store: Store) -> None:
+    tailing = Tailing("in/*", recursiveFileLookup="true")
+    fs = CrashingFileSystem(clock=tailing.clock, store=store)
+    for name in ("a.log", "d/b.log", "d/e/c.log", "_x/d.log"):
+        fs.make_directories(name.rpartition("/")[0])
+        with fs.create(name) as stream:
+            stream.write(b"x\n")
+    assert sorted(list_files(fs, tailing.settings).paths) == ["a.log", "d/b.log", "d/e/c.log"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "yes", "no"),
+    [
+        ("*", ["", "a", "a.b"], ["a/b"]),
+        ("a?", ["ab"], ["a", "abc", "a/"]),
+        ("[a-c]x", ["ax", "cx"], ["dx", "x"]),
+        ("[^a-c]x", ["dx"], ["ax"]),
+        ("[!a]x", ["bx"], ["ax"]),
+        ("[]]x", ["]x"], ["x"]),
+        ("[a&&b]", ["&", "a"], ["c"]),
+        ("{a,b{c,d}}x", ["ax", "bcx", "bdx"], ["bx", "cx"]),
+        ("{a}", ["a"], ["{a}"]),
+        (r"\*\{\[", ["*{["], ["x{["]),
+        ("a.b", ["a.b"], ["axb"]),
+        ("a,b", ["a,b"], ["a"]),
+        ("a}", ["a}"], ["a"]),
+        ("ä*", ["äö"], ["a"]),
+    ],
+)
+def test_patterns(glob: str, yes: list[str], no: list[str]) -> None:
+    assert [name for name in [*yes, *no] if matcher(glob)(name)] == yes
+
+
+@pytest.mark.parametrize("glob", ["[a", "{a", "{a,{b}", "[z-a]"])
+def test_a_pattern_that_is_none_is_an_error_at_once(glob: str) -> None:
+    for options in ({"path": f"/in/{glob}"}, {"path": "/in", "pathGlobFilter": glob}):
+        with pytest.raises(ConfigError, match="the pattern"):
+            FilesSettings.from_options(parse_options({"fileFormat": "text", **options}, "files"))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"path": "in"}, "relative"),
+        ({}, "the stream has no `path`"),
+        ({"tail": "true", "fileFormat": "parquet"}, "tail=true is for text, json, csv without multiLine"),
+        ({"tail": "true", "fileFormat": "csv", "multiLine": "true"}, "tail=true is for"),
+        ({"encoding": "utf-16"}, "encoding='utf-16': it takes one in which the byte 0x0A is a line feed"),
+        ({"encoding": "klingon"}, "encoding='klingon': it takes one"),
+        ({"encoding": "hex"}, "encoding='hex': it takes one"),
+        ({"encoding": "undefined"}, "encoding='undefined': it takes one"),
+        ({"encoding": "utf-8\0"}, "encoding='utf-8\\x00': it takes one"),
+        ({"lineSep": ""}, "lineSep=''"),
+        ({"lineSep": "||"}, "lineSep='||': it takes text that does not end as it begins"),
+        ({"lineSep": "→", "encoding": "latin-1"}, "lineSep='→': in iso8859-1 it cannot be written"),
+        ({"lineSep": "|", "encoding": "GBK"}, "lineSep='|': in gbk it cannot be written, or its bytes may be part of"),
+        ({"multiLine": "true"}, "'multiLine' is for fileFormat=json|csv, and fileFormat is text"),
+        ({"filePattern": "["}, "a regular expression"),
+        ({"fileIdentity": "inode"}, "one of `native`, `content`"),
+        ({"maxTrackedFiles": "0"}, "a whole number of 1 or more"),
+        ({"startingVersion": "1"}, "is for following"),
+        ({"maxRowsPerTrigger": "1"}, "is for following"),
+        ({"scanIntervalMillis": "1"}, "the time between listings is scanInterval"),
+    ],
+)
+def test_mistakes_say_what_to_write_instead(options: dict[str, str], text: str) -> None:
+    given = {"path": "/in", "fileFormat": "text", **options}
+    if not options:
+        del given["path"]
+    with pytest.raises(ConfigError) as caught:
+        FilesSettings.from_options(parse_options(given, "files"))
+    assert text in str(caught.value)
+
+
+def test_the_encoding_is_that_of_the_line_end() -> None:
+    settings = FilesSettings.from_options(
+        parse_options({"path": "/in", "fileFormat": "text", "lineSep": "ä", "encoding": "latin-1"}, "files")
+    )
+    assert settings.separator == b"\xe4"

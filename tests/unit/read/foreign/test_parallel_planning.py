@@ -1,0 +1,141 @@
+"""Files of a store whose calls take long are opened at once while a plan is made, and the plan is the same."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ftfile.core.errors import NotFound, PermissionDenied
+from ftfile.read.foreign.scan import Scanner
+from ftfile.storage.registry import WrapperFileSystem
+from ftfile.testing.fs.memory import MemoryFileSystem
+from tests.unit.read.foreign import tailing as tailing_module
+from tests.unit.read.foreign.tailing import Tailing
+from tests.unit.read.foreign.test_rotation_histories import History
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.storage.api import Capabilities, FileSystem, InputFile
+
+THREADS = 8
+BOTH = pytest.mark.parametrize("identity", ["native", "content"])
+
+
+class _Remote(WrapperFileSystem):
+    """A store for which several calls at once pay off.
+
+    Args:
+        inner: the store.
+        concurrency: of its calls.
+        meets: each call of `open` waits until as many are under way as may be.
+    """
+
+    def __init__(self, inner: FileSystem, *, concurrency: int = THREADS, meets: bool = False) -> None:
+        super().__init__(inner)
+        self.concurrency = concurrency
+        self.opened: list[str] = []
+        self.failing: dict[str, Callable[..., Exception]] = {}
+        self._barrier = threading.Barrier(THREADS) if meets else None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.inner.capabilities, concurrency=self.concurrency)
+
+    def open(self, path: str) -> InputFile:
+        self.opened.append(path)
+        if self._barrier is not None:
+            self._barrier.wait(timeout=300)
+        if path in self.failing:
+            raise self.failing[path]("open", path, "as the test wants it")
+        return super().open(path)
+
+
+def remote(tailing: Tailing, **options: Any) -> _Remote:
+    """Let the files of a scanner lie on such a store."""
+    tailing.fs = store = _Remote(tailing.fs, **options)
+    tailing.scanner = Scanner(store, tailing.settings, tailing.context)
+    return store
+
+
+def line(name: str, number: int) -> str:
+    return f"{name} {number} {'x' * 300}\n"
+
+
+@BOTH
+def test_new_changed_and_renamed_files_are_opened_at_once(identity: str) -> None:
+    """One after the other, they would wait for each other in vain."""
+    tailing = Tailing(fileIdentity=identity)
+    store = remote(tailing, meets=True)
+    names = [f"{number}.log" for number in range(THREADS)]
+    for number in range(3):
+        for name in names:
+            tailing.append(name, line(name, number))
+        if number == 1:
+            tailing.restart()
+        tailing.scan()
+    assert sorted(tailing.reads) == sorted((name, line(name, number).encode()) for name in names for number in range(3))
+    for name in names:
+        tailing.rename(name, f"{name}.1")
+        tailing.write(name, line(name, 3))
+    tailing.scan()
+    assert sorted(tailing.last) == [(name, line(name, 3)) for name in names]
+    assert len(store.opened) % THREADS == 0
+
+
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("seed", range(12))
+def test_the_plans_are_those_of_one_file_after_the_other(
+    seed: int, identity: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailing_module, "_numbers", itertools.repeat("alike"))
+    plans = []
+    for concurrency in (1, THREADS):
+        MemoryFileSystem.drop("tailing-alike")
+        history = History(seed, identity)
+        remote(history.tailing, concurrency=concurrency)
+        history.run(30)
+        plans.append(history.tailing.plans)
+    assert plans[0] == plans[1]
+
+
+@BOTH
+@pytest.mark.parametrize("limits", [{}, {"maxFilesPerTrigger": "3"}, {"maxBytesPerTrigger": "1000"}])
+def test_files_that_cannot_be_opened_are_parked_and_those_that_are_gone_left_out(
+    identity: str, limits: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailing_module, "_numbers", itertools.repeat("alike"))
+    found = []
+    for concurrency in (1, THREADS):
+        MemoryFileSystem.drop("tailing-alike")
+        tailing = Tailing(fileIdentity=identity, maxRetries="1", **limits)
+        store = remote(tailing, concurrency=concurrency)
+        for number in range(10):
+            tailing.write(f"{number}.log", line("a", number) * (number + 1))
+        store.failing = {"in/3.log": PermissionDenied, "in/5.log": NotFound}
+        tailing.drain()
+        store.failing = {"in/5.log": NotFound, "in/7.log": PermissionDenied}
+        for number in range(10):
+            tailing.append(f"{number}.log", line("b", number))
+        tailing.drain()
+        tailing.drain()
+        found.append(tailing.plans)
+        assert [parked.path for plan in tailing.plans for parked in plan.parked] == ["in/3.log", "in/7.log"]
+        assert "in/5.log" not in {each.path for plan in tailing.plans for each in plan.ranges}
+    assert found[0] == found[1]
+
+
+@BOTH
+def test_no_more_files_are_opened_than_a_plan_may_have(identity: str) -> None:
+    tailing = Tailing(fileIdentity=identity, maxFilesPerTrigger="2")
+    store = remote(tailing)
+    for number in range(30):
+        tailing.write(f"{number}.log", line("a", number))
+    tailing.scan()
+    assert len(tailing.last) == 2
+    assert len(set(store.opened)) == 2

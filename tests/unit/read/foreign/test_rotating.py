@@ -1,0 +1,509 @@
+"""Files that are renamed, copied, cut off and compressed: each line is read once, as far as the identity can tell."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.core.errors import PermissionDenied, SourceError
+from tests.unit.read.foreign.tailing import Tailing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ftfile.storage.api import InputFile
+
+BOTH = pytest.mark.parametrize("identity", ["native", "content"])
+
+
+def lines(first: int, count: int) -> str:
+    return "".join(f"line {number:06} of a log that goes on and on\n" for number in range(first, first + count))
+
+
+@BOTH
+@pytest.mark.parametrize("count", [7, 50])
+def test_17_a_renamed_file_goes_on(identity: str, count: int) -> None:
+    tailing = Tailing(fileIdentity=identity, failOnDataLoss="true")
+    tailing.write("a.log", lines(0, count))
+    tailing.drain()
+    tailing.append("a.log", lines(count, 1))
+    tailing.rename("a.log", "a.log.1")
+    tailing.write("a.log", lines(count + 1, 2))
+    tailing.settle()
+    assert sorted(tailing.text.splitlines(keepends=True)) == lines(0, count + 3).splitlines(keepends=True)
+    assert len(tailing.known) == 2
+
+
+@BOTH
+@pytest.mark.parametrize("restarts", [False, True])
+def test_17_a_chain_of_three_renamed_files_goes_on(identity: str, restarts: bool) -> None:
+    tailing = Tailing(fileIdentity=identity, failOnDataLoss="true")
+    written = 0
+    for _ in range(5):
+        tailing.append("a.log", lines(written, 30))
+        tailing.drain()
+        tailing.append("a.log", lines(written + 30, 1))
+        written += 31
+        for number in (3, 2, 1):
+            source = "a.log" if number == 1 else f"a.log.{number - 1}"
+            if tailing.store.exists(f"in/a.log.{number}"):
+                tailing.delete(f"a.log.{number}")
+            if tailing.store.exists(f"in/{source}"):
+                tailing.rename(source, f"a.log.{number}")
+        if restarts:
+            tailing.restart()
+        tailing.drain()
+    assert tailing.text == lines(0, written)
+
+
+def test_17_a_new_file_that_begins_as_the_renamed_one_did_is_read() -> None:
+    """Equal content at the same path would go on: but the known file has another name now."""
+    tailing = Tailing()
+    tailing.write("a.log", "begin\n")
+    tailing.drain()
+    tailing.rename("a.log", "a.log.1")
+    tailing.write("a.log", "begin\nmore\n")
+    tailing.drain()
+    assert tailing.reads == [("a.log", b"begin\n"), ("a.log", b"begin\nmore\n")]
+
+
+@pytest.mark.parametrize("more", [0, 1, 40])
+@pytest.mark.parametrize("keeps", [False, True], ids=["moved", "kept"])
+def test_17_a_compressed_file_goes_on(more: int, keeps: bool) -> None:
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 60))
+    tailing.drain()
+    tailing.append("a.log", lines(60, more))
+    tailing.rename("a.log", "a.log.1")
+    tailing.compress("a.log.1", "a.log.1.gz")
+    if not keeps:
+        tailing.delete("a.log.1")
+    tailing.write("a.log", lines(60 + more, 1))
+    tailing.drain(seconds=11)
+    tailing.rename("a.log.1.gz", "a.log.2.gz")
+    tailing.settle()
+    assert sorted(tailing.text.splitlines(keepends=True)) == lines(0, 61 + more).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("more", [0, 5])
+@pytest.mark.parametrize("how", ["copy", "copy and compress", "compress"])
+def test_18_of_two_copies_of_a_file_that_is_gone_one_goes_on(how: str, more: int) -> None:
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    numbers = random.Random(how)
+    content = "".join(f"{numbers.random()}\n" for _ in range(65))
+    rows = content.splitlines(keepends=True)
+    tailing.write("a.log", "".join(rows[:60]))
+    tailing.drain()
+    tailing.append("a.log", "".join(rows[60 : 60 + more]))
+    for name, by in zip("bc", (how.split(" and ") * 2)[:2], strict=True):
+        getattr(tailing, by)("a.log", f"{name}.gz" if by == "compress" else name)
+    tailing.delete("a.log")
+    tailing.settle()
+    plain = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for _, data in tailing.reads)
+    assert b"".join(plain).decode() == "".join(rows[: 60 + more])
+
+
+def test_17_a_compressed_file_is_read_again_as_native() -> None:
+    tailing = Tailing()
+    tailing.write("a.log", lines(0, 60))
+    tailing.drain()
+    tailing.compress("a.log", "a.log.1.gz")
+    tailing.delete("a.log")
+    tailing.drain(seconds=11)
+    assert [path for path, _ in tailing.reads] == ["a.log", "a.log.1.gz"]
+    assert tailing.plans[-1].ranges[0].whole
+    assert tailing.plans[-1].ranges[0].compression == "gzip"
+
+
+@pytest.mark.parametrize("between", range(4))
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("count", [7, 22, 60])
+def test_18_a_file_that_is_copied_and_cut_off_is_read_once(between: int, restarts: bool, count: int) -> None:
+    """Scanned after `between` of the steps: lines behind the last scan, the copy, cutting off, new lines."""
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, count))
+    tailing.drain()
+
+    def scan_after(step: int) -> None:
+        if step == between:
+            if restarts:
+                tailing.restart()
+            tailing.drain()
+
+    tailing.append("a.log", lines(count, 3))
+    scan_after(0)
+    tailing.copy("a.log", "a.log.1")
+    scan_after(1)
+    tailing.write("a.log", "")
+    scan_after(2)
+    tailing.append("a.log", lines(count + 3, 2))
+    scan_after(3)
+    tailing.drain(seconds=11)
+    tailing.append("a.log", lines(count + 5, 1))
+    tailing.settle()
+    assert sorted(tailing.text.splitlines(keepends=True)) == lines(0, count + 6).splitlines(keepends=True)
+
+
+def test_18_a_copy_in_progress_is_followed_without_rows() -> None:
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 100))
+    tailing.drain()
+    for end in (10, 50, 100):
+        tailing.write("a.log.1", lines(0, end))
+        tailing.drain()
+    tailing.append("a.log", lines(100, 3))
+    tailing.drain()
+    assert tailing.text == lines(0, 103)
+    assert {path for path, _ in tailing.reads} == {"a.log"}
+
+
+def test_18_a_copy_that_goes_on_with_other_lines_is_read_from_there() -> None:
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 100))
+    tailing.drain()
+    tailing.copy("a.log", "b.log")
+    tailing.drain(seconds=11)
+    tailing.append("b.log", "of its own\n")
+    tailing.drain(seconds=11)
+    assert tailing.text == lines(0, 100) + "of its own\n"
+
+
+def test_18_a_copy_taken_before_the_last_lines_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 40))
+    tailing.drain()
+    tailing.copy("a.log", "a.log.1")
+    tailing.append("a.log", lines(40, 1))
+    tailing.drain()
+    tailing.write("a.log", lines(41, 1))
+    with caplog.at_level(logging.WARNING):
+        tailing.drain(seconds=11)
+    tailing.settle()
+    assert tailing.text == lines(0, 42)
+
+
+def test_18_a_copy_first_seen_when_its_original_is_cut_off_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 40))
+    tailing.drain()
+    copy = tailing.store.read("in/a.log")
+    tailing.append("a.log", lines(40, 1))
+    tailing.drain()
+    tailing.write("a.log.1", copy)
+    tailing.write("a.log", lines(41, 1))
+    with caplog.at_level(logging.WARNING):
+        tailing.settle()
+    assert tailing.text == lines(0, 42)
+    assert "'in/a.log.1' is taken for a copy of 'in/a.log'" in caplog.text
+
+
+@pytest.mark.parametrize(("size", "is_told"), [(255, False), (256, True)])
+def test_less_than_256_bytes_tell_no_file(size: int, is_told: bool) -> None:
+    """Such a file waits for more lines, as its copy would be read again."""
+    tailing = Tailing(fileIdentity="content", closeInactive="1min", maxBytesPerTrigger="10")
+    tailing.write("a.log", "x" * (size - 1) + "\n")
+    tailing.drain()
+    assert len(tailing.reads) == is_told
+    tailing.drain(seconds=61)
+    assert len(tailing.reads) == 1
+    tailing.copy("a.log", "a.log.1")
+    tailing.drain(seconds=61)
+    assert len(tailing.reads) == (1 if is_told else 2)
+
+
+def test_several_rotations_between_two_scans() -> None:
+    for how in ("copy", "compress"):
+        tailing = Tailing(fileIdentity="content", failOnDataLoss="true")
+        tailing.write("a.log", lines(0, 40))
+        tailing.drain()
+        written = 40
+        for number in (3, 2, 1):
+            tailing.append("a.log", lines(written, 7))
+            written += 7
+            getattr(tailing, how)("a.log", f"a.log.{number}" + ".gz" * (how == "compress"))
+            tailing.write("a.log", "")
+        tailing.write("a.log", lines(written, 8))
+        tailing.restart()
+        tailing.drain(seconds=11)
+        content = b"".join(
+            gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data for _, data in tailing.reads
+        ).decode()
+        assert sorted(content.splitlines(keepends=True)) == lines(0, written + 8).splitlines(keepends=True)
+
+
+@BOTH
+def test_20_a_shrunk_file_is_a_new_one(identity: str) -> None:
+    tailing = Tailing(fileIdentity=identity, failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 50))
+    tailing.drain()
+    tailing.write("a.log", lines(7, 3))
+    tailing.settle()
+    assert tailing.last == [("a.log", lines(7, 3))]
+
+
+@BOTH
+def test_20_a_file_replaced_by_one_as_long_is_a_new_one(identity: str) -> None:
+    tailing = Tailing(fileIdentity=identity, failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 50))
+    tailing.drain()
+    tailing.delete("a.log")
+    tailing.write("a.log", lines(50, 50))
+    tailing.drain()
+    assert tailing.text == lines(0, 100)
+
+
+def test_20_content_is_compared_in_the_last_kib_before_the_position() -> None:
+    """The same first KiB, and the same length."""
+    tailing = Tailing()
+    tailing.write("a.log", lines(0, 100))
+    tailing.drain()
+    tailing.write("a.log", lines(0, 99) + lines(500, 1))
+    tailing.drain()
+    assert tailing.last == [("a.log", lines(0, 99) + lines(500, 1))]
+
+
+def test_21_a_file_that_vanished_with_unread_bytes_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    tailing = Tailing(maxBytesPerTrigger="100")
+    tailing.write("a.log", lines(0, 9))
+    tailing.scan()
+    tailing.delete("a.log")
+    with caplog.at_level(logging.WARNING):
+        tailing.drain()
+        assert not caplog.records  # the listing may have missed a file that was just renamed
+        tailing.drain()
+        tailing.drain()
+    unread = len(lines(0, 9)) - tailing.plans[0].ranges[0].end
+    assert [record.getMessage() for record in caplog.records] == [
+        f"1 files, such as 'in/a.log', are gone, or were cut off, with {unread} bytes that were not read"
+    ]
+
+
+def test_21_a_file_that_vanished_with_unread_bytes_fails_the_query_if_so_told() -> None:
+    tailing = Tailing(maxBytesPerTrigger="100", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 9))
+    tailing.scan()
+    tailing.rename("a.log", "a.log.1")
+    tailing.drain()
+    assert tailing.text == lines(0, 9)
+    tailing.write("b.log", lines(0, 9))
+    tailing.scan()
+    tailing.delete("b.log")
+    tailing.scan()
+    with pytest.raises(SourceError, match=r"1 files, such as 'in/b\.log', are gone"):
+        tailing.scan()
+
+
+def test_21_no_loss_is_told_of_while_a_file_waits_that_may_be_the_one() -> None:
+    tailing = Tailing(fileIdentity="content", maxBytesPerTrigger="300", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 60))
+    tailing.scan()
+    tailing.compress("a.log", "a.log.1.gz")
+    tailing.delete("a.log")
+    for _ in range(3):
+        assert tailing.scan() is None
+    tailing.settle()
+    assert tailing.text == lines(0, 60)
+
+
+def test_21_a_listing_that_is_given_shows_losses_at_once() -> None:
+    tailing = Tailing(maxBytesPerTrigger="100", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 9))
+    tailing.scan()
+    tailing.write("a.log", "")
+    tailing.restart()
+    listing = tailing.scanner.list()
+    assert tailing.scan(listing) is None  # what is cut off may lie elsewhere
+    tailing.write("a.log", "x\n")
+    tailing.scan(tailing.scanner.list())
+    with pytest.raises(SourceError, match="gone, or were cut off, with 287 bytes"):
+        tailing.scan(tailing.scanner.list())
+
+
+def test_25_two_equal_files_are_both_read() -> None:
+    tailing = Tailing()
+    tailing.write("a.log", lines(0, 40))
+    tailing.write("b.log", lines(0, 40))
+    tailing.drain()
+    tailing.copy("a.log", "c.log")
+    tailing.drain()
+    assert [path for path, _ in tailing.reads] == ["a.log", "b.log", "c.log"]
+
+
+def test_28_an_inode_that_is_used_again_does_not_tell() -> None:
+    """The store's name of a file is that of a known one, whose content is another."""
+    tailing = Tailing()
+    tailing.write("a.log", lines(0, 40))
+    tailing.drain()
+    tailing.rename("a.log", "b.log")
+    tailing.write("b.log", lines(40, 30))
+    tailing.drain()
+    assert tailing.last == [("b.log", lines(40, 30))]
+
+
+def test_a_file_is_compared_with_the_64_newest_that_begin_as_it_does() -> None:
+    """The 65th is not opened: its copy is read."""
+    head = "#" * 1100 + "\n"
+    tailing = Tailing(fileIdentity="content")
+    for number in range(65):
+        tailing.write(f"{number:02}.log", head + lines(100 * number, 20))
+        tailing.clock.advance(1)
+    tailing.drain()
+    assert len(tailing.reads) == 65
+    for number in (1, 0):
+        assert len(tailing.reads) == 65
+        tailing.write(f"{number:02}.copy", head + lines(100 * number, 19))
+        tailing.settle()
+    assert [path for path, _ in tailing.reads[65:]] == ["00.copy"]
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_copy_that_is_new_together_with_its_original_is_read_once(grown: bool) -> None:
+    tailing = Tailing(fileIdentity="content")
+    tailing.write("a.log", lines(0, 30))
+    tailing.copy("a.log", "b.log")
+    tailing.append("b.log", lines(30, 5 * grown))
+    tailing.settle()
+    assert tailing.text == lines(0, 30 + 5 * grown)
+
+
+class _Meddling:
+    """Does something once, when a file has been opened so many times."""
+
+    def __init__(self, tailing: Tailing, path: str, at: int, deed: Callable[[], None]) -> None:
+        self.opened = 0
+        original = tailing.fs.open
+
+        def meddle(asked: str) -> InputFile:
+            if asked == path:
+                self.opened += 1
+                if self.opened == at:
+                    deed()
+            return original(asked)
+
+        tailing.replace("open", meddle)
+
+
+@BOTH
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("how", ["rename", "truncate"])
+def test_17_a_file_that_is_rotated_while_a_plan_is_made_is_read_once(identity: str, at: int, how: str) -> None:
+    """Another file, which is longer, lies at the path when it is opened, or opened once more."""
+    tailing = Tailing(fileIdentity=identity)
+    tailing.write("a.log", lines(0, 40))
+    tailing.drain()
+    added = 0 if how == "truncate" else 5
+
+    def rotate() -> None:
+        if how == "rename":
+            tailing.rename("a.log", "a.log.1")
+        tailing.write("a.log", lines(1000, 100))
+
+    tailing.append("a.log", lines(40, added) if added else "half a line")
+    meddling = _Meddling(tailing, "in/a.log", at, rotate)
+    tailing.settle()
+    if meddling.opened < at:
+        rotate()
+    tailing.settle()
+    found = sorted(tailing.text.splitlines(keepends=True))
+    assert found == (lines(0, 40 + added) + lines(1000, 100)).splitlines(keepends=True)
+
+
+@BOTH
+@pytest.mark.parametrize("at", [1, 2])
+def test_17_a_file_that_is_rotated_twice_around_a_look_at_it_is_read_once(identity: str, at: int) -> None:
+    """A plan that took the second file for the one that was listed would not know it again under its next name."""
+    tailing = Tailing(fileIdentity=identity)
+
+    def rotate() -> None:
+        tailing.rename("a.log", "a.log.1")
+        tailing.write("a.log", lines(1000, 100))
+
+    if at == 2:
+        tailing.write("a.log", lines(0, 20))
+        tailing.drain()
+    tailing.append("a.log", lines(20 if at == 2 else 0, 20 if at == 2 else 40))
+    _Meddling(tailing, "in/a.log", at, rotate)
+    tailing.scan()
+    if not tailing.store.exists("in/a.log.1"):
+        rotate()
+    tailing.rename("a.log.1", "a.log.2")
+    tailing.rename("a.log", "a.log.1")
+    tailing.write("a.log", lines(2000, 5))
+    tailing.settle()
+    tailing.settle()
+    found = sorted(tailing.text.splitlines(keepends=True))
+    assert found == (lines(0, 40) + lines(1000, 100) + lines(2000, 5)).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("banner", ["", "#" * 1100 + "\n"], ids=["within the first KiB", "beyond it"])
+def test_17_an_original_that_is_renamed_before_it_is_compared_tells_nothing(banner: str) -> None:
+    """The file that is taken for its copy has its name by then, and would be compared with itself."""
+    tailing = Tailing(fileIdentity="content")
+    tailing.write("a.log", banner + lines(0, 60))
+    tailing.drain()
+    tailing.rename("a.log", "a.log.1")
+    tailing.drain()
+    tailing.write("a.log", banner + lines(1000, 9))
+
+    def rotate() -> None:
+        tailing.rename("a.log.1", "a.log.2")
+        tailing.rename("a.log", "a.log.1")
+
+    meddling = _Meddling(tailing, "in/a.log.1", 1, rotate)
+    tailing.scan(seconds=11)
+    assert meddling.opened
+    tailing.settle()
+    tailing.settle()
+    found = sorted(tailing.text.splitlines(keepends=True))
+    assert found == sorted((banner + lines(0, 60) + banner + lines(1000, 9)).splitlines(keepends=True))
+
+
+def test_17_a_file_that_is_renamed_before_it_is_opened_is_not_told_by_another_one() -> None:
+    """A copy of a known file has its name by then."""
+    tailing = Tailing(fileIdentity="content")
+    tailing.write("a.log", lines(0, 60))
+    tailing.drain()
+    tailing.write("b.log", lines(1000, 20))
+
+    def rotate() -> None:
+        tailing.rename("b.log", "b.log.1")
+        tailing.copy("a.log", "b.log")
+
+    meddling = _Meddling(tailing, "in/b.log", 1, rotate)
+    tailing.scan(seconds=11)
+    assert meddling.opened
+    tailing.settle()
+    assert tailing.text == lines(0, 60) + lines(1000, 20)
+
+
+@pytest.mark.parametrize("how", ["compress", "copy"])
+@pytest.mark.parametrize("keeps", [False, True], ids=["moved", "kept"])
+def test_17_a_parked_file_goes_on_where_its_copy_is_found(how: str, keeps: bool) -> None:
+    tailing = Tailing(fileIdentity="content", maxRetries="0", failOnDataLoss="true")
+    tailing.write("a.log", lines(0, 40))
+    tailing.drain()
+    tailing.append("a.log", lines(40, 5))
+    is_refused = True
+    original = tailing.fs.open
+
+    def refuse(asked: str) -> InputFile:
+        if is_refused and asked == "in/a.log":
+            raise PermissionDenied("open", asked, "as the test wants it")
+        return original(asked)
+
+    tailing.fs.open = refuse  # type: ignore[method-assign,assignment] # of this store alone
+    tailing.drain()
+    assert [parked.path for parked in tailing.plans[-1].parked] == ["in/a.log"]
+    getattr(tailing, how)("a.log", "a.log.1" + ".gz" * (how == "compress"))
+    is_refused = keeps
+    if not keeps:
+        tailing.delete("a.log")
+    tailing.settle()
+    is_refused = False
+    tailing.append("a.log", lines(45, 1))
+    tailing.settle()
+    assert sorted(tailing.text.splitlines(keepends=True)) == lines(0, 46).splitlines(keepends=True)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.errors import ConfigError
+from ftfile.read.foreign.plan import Plan, PlanPosition
+from ftfile.read.foreign.plan_log import PlanLog
+from ftfile.testing.context import open_filesystem
+from tests.kit.files_run import FilesRun
+from tests.unit.read.foreign.plans import COLUMNS, Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ftfile.read.foreign.status import SourceStatus
+
+pytestmark = pytest.mark.usefixtures("nobody_waits")
+
+
+def status_of(source: Source, **options: str) -> SourceStatus:
+    (found,) = ftfile.source_status(str(source.path), **given(source, **options))
+    return found
+
+
+def given(source: Source, **options: str) -> dict[str, str]:
+    return {"fileFormat": "text", "stateLocation": str(source.state), **options}
+
+
+def test_nothing_was_planned_yet(source: Source) -> None:
+    source.add("a.log", 3)
+    assert ftfile.source_status(str(source.path), **given(source)) == ()
+
+
+def test_what_is_behind_is_what_the_newest_plan_left(source: Source) -> None:
+    source.add("a.log", 3)
+    run = source.query()
+    run.run()
+    found = status_of(source)
+    assert (found.plan, found.known, found.files_behind, found.bytes_behind) == (0, 1, 0, 0)
+    assert found.oldest_unread_ms is None
+    assert found.time_ms is not None
+    source.add("a.log", 2)
+    source.add("b.log", 1)
+    earlier_s = int((source.path / "a.log").stat().st_mtime) - 100 + 0.5
+    os.utime(source.path / "b.log", (earlier_s, earlier_s))
+    found = status_of(source)
+    assert (found.plan, found.known, found.files_behind) == (0, 1, 2)
+    assert found.bytes_behind == sum(len(line) + 1 for line in source.lines[3:])
+    assert found.oldest_unread_ms == earlier_s * 1000
+    run.run()
+    assert status_of(source).bytes_behind == 0
+
+
+def test_a_renamed_log_is_behind_by_its_rest_only(source: Source) -> None:
+    source.add("app.log", 3)
+    source.query().run()
+    source.add("app.log", 1)
+    rest = len(source.lines[-1]) + 1
+    (source.path / "app.log").rename(source.path / "app.log.1")
+    assert status_of(source).bytes_behind == rest
+    source.add("app.log", 1)
+    found = status_of(source)
+    assert (found.files_behind, found.bytes_behind) == (2, rest + len(source.lines[-1]) + 1)
+
+
+def test_files_that_are_left_out_are_named(source: Source) -> None:
+    options: dict[str, Any] = given(source, fileFormat="parquet", minFileAge="0s", maxFileAge="1d", scanInterval="0s")
+    for name, content in (("torn", b"PAR1 and no end"), ("whole", b"PAR1 anything PAR1")):
+        (source.path / f"{name}.parquet").write_bytes(content)
+    run = FilesRun(str(source.path), COLUMNS, options)
+    stream = run._new_stream()  # noqa: SLF001 - no rows are read
+    first = stream.latest_offset({"kind": "start"})
+    (source.path / "old.parquet").write_bytes(b"PAR1 anything PAR1")
+    os.utime(source.path / "old.parquet", (1_000_000_000, 1_000_000_000))
+    (source.path / "next.parquet").write_bytes(b"PAR1 another PAR1")
+    assert stream.latest_offset(first) != first
+    found = status_of(source, **options)
+    (torn,) = found.parked
+    assert (torn.path.rpartition("/")[2], torn.reason) == ("torn.parquet", "it does not end as parquet files do")
+    assert found.late == 1
+    assert [late.path.rpartition("/")[2] for late in found.late_files] == ["old.parquet"]
+    assert (found.files_behind, found.plan) == (0, 1)
+
+
+def test_sources_of_other_paths_are_left_out(source: Source, tmp_path: Path) -> None:
+    source.add("a.log")
+    for _ in range(2):
+        source.query().run()
+    (tmp_path / "elsewhere").mkdir()
+    other = Source(tmp_path / "elsewhere")
+    other.state = source.state
+    other.add("b.log")
+    other.query().run()
+    assert len(ftfile.source_status(str(source.path), **given(source))) == 2
+    assert len(ftfile.source_status(str(other.path), **given(source))) == 1
+    assert ftfile.source_status(str(tmp_path / "elsewhere" / "nothing" / "here"), **given(source)) == ()
+
+
+def test_options_are_no_mistake_for_a_stream_of_another_path(source: Source, tmp_path: Path) -> None:
+    """Of one state that both have."""
+    (tmp_path / "elsewhere").mkdir()
+    other = Source(tmp_path / "elsewhere")
+    other.state = source.state
+    (other.path / "a.json").write_text('{"value": "1"}\n')
+    options = {"fileFormat": "json", "multiLine": "true", "minFileAge": "0s", "stateLocation": str(source.state)}
+    FilesRun(str(other.path), COLUMNS, options).run()
+    source.add("a.log")
+    source.query().run()
+    assert status_of(source).known == 1
+    (found,) = ftfile.source_status(other.path, stateLocation=source.state)
+    assert found.known == 1
+
+
+def test_mistakes_are_told(source: Source) -> None:
+    with pytest.raises(ConfigError, match="stateLocation"):
+        ftfile.source_status(str(source.path), fileFormat="text")
+    with pytest.raises(ConfigError, match="did you mean fileIdentity"):
+        ftfile.source_status(str(source.path), **given(source, fileIdentiti="content"))
+
+
+def test_options_are_in_the_state(source: Source) -> None:
+    """Those of the newest plan, unless others are given; a state that has none needs them."""
+    source.add("a.log")
+    run = source.query(filePattern=r".*\.log")
+    run.run()
+    source.add("b.log")
+    source.add("c.txt")
+    assert ftfile.source_status(source.path, stateLocation=source.state)[0].files_behind == 1
+    assert ftfile.source_status(source.path, stateLocation=source.state, filepattern=".*")[0].files_behind == 2
+    run.options = {**run.options, "filePattern": r".*\.txt"}
+    run.restart()
+    run.run()
+    assert ftfile.source_status(source.path, stateLocation=source.state)[0].files_behind == 0
+    other = "f" * 32
+    fs = open_filesystem(str(source.state / other))
+    PlanLog(fs, other, "run").add(PlanPosition(other, -1, ""), Plan(low=1, root=f"file://{source.path.parent}"))
+    with pytest.raises(ConfigError, match="fileFormat is missing"):
+        ftfile.source_status(source.path, stateLocation=source.state)
+
+
+def test_options_may_be_values_of_python(source: Source) -> None:
+    source.add("a.log")
+    source.query().run()
+    options: dict[str, object] = {"maxFilesPerTrigger": 1, "recursiveFileLookup": True, "stateLocation": source.state}
+    (status,) = ftfile.source_status(str(source.path), fileFormat="text", **options)
+    assert status.known == 1

@@ -1,0 +1,266 @@
+"""Files that are read as a whole: when they are complete, and what is made of later changes."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+from ftfile.core.errors import PermissionDenied, Unavailable
+from ftfile.testing.context import repeatable
+from ftfile.testing.fs.crashing import CrashingFileSystem
+from tests.unit.read.foreign.tailing import Tailing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+TABLE = pa.table({"a": list(range(100))})
+
+
+def stored(file_format: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    if file_format == "parquet":
+        pq.write_table(TABLE, sink)
+    elif file_format == "orc":
+        pyarrow.orc.write_table(TABLE, sink)
+    else:
+        pyarrow.feather.write_feather(TABLE, sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "arrow"])
+def test_22_a_half_written_file_is_parked_and_the_rest_goes_on(
+    file_format: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = stored(file_format)
+    tailing = Tailing(file_format=file_format)
+    tailing.write("half", content[: len(content) // 2])
+    tailing.write("whole", content)
+    tailing.drain()
+    assert tailing.reads == [("whole", content)]
+    with caplog.at_level(logging.WARNING):
+        tailing.drain(seconds=10)
+    assert [parked.path for parked in tailing.plans[-1].parked] == ["in/half"]
+    assert f"'in/half' is left out until it changes: it does not end as {file_format} files do" in caplog.text
+    assert tailing.scanner.report()["parked"] == 1
+    tailing.restart()
+    tailing.drain(seconds=60)
+    assert len(tailing.reads) == 1
+    tailing.write("half", content)
+    tailing.drain()
+    assert tailing.reads[1:] == [("half", content)]
+    assert tailing.scanner.report()["parked"] == 0
+
+
+@pytest.mark.parametrize("options", [{"tail": "false"}, {"multiLine": "true"}], ids=str)
+def test_a_file_without_an_end_mark_is_complete_when_it_has_not_changed(options: dict[str, str]) -> None:
+    tailing = Tailing(file_format="json", minFileAge="20s", **options)
+    tailing.write("a.json", "{}\n")
+    tailing.scan(seconds=15)
+    tailing.append("a.json", "{}")
+    tailing.scan(seconds=19)
+    assert tailing.text == ""
+    tailing.scan(seconds=1)
+    assert tailing.text == "{}\n{}"
+    assert tailing.plans[0].ranges[0].whole
+
+
+def test_where_files_appear_as_a_whole_they_are_complete() -> None:
+    tailing = Tailing(tail="false")
+    with repeatable(tailing.clock):
+        store = CrashingFileSystem(clock=tailing.clock, store="s3")
+    tailing.store = tailing.fs = store
+    tailing.restart()
+    tailing.write("a.txt", "x")
+    tailing.scan()
+    assert tailing.text == "x"
+
+
+def test_compressed_files_are_read_as_a_whole() -> None:
+    tailing = Tailing()
+    tailing.write("a.log.gz", gzip.compress(b"x\n"))
+    tailing.write("a.log", "y\n")
+    tailing.drain()
+    assert [path for path, _ in tailing.reads] == ["a.log"]
+    tailing.drain(seconds=10)
+    assert [each.compression for plan in tailing.plans for each in plan.ranges] == ["", "gzip"]
+
+
+def test_23_a_compressed_file_that_is_cut_off_is_parked_where_it_must_be_decoded() -> None:
+    """Its beginning is that of a lost file: to go on there, it must be decoded."""
+    import random
+
+    tailing = Tailing(fileIdentity="content", maxRetries="1")
+    text = "".join(f"{random.Random(number).random()}\n" for number in range(9000))
+    tailing.write("a.log", text)
+    tailing.drain()
+    tailing.delete("a.log")
+    tailing.write("a.log.gz", gzip.compress(text.encode())[:-50_000])
+    for _ in range(9):
+        tailing.scan(seconds=11)
+    (parked,) = tailing.plans[-1].parked
+    assert parked.path == "in/a.log.gz"
+    assert "it cannot be read: 'in/a.log.gz' is corrupt" in parked.reason
+    assert tailing.text == text
+
+
+@pytest.mark.parametrize("lz4_frame", [False, True])
+def test_the_two_ways_of_lz4_are_told_apart(lz4_frame: bool) -> None:
+    from ftfile.filters.chain import Chain
+
+    name = "lz4frame" if lz4_frame else "lz4"
+    stream = Chain.for_reading((name,)).filters[0].encoder("")
+    tailing = Tailing()
+    tailing.write("a.log.lz4", stream.feed(b"x\n" * 100) + stream.finish())
+    tailing.drain(seconds=11)
+    assert tailing.plans[0].ranges[0].compression == name
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_FSI_15_a_file_changed_later_is_named_or_read_again(overwrites: bool, caplog: pytest.LogCaptureFixture) -> None:
+    tailing = Tailing(tail="false", allowOverwrites=str(overwrites))
+    tailing.write("a.txt", "first")
+    tailing.drain(seconds=11)
+    tailing.write("a.txt", "second")
+    with caplog.at_level(logging.WARNING):
+        tailing.drain(seconds=11)
+        tailing.restart()
+        tailing.drain(seconds=11)
+    assert [data for _, data in tailing.reads] == ([b"first", b"second"] if overwrites else [b"first"])
+    assert [record.getMessage() for record in caplog.records] == (
+        [] if overwrites else ["'in/a.txt' has changed since it was read; allowOverwrites=true reads such files again"]
+    )
+
+
+def test_a_file_that_was_only_touched_is_not_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    tailing = Tailing(tail="false", allowOverwrites="true")
+    tailing.write("a.txt", "first")
+    tailing.drain(seconds=11)
+    tailing.write("a.txt", "first")
+    with caplog.at_level(logging.WARNING):
+        tailing.drain(seconds=11)
+    assert len(tailing.reads) == 1
+    assert not caplog.records
+
+
+def test_a_whole_file_that_was_renamed_is_not_read_again() -> None:
+    tailing = Tailing(tail="false")
+    tailing.write("a.txt", "first")
+    tailing.drain(seconds=11)
+    tailing.rename("a.txt", "b.txt")
+    tailing.write("a.txt", "second")
+    tailing.drain(seconds=11)
+    assert [data for _, data in tailing.reads] == [b"first", b"second"]
+
+
+class _Failing:
+    """Makes `open` of some files fail a number of times."""
+
+    def __init__(self, tailing: Tailing, error: Callable[..., Any], path: str, times: int) -> None:
+        self.left, self.calls = times, 0
+        original = tailing.fs.open
+
+        def fail(asked: str) -> Any:
+            if asked == path and self.left:
+                self.left -= 1
+                self.calls += 1
+                raise error("open", asked, "as the test wants it")
+            return original(asked)
+
+        tailing.replace("open", fail)
+
+
+@pytest.mark.parametrize("error", [Unavailable, PermissionDenied])
+def test_AFI_20_a_file_that_fails_is_tried_again_and_read_once(error: Callable[..., Any]) -> None:
+    tailing = Tailing()
+    failing = _Failing(tailing, error, "in/b.log", 4)
+    for name in "abc":
+        tailing.write(f"{name}.log", f"{name}\n")
+    for _ in range(40):
+        tailing.scan()
+    assert failing.calls == 4
+    assert sorted(tailing.reads) == [("a.log", b"a\n"), ("b.log", b"b\n"), ("c.log", b"c\n")]
+
+
+def test_22_a_file_that_fails_too_often_is_parked_until_it_changes() -> None:
+    tailing = Tailing(maxRetries="3")
+    tailing.write("b.log", "b\n")
+    tailing.drain()
+    failing = _Failing(tailing, PermissionDenied, "in/b.log", 4)
+    tailing.append("b.log", "b\n")
+    times: list[int] = []
+    for second in range(60):
+        tailing.scan(seconds=1)
+        if failing.calls > len(times):
+            times.append(second)
+    assert len(times) == 4  # three retries, in growing intervals
+    assert [times[place + 1] - times[place] for place in range(3)] == [1, 2, 4]
+    assert [parked.path for parked in tailing.plans[-1].parked] == ["in/b.log"]
+    tailing.restart()
+    tailing.drain()
+    assert tailing.text == "b\n"
+    tailing.append("b.log", "b\n")
+    tailing.drain()
+    assert tailing.text == "b\nb\nb\n"
+
+
+def test_a_parked_file_that_was_renamed_goes_on_when_it_changes() -> None:
+    tailing = Tailing(maxRetries="0")
+    tailing.write("a.log", "a\n")
+    tailing.drain()
+    tailing.rename("a.log", "b.log")
+    tailing.append("b.log", "b\n")
+    _Failing(tailing, PermissionDenied, "in/b.log", 1)
+    tailing.scan()
+    tailing.drain()
+    tailing.append("b.log", "c\n")
+    tailing.drain()
+    assert tailing.text == "a\nb\nc\n"
+
+
+@pytest.mark.parametrize("content", [b"", b"x"])
+def test_an_empty_file_is_no_file_yet(content: bytes) -> None:
+    tailing = Tailing(tail="false")
+    tailing.write("a.txt", b"")
+    tailing.drain(seconds=11)
+    assert not tailing.plans
+    tailing.write("a.txt", content)
+    tailing.drain(seconds=11)
+    assert tailing.text == content.decode()
+
+
+@pytest.mark.parametrize("options", [{}, {"fileIdentity": "content"}, {"tail": "false"}, {"startingOffsets": "latest"}])
+def test_a_file_of_unknown_length_is_parked_until_its_store_tells(
+    options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    tailing = Tailing(**options)
+    tailing.write("a.log", "one\n")
+    tailing.write("b.log.gz", gzip.compress(b"two\n"))
+    whole = tailing.fs.list
+    tailing.replace("list", lambda path: [info._replace(size_bytes=-1) for info in whole(path)])
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            tailing.scan(seconds=11)
+            tailing.restart()
+    assert not tailing.reads
+    parked = [(each.path, each.reason) for plan in tailing.plans for each in plan.parked]
+    reason = "its store does not tell how long it is: copy it to one that does"
+    assert parked == [("in/a.log", reason), ("in/b.log.gz", reason)]
+    assert caplog.text.count(reason) == 2
+    assert tailing.scanner.report() == {}
+    tailing.scan()
+    assert (tailing.scanner.report()["parked"], tailing.scanner.report()["bytesBehind"]) == (2, 0)
+    tailing.replace("list", whole)
+    tailing.settle()
+    assert sorted(gzip.decompress(data) if path.endswith(".gz") else data for path, data in tailing.reads) == [
+        b"one\n",
+        b"two\n",
+    ]

@@ -1,0 +1,191 @@
+"""Conditions on rows, compared with DuckDB, which orders NaN as Spark does."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from ftfile.core.errors import ConfigError
+from ftfile.rows.conditions import predicate
+
+NAN = float("nan")
+DAY = datetime.date(2024, 7, 1)
+LONG = "-1234567890123456789012345678901.2"  # more digits than Python's arithmetic has
+NOON = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.timezone.utc)
+VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "number": (pa.int32(), [None, -1, 0, 1, 7]),
+    "real": (pa.float64(), [None, -0.0, 0.0, 1.5, NAN, float("inf")]),
+    "City": (pa.string(), [None, "", "a", "b'c"]),
+    "day": (pa.date32(), [None, DAY, datetime.date(2024, 7, 2)]),
+    "flag": (pa.bool_(), [None, True, False]),
+    "price": (pa.decimal128(5, 2), [None, Decimal("-7.50"), Decimal("7.05")]),
+}
+SCHEMA = pa.schema([(name, kind) for name, (kind, _) in VALUES.items()])
+LITERALS = {
+    "number": ["0", "-1", "7", "99", "1.0", "NULL"],
+    "real": ["0", "1.5", "-1e3", "'NaN'", "NULL"],
+    "City": ["'a'", "'b''c'", "''", "NULL"],
+    "day": ["DATE '2024-07-01'", "'2024-07-02'", "NULL"],
+    "flag": ["TRUE", "false", "NULL"],
+    "price": ["7.05", "7", "-7.5", "NULL"],
+}
+SIGNS = ["=", "==", "!=", "<>", "<", "<=", ">", ">="]
+
+
+def rows(count: int, seed: int) -> pa.Table:
+    dice = random.Random(seed)
+    return pa.table({name: pa.array(dice.choices(found, k=count), kind) for name, (kind, found) in VALUES.items()})
+
+
+def condition(dice: random.Random, depth: int) -> str:
+    """Return the text of a random condition."""
+    if depth and dice.random() < 0.7:
+        left, right = condition(dice, depth - 1), condition(dice, depth - 1)
+        return dice.choice([f"{left} AND {right}", f"{left} or {right}", f"not ({left})", f"({left}) AND NOT {right}"])
+    name = dice.choice(list(VALUES))
+    literals = LITERALS[name]
+    one, two, sign = (
+        dice.choice(literals),
+        dice.choice(literals),
+        dice.choice(["=", "==", "!=", "<>", "<", "<=", ">", ">="]),
+    )
+    column = dice.choice([name, name.upper()])
+    no = dice.choice(["", "NOT "])
+    choices = [f"{column} {sign} {one}", f"{one} {sign} {column}", f"{column} {no}IN ({one}, {two})"]
+    choices += [f"{column} {no}BETWEEN {one} AND {two}", f"{column} IS {no}NULL", dice.choice(["flag", "TRUE", "NULL"])]
+    return dice.choice(choices)
+
+
+@pytest.mark.slow
+@pytest.mark.packages
+def test_random_conditions_choose_the_rows_that_duckdb_chooses() -> None:
+    dice, table = random.Random(18), rows(400, 18)
+    table = table.append_column("id", pa.array(range(table.num_rows)))
+    chosen = 0
+    with duckdb.connect() as database:
+        database.register("given", table)
+        # A table of its own, as it hands conditions on Arrow's tables to Arrow, which takes NaN for less than nothing.
+        database.execute("CREATE TABLE rows AS SELECT * FROM given")
+        for _ in range(500):
+            text = condition(dice, 3)
+            expected = database.execute(f"SELECT id FROM rows WHERE {text} ORDER BY id").fetchall()
+            found = table.filter(predicate(text, SCHEMA))["id"].to_pylist()
+            assert found == [number for (number,) in expected], text
+            chosen += len(found)
+    assert chosen > 10_000
+
+
+def chosen(where: Any, kind: pa.DataType, values: list[Any], **options: Any) -> list[Any]:
+    table = pa.table({"key": pa.array(values, kind)})
+    found = predicate(where, table.schema, **options)
+    rows: list[Any] = (table if found is None else table.filter(found))["key"].to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("where", "kind", "values", "expected"),
+    [
+        (None, pa.int32(), [7, None], [7, None]),
+        ({}, pa.int32(), [7, None], [7, None]),
+        ({"KEY": 7}, pa.int32(), [7, 8, None], [7]),
+        ({"key": ["7", None]}, pa.int32(), [7, 8, None], [7, None]),
+        ({"key": []}, pa.int32(), [7, None], []),
+        ({"key": range(7, 100_000)}, pa.int32(), [6, 7], [7]),
+        ({"key": [0.0, NAN]}, pa.float64(), [-0.0, 0.0, NAN, 1.0], [-0.0, 0.0, NAN]),
+        ({"key": range(7, 9)}, pa.int64(), [6, 7, 8], [7, 8]),
+        ({"key": pa.scalar(7)}, pa.int8(), [6, 7], [7]),
+        ({"key": 7.5}, pa.decimal128(4, 2), [Decimal("7.5")], [Decimal("7.50")]),
+        ({"key": DAY}, pa.timestamp("us", "UTC"), [NOON - datetime.timedelta(hours=12), NOON], [NOON.replace(hour=0)]),
+        ({"key": "TRUE"}, pa.bool_(), [True, False], [True]),
+        (pc.field("key") > 7, pa.int32(), [7, 8, None], [8]),
+        ("`key` = 'a'", pa.binary(), [b"a", b"b"], [b"a"]),
+        ("key = 'a'", pa.dictionary(pa.int8(), pa.string()), ["a", "b"], ["a"]),
+        ('key = "it""s"', pa.string(), ['it"s', "its"], ['it"s']),
+        ("key >= TIMESTAMP '2024-07-01T12:00:00Z'", pa.timestamp("us", "UTC"), [NOON, None], [NOON]),
+        ("key = TIMESTAMP '2024-07-01 00:00:00'", pa.date32(), [DAY, None], [DAY]),
+        (f"key <= {LONG}5", pa.decimal128(38, 2), [*map(Decimal, (f"{LONG}4", f"{LONG}5"))], [f"{LONG}5"]),
+        ("key IS NULL", pa.list_(pa.int8()), [[1], None], [None]),
+        (" OR ".join(f"key = {number}" for number in range(1000)), pa.int32(), [7, -1], [7]),
+        ("NOT " * 20_000 + "key = 7", pa.int32(), [7, 8], [7]),
+    ],
+)
+def test_what_a_condition_chooses(where: Any, kind: pa.DataType, values: list[Any], expected: list[Any]) -> None:
+    assert [*map(str, chosen(where, kind, values))] == [*map(str, expected)]
+
+
+def test_columns_may_be_named_like_the_types_of_literals() -> None:
+    table = pa.table({"date": [DAY], "timestamp": [7], "in": [1]})
+    text = "date = DATE '2024-07-01' AND timestamp = 7 AND `IN` = 1"
+    assert table.filter(predicate(text, table.schema)).num_rows == 1
+
+
+def test_timestamps_without_an_offset_are_by_the_clocks_of_the_zone() -> None:
+    text, kind = "key = '2024-07-01 14:00:00'", pa.timestamp("us", "UTC")
+    assert chosen(text, kind, [NOON], time_zone="Europe/Berlin") == [NOON]
+    assert chosen(text, kind, [NOON]) == []
+
+
+@pytest.mark.parametrize("text", ["'2024-07-01T12:00:00Z'", "TIMESTAMP '2024-07-01 07:00:00-05:00'"])
+def test_local_times_are_compared_with_an_instant_by_the_clocks_of_the_zone(text: str) -> None:
+    kind, local = pa.timestamp("ms"), NOON.replace(tzinfo=None)
+    assert chosen(f"key = {text}", kind, [local]) == [local]
+    assert chosen(f"key = {text}", kind, [local], time_zone="Europe/Berlin") == []
+    assert chosen(f"key < {text}", kind, [local], time_zone="+02:00") == [local]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (7, r"where=7 is no condition: it takes values by column, .*; a text, .*; or a pyarrow expression"),
+        ({1: 7}, "is no condition"),
+        ("", "where='' says nothing"),
+        ("key = ", r"where='key = ': a literal, such as .* is expected after 'key =', not 'nothing'"),
+        ("key = 7 7", "AND, OR or the end is expected after 'key = 7', not '7'"),
+        ("= 7", "a literal, .* is expected at the start, not '='"),
+        ("(key = 7", r"\) is expected after '\(key = 7', not 'nothing'"),
+        ("key LIKE 7", "a comparison by a sign, IN, BETWEEN or IS NULL is expected after 'key', not 'LIKE'"),
+        ("upper(city) = 'X'", r"a comparison by a sign, .* is expected after 'upper', not '\('"),
+        ("a.b = 7", r"'\.b = 7' is not understood; it takes .* as in pyarrow\.compute\.field\('a', 'b'\)"),
+        ("key NOT 7", "IN or BETWEEN is expected after 'key NOT'"),
+        ("7", "a comparison is expected after '7'"),
+        ("7 = 7", "a column is expected after '7 ='"),
+        ("key = -'a'", "a literal"),
+        ("key = 'a", '"\'a" is not understood'),
+        ("key = 7x", "'7x' is not understood"),
+        ("key = \u0666", "is not understood"),
+        ("key = " + "9" * 5000, "^where: 9{20} is too long, or too large"),
+        ("key = -1e99999999999999999999", "^where: -1e9{17} is too long, or too large"),
+        ("key = --7", "'--7': comments are not understood"),
+        ("key = 7 -- AND key = 8", "'-- AND key = 8': comments are not understood"),
+        ("key = /* 7 */ 8", "comments are not understood"),
+        ("key = 7 OR " * 1000 + "key = 7", "more than 1000 comparisons; IN takes any number"),
+        ("key; DROP", "'; DROP' is not understood"),
+        ("(" * 1000 + "key = 7" + ")" * 1000, "more than 100 parentheses"),
+        ("nosuch = 7", "'nosuch' is none of the columns, which are key, city, day"),
+        ({"nosuch": 7, "other": 7}, "'nosuch', 'other' is none of the columns"),
+        (pc.field("nosuch") == 7, "is no condition on the columns, which are key, city, day"),
+        (pc.field("key"), "is no condition on the columns"),
+        ("key = 7.5", r"key=7.5 is no value of the column's type int32: it would be taken for 7"),
+        ("key = 99999999999", "is no value of the column's type int32"),
+        ("key < 99999999999999999999", "is no value of the column's type int32: it is out of range"),
+        ("key = 1e99", "is no value of the column's type int32"),
+        ("key = 'x'", "is no value of the column's type int32: no whole number"),
+        ("key = '1_0'", "is no value of the column's type int32: no whole number"),
+        ("key = TRUE", "is no value of the column's type int32"),
+        ("city = 7", "city=7 is no value of the column's type string: it takes a text, such as '7'$"),
+        ({"city": False}, "is no value of the column's type string: it takes a text, such as 'False'$"),
+        ("city = DATE '2024-07-01'", r"city=DATE '2024-07-01' is no value of the column's type string: it is compared"),
+        ("day = '2024-7-1'", "no date as in 2024-12-31"),
+        ("day = TIMESTAMP '2024-07-01 12:00:00'", "no date as in 2024-12-31"),
+    ],
+)
+def test_what_is_no_condition_is_an_error_that_says_where(where: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        predicate(where, pa.schema([("key", pa.int32()), ("city", pa.string()), ("day", pa.date32())]))

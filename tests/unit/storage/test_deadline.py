@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import deque
+
+import pytest
+
+from ftfile.storage import calls as deadline
+from ftfile.storage.calls import NoThreadError, run_within, start
+
+
+def test_a_call_that_hangs_is_left_to_itself() -> None:
+    ended = threading.Event()
+
+    def fail() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        run_within(100, fail)
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+        run_within(0.01, lambda: ended.wait(100))
+    ended.set()
+    assert run_within(100, lambda: "next") == "next"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["end", "lambda: (time.sleep(0.2), start(end))"])
+def test_the_process_does_not_end_amid_a_call(call: str) -> None:
+    code = f"""
+import time
+from ftfile.storage.calls import start
+end = lambda: (time.sleep(0.3), print("ended"))
+start({call})
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"ended\n"
+
+
+def test_the_process_ends_amid_a_call_that_was_cut() -> None:
+    code = """
+import contextlib, time
+from ftfile.storage.calls import run_within
+with contextlib.suppress(TimeoutError):
+    run_within(0.01, lambda: (time.sleep(100), print("ended")), cut=lambda: print("cut"))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"cut\n"
+
+
+def test_a_process_without_threads_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(deadline, "_idle", deque())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(NoThreadError, match="raise the limit of threads"):
+        start(lambda: None)

@@ -1,0 +1,47 @@
+"""Calls for many items at once, some of which fail."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ftfile.core.context import AWAY_S
+from ftfile.core.errors import NotFound, StorageError, Unavailable
+from ftfile.storage.calls import parallel
+
+if TYPE_CHECKING:
+    from ftfile.storage.api import FileSystem
+
+CONCURRENCY = 4
+ITEMS = 10 * CONCURRENCY
+
+
+def calls_made(error: type[StorageError], waited_s: float, concurrency: int) -> int:
+    """Return how many calls were made, all of which fail after some waiting."""
+    fs: Any = SimpleNamespace(capabilities=SimpleNamespace(concurrency=concurrency))
+    made: list[int] = []
+
+    def call(item: int) -> None:
+        made.append(item)
+        raised = error("read", str(item), "for some reason")
+        if isinstance(raised, Unavailable):
+            raised.waited_s = waited_s
+        raise raised
+
+    store: FileSystem = fs
+    with pytest.raises(error, match="'0'"):
+        parallel(store, call, range(ITEMS))
+    return len(made)
+
+
+@pytest.mark.parametrize("concurrency", [1, CONCURRENCY])
+def test_a_store_that_is_away_is_not_waited_for_again_and_again(concurrency: int) -> None:
+    assert 1 <= calls_made(Unavailable, AWAY_S, concurrency) <= concurrency
+
+
+@pytest.mark.parametrize("concurrency", [1, CONCURRENCY])
+@pytest.mark.parametrize(("error", "waited_s"), [(NotFound, 0.0), (Unavailable, AWAY_S - 1)])
+def test_other_errors_hold_up_no_other_item(error: type[StorageError], waited_s: float, concurrency: int) -> None:
+    assert calls_made(error, waited_s, concurrency) == ITEMS

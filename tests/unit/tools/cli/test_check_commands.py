@@ -1,0 +1,141 @@
+"""`verify`, `doctor` and `source`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ftfile
+from ftfile.log.format import layout
+from ftfile.operate.doctor import Check, DoctorReport
+from tests.kit.files_run import FilesRun
+from tests.unit.tools.cli.running import documents, run
+
+if TYPE_CHECKING:
+    from ftfile.testing.micro_batch import MicroBatch
+
+
+def test_verify(out: str) -> None:
+    assert "result\twhole\n" in run("verify", out).stdout
+    (report,) = documents("verify", out)
+    assert (report["version"], report["files"], report["rows"], report["findings"]) == (2, 6, 12, [])
+    gone = ftfile.open(out).files()[0].path
+    Path(out, gone).unlink()
+    text = run("verify", out, code=1).stdout
+    assert f"error missing-part: {gone}" in text
+    assert "remedy\tRestore the file from a copy" in text
+    (report,) = documents("verify", out, code=1)
+    assert report["findings"][0]["code"] == "missing-part"
+    assert "actions" not in report["findings"][0]
+
+
+def test_verify_reads_content_only_when_asked(out: str) -> None:
+    path = Path(out, ftfile.open(out).files()[0].path)
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    assert "content not read" in run("verify", out).stdout
+    assert "error damaged-part" in run("verify", out, "--full", "--threads", 1, code=1).stdout
+
+
+@pytest.mark.slow
+def test_doctor(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    text = run("doctor", out).stdout
+    assert "\ndirectory\tok\t" in text
+    assert "\nPython\tok\t" in text
+    assert "\ndirectory\terror\t" in run("doctor", f"{out}/nowhere", code=1).stdout
+    (report,) = documents("doctor")
+    assert not any(check["name"] == "directory" for check in report["checks"])
+
+
+def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the table, whose columns are narrow; also of what may be missing."""
+    checks = (
+        Check("Python", "ok", "3.11", ""),
+        Check("extra kv", "info", "not installed", "pip install ..."),
+        Check("directory", "warning", "slow", "wait"),
+    )
+    monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DoctorReport(checks))
+    for module in ("display.tables", "display.output", "checking"):
+        monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
+    _, *remedies = run("doctor").stdout.split("\n\n")
+    assert remedies == ["extra kv: what to do\npip install ...", "directory: what to do\nwait\n"]
+
+
+def test_source(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.log").write_text("one\ntwo\n")
+    options = {"fileFormat": "text", "checkpointLocation": str(tmp_path / "checkpoint")}
+    FilesRun(str(tmp_path / "in"), {"value": "string"}, options).run()
+    (tmp_path / "in/b.log").write_text("three\n")
+    os.utime(tmp_path / "in/b.log", (time.time() - 7200,) * 2)
+    found = ("source", tmp_path / "in", "--checkpoint", tmp_path / "checkpoint", "-o", "fileFormat=text")
+    text = run(*found).stdout
+    assert "to be read\t1 file, 6 B, the oldest changed 2 h ago\n" in text
+    assert documents(*found)[0][0]["files_behind"] == 1
+    assert documents(*found[:4])[0][0]["files_behind"] == 1, "the state has the other options"
+    assert "No stream" in run("source", tmp_path / "in", "-o", "fileFormat=text", "--checkpoint", tmp_path / "x").stdout
+    assert "NAME=VALUE" in run("source", tmp_path / "in", "-o", "fileFormat", code=2).stderr
+
+
+@pytest.mark.packages
+@pytest.mark.slow
+def test_what_is_printed_is_for_a_terminal(query: MicroBatch, rolled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call of Python, but in the texts of JSON, which has the command in a field of its own."""
+    out = query.path
+    Path(out, ftfile.open(out).files()[0].path).unlink()
+    Path(out, layout.RETIRED).rmdir()
+    Path(out, "foreign.json").touch()
+    for command, code in (("verify", 1), ("repair", 1), ("report", 0)):
+        options = {"repair": ["--dry-run"], "report": ["-o", os.devnull]}.get(command, [])
+        assert "ftfile." not in run(command, out, *options, code=code).stdout
+    (report,) = documents("verify", out, code=1)
+    assert "ftfile.repair(" in report["findings"][0]["remedy"]
+    assert {each["command"] for each in report["findings"]} == {
+        f"ftfile repair {out}",
+        f"ftfile repair {out} --give-up {report['findings'][0]['path']}",
+        f"ftfile repair {out} --quarantine foreign.json",
+    }
+    (report,) = documents("repair", out, "--dry-run", code=1)
+    assert report["left"][0]["command"].startswith(f"ftfile repair {out} --give-up ")
+    (status,) = documents("status", rolled)
+    assert {each["command"] for each in status["open"]} == {None}
+    monkeypatch.setattr("ftfile.operate.status.reason_to_end", lambda *_: "size")
+    (status,) = documents("status", rolled)
+    assert {each["command"] for each in status["open"]} == {f"ftfile flush {rolled} --due-only"}
+    assert f"; `ftfile flush {rolled} --due-only` does so now\t" in run("status", rolled).stdout
+
+
+@pytest.mark.packages
+@pytest.mark.slow
+def test_doctor_names_commands(out: str) -> None:
+    Path(out, layout.record_path(2)).write_text("damaged")
+    for path in Path(out, layout.HINTS).iterdir():
+        path.unlink()
+    assert f"\t`ftfile verify {out}` says what is damaged\n" in run("doctor", out, code=1).stdout
+    (report,) = documents("doctor", out, code=1)
+    assert {each["name"]: each["command"] for each in report["checks"]}["directory"] == f"ftfile verify {out}"
+    assert {each["name"]: each["command"] for each in report["checks"]}["Python"] is None
+
+
+def test_each_finding_has_its_command(out: str) -> None:
+    damaged, gone = (file.path for file in ftfile.open(out).files()[:2])
+    content = Path(out, damaged).read_bytes()
+    Path(out, damaged).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    Path(out, gone).unlink()
+    Path(out, layout.RETIRED).rmdir()
+    for name in ("a.json", "b.json"):
+        Path(out, name).touch()
+    fields = [line.split("\t") for line in run("verify", out, "--full", code=1).stdout.splitlines()]
+    assert {field[1] for field in fields if field[0] == "command"} == {
+        f"ftfile repair {out}",
+        f"ftfile repair {out} --give-up {gone}",
+        f"ftfile repair {out} --give-up {damaged} --full",
+        f"ftfile repair {out} --quarantine PATTERN",
+    }

@@ -1,0 +1,84 @@
+"""A directory whose log is lost: every command ends with 4, and says what `status` says."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ftfile.core.errors import BatchGap
+from ftfile.log.format import layout
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.tools.cli.running import run
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "ls": (),
+    "history": (),
+    "show": ("0",),
+    "cat": (),
+    "head": (),
+    "tail": (),
+    "flush": (),
+    "compact": (),
+    "export": (),
+    "drop": ("--where", "month = '6'", "--yes"),
+    "restore": ("--version", "0", "--yes"),
+}
+OF_STORES: dict[str, tuple[str, ...]] = {"get": ("a",), "scan": (), "stats": (), "verify": (), "compact": ()}
+PLANNED = ("flush", "compact", "export", "drop", "restore")
+
+
+@pytest.fixture
+def lost(out: str) -> str:
+    shutil.rmtree(Path(out, layout.LOG))
+    return out
+
+
+def test_every_command_says_so(lost: str) -> None:
+    told = run("status", lost, code=4).stdout
+    expected = "version 2, which '_ftfile/hints/published' knows"
+    assert expected in told
+    calls = [(command, *options) for command, options in COMMANDS.items()]
+    calls += [(command, *COMMANDS[command], "--dry-run") for command in PLANNED]
+    for command, *options in calls:
+        result = run(command, lost, *options, code=4)
+        assert result.stdout == ""
+        # What changes something hears it from the log itself.
+        assert "version 2" in result.stderr.splitlines()[-1], command
+        assert "is corrupt: expected" in result.stderr, command
+    assert "versions\tnone that can be read" in run("verify", lost, code=1).stdout
+
+
+def test_also_without_hints(lost: str) -> None:
+    shutil.rmtree(Path(lost, layout.META, "hints"))
+    assert "no such directory" in run("ls", lost, code=4).stderr
+
+
+def test_a_batch_that_is_refused_does_not_hide_it(query: MicroBatch) -> None:
+    for path in (layout.LOG, layout.HINTS):
+        shutil.rmtree(Path(query.path, path))
+    query.restart()
+    with pytest.raises(BatchGap):
+        query.run(3, [[]])
+    assert "no such directory" in run("status", query.path, code=4).stdout
+
+
+@pytest.mark.parametrize("lost", [(layout.LOG,), (layout.LOG, layout.HINTS)], ids=["log", "log and hints"])
+def test_so_do_those_of_stores(store: str, lost: tuple[str, ...]) -> None:
+    for path in lost:
+        shutil.rmtree(Path(store, path))
+    expected = "which '_ftfile/hints/published' knows" if layout.HINTS not in lost else "found no such directory"
+    for command, options in OF_STORES.items():
+        result = run("kv", command, store, *options, code=4)
+        assert result.stdout == ""
+        assert expected in result.stderr, command
+
+
+def test_nothing_was_committed_yet(tmp_path: Path) -> None:
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "json"})
+    query.run(0, [[{"id": 1}]])
+    for path in (layout.LOG, layout.META + "/hints"):
+        shutil.rmtree(Path(query.path, path))
+        Path(query.path, path).mkdir()
+    assert len(run("ls", query.path).stdout.splitlines()) == 1

@@ -1,0 +1,126 @@
+"""`flush`, `compact`, `vacuum`, `expire` and `export`: told before, done, and reported."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import ftfile
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.tools.cli.running import documents, run
+
+
+def made_old(path: str, days: float) -> None:
+    """As if all that is there had been written some days ago."""
+    then = time.time() - days * 86_400
+    for file in Path(path).rglob("*"):
+        os.utime(file, (then, then))
+
+
+def test_flush(rolled: str) -> None:
+    assert run("flush", rolled, "--due-only", "--dry-run").stdout == "Nothing to finish\n"
+    assert run("flush", rolled, "--dry-run").stdout == "Would finish about 2 files of 12 rows\n"
+    assert documents("flush", rolled, "--dry-run") == [{"files": 2, "rows": 12, "version": 2, "dry_run": True}]
+    assert ftfile.open(rolled).version() == 2
+    result = run("flush", rolled, "--threads", 1)
+    assert result.stdout == "Finished 2 files of 12 rows; the newest version is 3\n"
+    assert result.stderr == "Finishing about 2 files of 12 rows\n"
+    assert documents("flush", rolled) == [{"files": 0, "rows": 0, "version": 3, "dry_run": False}]
+    result = run("flush", rolled)
+    assert (result.stdout, result.stderr) == ("Nothing to finish\n", "")
+
+
+def test_flush_of_a_query_that_never_wrote(rolled: str) -> None:
+    (query,) = ftfile.open(rolled).status().queries
+    for options in ((), ("--dry-run",)):
+        told = run("flush", rolled, "--query", "nobody", *options, code=2).stderr
+        assert told == f"ftfile: --query 'nobody': no such query wrote here; those that did: {query.query_id}\n"
+    assert ftfile.open(rolled).version() == 2
+    assert run("flush", rolled, "--query", query.query_id).stdout.startswith("Finished 2 files")
+    assert run("flush", rolled, "--query", query.query_id).stdout == "Nothing to finish\n"
+
+
+def test_compact(out: str) -> None:
+    (plan,) = documents("compact", out, "--where", "month = '6'", "--dry-run")
+    assert (plan["version"], plan["parts_replaced"], plan["parts_written"], plan["rows"]) == (None, 3, 1, 6)
+    assert ftfile.open(out).version() == 2
+    assert run("compact", out, "--dry-run").stdout.endswith(" with 12 rows into about 2\n")
+    result = run("compact", out, "--commit-every", 1)
+    assert result.stdout.startswith("Merged 6 files of ")
+    assert result.stdout.endswith("; the newest version is 4\n")
+    assert run("compact", out).stdout == "Nothing to merge\n"
+    assert documents("compact", out)[0]["records"] == 0
+    assert "128MiB" in run("compact", out, "--target", "many", code=2).stderr
+
+
+def test_vacuum_asks_and_deletes(out: str) -> None:
+    ftfile.compact(out)
+    made_old(out, days=8)
+    plan = run("vacuum", out, "--dry-run").stdout
+    assert plan.startswith("Would delete 6 files of ")
+    assert "\nretired\t6\t" in plan
+    result = run("vacuum", out, code=2)
+    assert "--yes" in result.stderr
+    assert documents("vacuum", out, "--dry-run")[0]["files"][0]["kind"] == "retired"
+    (report,) = documents("vacuum", out, "--yes")
+    assert (len(report["files"]), report["dry_run"]) == (6, False)
+    assert run("vacuum", out).stdout == "Deleted nothing\n", "it asks where there is something to lose"
+    assert check_directory(open_filesystem(out)).live_rows.total() == 12
+    for command, option in (("vacuum", "--retention"), ("expire", "--older-than")):
+        told = run(command, out, option, "1h", code=2).stderr
+        assert "24h" in told
+        assert told.endswith("Add --force when nothing else writes or reads\n")
+    run("vacuum", out, "--retention", "1h", "--force", "--yes")
+
+
+def test_expire(out: str) -> None:
+    ftfile.compact(out)
+    made_old(out, days=50)
+    for number, file in enumerate(sorted(Path(out, "_ftfile/log").glob("*.record"))):
+        os.utime(file, (time.time() - 86_400 * (40 - number),) * 2)
+    # The version before the compaction is among the last two: nothing that it needs may go.
+    assert run("expire", out, "--keep-last", 2).stdout == "Deleted nothing\n"
+    assert run("expire", out, "--older-than", "90d").stdout == "Deleted nothing\n"
+    assert ftfile.open(out).count(2) == 12
+    assert "--yes" in run("expire", out, code=2).stderr
+    assert len(documents("expire", out, "--yes")[0]["files"]) == 6
+    assert ftfile.open(out).count() == 12
+    assert "--keep-last=0" in run("expire", out, "--keep-last", 0, code=2).stderr
+
+
+def test_export(tmp_path: Path) -> None:
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "parquet"})
+    query.run(0, [[{"id": 1}]])
+    plan = ("export", query.path, "--dry-run")
+    planned = {"version": 0, "versions": 1, "open_rows": 0, "waiting": 0, "statements": [], "dry_run": True}
+    assert documents(*plan) == [planned]
+    assert not Path(query.path, "_delta_log").exists()
+    assert run("export", query.path).stdout == "result\tExported 1 version\nreaders see\tversion 0\n"
+    for batch in (1, 2):
+        query.run(batch, [[{"id": 1}]])
+    assert documents(*plan)[0]["versions"] == 2
+    assert documents("export", query.path)[0]["versions"] == 2
+    assert documents(*plan)[0]["versions"] == 0
+
+
+@pytest.mark.parametrize("to", ["iceberg", "hive"])
+def test_exports_to_others(tmp_path: Path, to: str) -> None:
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "parquet"})
+    query.run(0, [[{"id": 1}]])
+    table = ("--table", "db.t") if to == "hive" else ()
+    before = {*Path(query.path).rglob("*")}
+    assert documents("export", query.path, "--to", to, *table, "--dry-run")[0]["versions"] == 1
+    assert {*Path(query.path).rglob("*")} == before
+    shown = run("export", query.path, "--to", to, *table).stdout
+    assert shown.startswith("result\tExported 1 version\n")
+    assert ("CREATE EXTERNAL TABLE" in shown and shown.endswith(";\n")) == (to == "hive")
+    assert documents("export", query.path, "--to", to, *table, "--dry-run")[0]["versions"] == 0
+
+
+def test_an_export_that_would_be_refused(out: str) -> None:
+    assert "Parquet alone" in run("export", out, "--dry-run", code=2).stderr

@@ -1,0 +1,106 @@
+"""docs/command.md: what it shows is what the command prints, on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ftfile.testing.fs.memory import MemoryFileSystem
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.tools.cli.app import EXAMPLES
+from tests.unit.tools.cli.running import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STORE = "memory://data"
+PAGE = Path(__file__).parents[4] / "docs/command.md"
+CHANGING = (
+    (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", "2026-11-22 19:07:52"),
+    (r"\d+(\.\d)? (s|min) ago", "3 s ago"),
+    (r", for \d+(\.\d)? (s|min)", ", for 3 min"),
+    (r"\b\d\.\d s$", "0.1 s"),
+    (r"^(seconds +)\d\.\d+$", r"\g<1>0.123"),
+    (r"\b[0-9a-f]{12}\b", "c8be2bf32d91"),
+    (" {2,}", "  "),  # columns are as wide as their values
+    (r"crc32:[0-9a-f]{8}", "crc32:bdd898d6"),
+)
+
+
+def settled(text: str) -> str:
+    """Return an output without what each run has of its own."""
+    for pattern, instead in CHANGING:
+        text = re.sub(pattern, instead, text, flags=re.MULTILINE)
+    return text
+
+
+@pytest.fixture
+def _data(tmp_path: Path) -> Iterator[None]:
+    """The directories that the page is about, in a store whose URL is as short as theirs."""
+    write_data(tmp_path / "checkpoint")
+    yield
+    MemoryFileSystem.drop("data")
+
+
+def write_data(checkpoint: Path, store: str = STORE) -> None:
+    columns = {"id": "long", "month": "string", "word": "string"}
+    options = {"fileFormat": "json", "partitionBy": "month", "compression": "gzip"}
+    query = MicroBatch(f"{store}/out", columns, options, checkpoint=str(checkpoint))
+    for batch, word in enumerate(("one", "two", "日本")):
+        query.run(
+            batch, [[{"id": 10 * batch + number, "month": str(7 + number % 2), "word": word} for number in (0, 1)]]
+        )
+    options = {"fileFormat": "parquet", "partitionBy": "day", "rolling": "policy", "rolloverInterval": "1h"}
+    rolled = MicroBatch(f"{store}/rolled", {"id": "long", "day": "string"}, options)
+    for batch in range(3):
+        rolled.run(batch, [[{"id": batch, "day": "2024-07-01"}]])
+    live = MicroBatch(f"{store}/live", {"id": "long"}, {"fileFormat": "json"}, checkpoint=str(checkpoint / "live"))
+    (checkpoint / "live/offsets").mkdir(parents=True)
+    about = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000) - 200_000, "conf": {}})
+    for batch, end in enumerate((1200, 1350)):
+        (checkpoint / f"live/offsets/{batch}").write_text(f'v1\n{about}\n{{"events":{{"0":{end}}}}}')
+    live.run(0, [[{"id": 1}]])
+
+
+@pytest.fixture
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("display.tables", "display.output", "display.queries", "looking", "display.row_formats"):
+        monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def shown(page: str) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a page, each with its output."""
+    for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def as_shown(output: str) -> str:
+    """Return an output as the page has it."""
+    return re.sub(" +$", "", output.replace(STORE, "file:///data"), flags=re.MULTILINE)
+
+
+@pytest.mark.usefixtures("_terminal", "_data")
+def test_outputs_are_real() -> None:
+    found = list(shown(PAGE.read_text()))
+    assert len(found) > 8
+    for command, output in found:
+        words = shlex.split(command.replace("/data/", f"{STORE}/"))
+        assert words[0] == "ftfile"
+        text, _, code = output.rpartition("# ends with ")
+        result = run(*words[1:], code=int(code) if text else 0)
+        real = as_shown(result.output)
+        assert settled(real) == settled(text or output), f"$ {command}\n{real}"
+
+
+def test_every_command_is_on_the_page() -> None:
+    page = PAGE.read_text()
+    assert [name for name in EXAMPLES if f"`{name}" not in page and name] == []

@@ -1,0 +1,117 @@
+"""How far a command is: every one that changes something tells it on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ftfile
+from ftfile.core.progress import Progress
+from ftfile.testing.fs.memory import MemoryFileSystem, mounted
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.tools.cli.output import WarningPrinter, progress_bar
+from tests.unit.tools.cli.running import run
+from tests.unit.tools.cli.test_interrupted import CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOLD = {
+    "flush": ("flush", "files"),
+    "compact": ("compact", "files"),
+    "drop": ("publish", "files"),
+    "restore": ("publish", "files"),
+    "repair": ("repair", "steps"),
+    "vacuum": ("vacuum", "files"),
+    "expire": ("expire", "files"),
+    "export": ("export", "steps"),
+    "export again": ("export", "versions"),
+    "migrate": ("migrate", "files"),
+    "kv compact": ("compact", "merges"),
+}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_every_command_tells_how_far_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Progress] = []
+
+    @contextlib.contextmanager
+    def noted(_: str) -> Iterator[Any]:
+        yield told.append
+
+    for module in ("caring", "mending", "migrating", "stores"):
+        monkeypatch.setattr(import_module(f"ftfile.tools.cli.{module}"), "progress_bar", noted)
+    case = CASES[name]
+    with mounted(MemoryFileSystem("progress")) as url:
+        case.write(url)
+        run(*case.command, url, *case.options)
+    MemoryFileSystem.drop("progress")
+    assert told
+    assert (told[-1].operation, told[-1].unit) == TOLD[name]
+    assert told[-1].done == told[-1].total
+    assert [each.done for each in told] == sorted({each.done for each in told})
+
+
+def test_every_command_that_changes_something_is_tried() -> None:
+    """Undoing a migration is short."""
+    assert TOLD.keys() == CASES.keys() - {"migrate --undo"}
+
+
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_a_first_export_counts_each_file_twice(to: str, tmp_path: Path) -> None:
+    """As it is described, and as it is written."""
+    query = MicroBatch(str(tmp_path / "out"), {"id": "long"}, {"fileFormat": "parquet"})
+    query.run(0, [[{"id": number}] for number in range(3)])
+    told: list[tuple[int, int]] = []
+    ftfile.export(query.path, to, progress=lambda now: told.append((now.done, now.total)))
+    assert told == [(3, 6), (6, 6)]
+
+
+@pytest.mark.usefixtures("_wide")
+@pytest.mark.parametrize(
+    ("now", "shown"),
+    [
+        (Progress("export", 1, 4, 0, 0, 5.0, "versions"), "1 of 4 versions, 15 s left"),
+        (Progress("compact", 1, 4, 1 << 20, 4 << 20, 5.0), "1 of 4 files, 1.0 MiB of 4.0 MiB, 15 s left"),
+    ],
+    ids=["export", "compact"],
+)
+def test_what_is_on_the_screen(now: Progress, shown: str) -> None:
+    with contextlib.redirect_stderr(Terminal()) as screen, progress_bar("x") as progress:
+        assert progress is not None
+        progress(now)
+    assert shown in screen.getvalue()
+
+
+@pytest.mark.usefixtures("_wide")
+def test_a_warning_stands_above_the_bar() -> None:
+    """The same one once, in a line of its own."""
+    warning = logging.LogRecord("ftfile", logging.WARNING, "", 0, "[job x] it is\nlate", None, None)
+    with contextlib.redirect_stderr(Terminal()) as screen, progress_bar("compact"):
+        printer = WarningPrinter()
+        for _ in range(2):
+            printer.emit(warning)
+    assert screen.getvalue().count("ftfile: warning: it is late\n") == 1
+
+
+def test_a_pipe_has_none() -> None:
+    with contextlib.redirect_stderr(io.StringIO()) as pipe, progress_bar("compact") as progress:
+        assert progress is None
+    assert pipe.getvalue() == ""

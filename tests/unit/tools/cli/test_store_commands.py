@@ -1,0 +1,86 @@
+"""`ftfile kv`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import ftfile
+from ftfile.testing.micro_batch import StoreBatch
+from tests.unit.tools.cli.running import documents, lines, run
+
+
+def test_get(store: str) -> None:
+    assert documents("kv", "get", store, "b", "日本") == [{"word": "b", "n": 2}, {"word": "日本", "n": 2}]
+    assert run("kv", "get", store, "a", "--version", 0).stdout == "word,n\na,0\n"
+    result = run("kv", "get", store, "a", "nope", "--columns", "n", code=1)
+    assert result.stdout == "word,n\na,2\n"
+    assert "no key 'nope'" in result.stderr
+
+
+def test_scan(store: str) -> None:
+    assert [row["word"] for row in documents("kv", "scan", store)] == ["a", "b", "日本"]
+    assert [row["word"] for row in documents("kv", "scan", store, "--start", "b", "-n", 1)] == ["b"]
+    assert run("kv", "scan", store, "--end", "b", "--columns", "n").stdout == "n\n2\n"
+    assert "nope" in run("kv", "scan", store, "--columns", "nope", code=2).stderr
+
+
+def test_keys_of_several_columns(tmp_path: Path) -> None:
+    columns = {"country": "string", "day": "date", "n": "long"}
+    store = StoreBatch(str(tmp_path / "store"), columns, {"keyColumns": "country,day"})
+    days = [datetime.date(2024, 7, day) for day in (1, 2)]
+    store.run(0, [[{"country": country, "day": day, "n": day.day} for country in ("at", "de") for day in days]])
+    path = store.path
+    assert documents("kv", "get", path, "de,2024-07-02") == [{"country": "de", "day": "2024-07-02", "n": 2}]
+    assert len(documents("kv", "scan", path, "--start", "de")) == 2
+    assert len(documents("kv", "scan", path, "--start", "at,2024-07-02")) == 3
+    assert "columns country, day" in run("kv", "get", path, "de", code=2).stderr
+    assert run("kv", "get", path, "de,today", code=2).stderr == "ftfile: 'today' is no date of column day\n"
+    assert "columns country, day" in run("kv", "get", path, "de,2024-07-02,1", code=2).stderr
+    assert "as in CSV, or a JSON array" in run("kv", "get", path, '["de"', code=2).stderr
+    assert "one line of CSV" in run("kv", "get", path, "", code=2).stderr
+    assert "is no date" in run("kv", "get", path, '["de", [1]]', code=2).stderr
+    assert len(documents("kv", "scan", path, "--start", '["at", "2024-07-02"]')) == 3
+
+
+def test_keys_with_commas_and_quotes(tmp_path: Path) -> None:
+    """A key is what `kv scan` prints in CSV, or a JSON array."""
+    store = StoreBatch(str(tmp_path / "store"), {"a": "string", "b": "long", "n": "long"}, {"keyColumns": "a,b"})
+    texts = ["x,y", 'x"y', "x\ny", "[x", "plain", '"']
+    store.run(0, [[{"a": text, "b": 1, "n": number} for number, text in enumerate(texts)]])
+    for number, text in enumerate(texts):
+        quoted = '"' + text.replace('"', '""') + '"'
+        for key in (f"{quoted},1", json.dumps([text, 1])):
+            assert documents("kv", "get", store.path, key) == [{"a": text, "b": 1, "n": number}]
+
+
+def test_stats_verify_and_compact(store: str) -> None:
+    assert "keys\tword string\n" in run("kv", "stats", store).stdout
+    (stats,) = documents("kv", "stats", store)
+    assert stats["runs"] == 9
+    assert (stats["keys"], stats["values"], stats["merge"]) == ({"word": "string"}, {"n": "bigint"}, {})
+    assert stats["buckets"] == ftfile.kv.open(store).definition.buckets
+    assert run("kv", "verify", store).stdout == "Version 2: 9 runs with 9 rows, whole\n"
+    assert run("kv", "compact", store).stdout == "Nothing to merge\n"
+    assert run("kv", "compact", store, "--full", "--dry-run").stdout == "Would merge at first 9 runs into about 3\n"
+    assert documents("kv", "compact", store, "--full", "--dry-run")[0]["dry_run"] is True
+    assert ftfile.kv.open(store).version == 2
+    assert documents("kv", "compact", store, "--full", "--threads", 1)[0]["runs_written"] == 3
+    run_file = next(each.add.path for each in ftfile.kv.open(store).runs())
+    with Path(store, run_file).open("r+b") as file:
+        file.seek(20)
+        file.write(b"damaged")
+    text = run("kv", "verify", store, code=1).stdout
+    assert "damaged run" in text
+    assert documents("kv", "verify", store, code=1)[0]["damaged"]
+    assert run_file in text
+
+
+def test_commands_of_the_other_kind_say_where_to_go(store: str, out: str) -> None:
+    for command in ("ls", "status", "verify", "cat", "flush", "compact"):
+        assert "The commands for stores begin with `ftfile kv`" in run(command, store, code=2).stderr
+    told = run("kv", "stats", out, code=2).stderr
+    assert "directory of files" in told
+    assert "those without `kv`" in told
+    assert lines("history", store)

@@ -1,0 +1,153 @@
+"""What each format says is live, read from its metadata alone, as the format's own documents say."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import fastavro
+
+import ftfile
+from ftfile.core.context import SYSTEM
+from ftfile.log.checkpoints import write_base
+from ftfile.log.commit_log import CommitLog
+from ftfile.log.format import layout
+from ftfile.log.format.model import Body, MaintenanceAuthor
+from ftfile.log.protocol import commit
+from ftfile.log.publish import extend_ranges
+from ftfile.storage.registry import normalise
+from ftfile.testing.context import current, open_filesystem
+
+if TYPE_CHECKING:
+    from ftfile.storage.api import FileSystem
+    from ftfile.tools.export.export import ExportReport
+
+COLUMNS = {"id": "long", "word": "string"}
+METADATA = "_iceberg/metadata"
+HINT = f"{METADATA}/version-hint.text"
+MOUNTED = "mounted://fs/"  # one URL for what is mounted under many
+
+
+def rows(first: int, count: int = 2) -> list[dict[str, Any]]:
+    return [{"id": number, "word": f"w{number}"} for number in range(first, first + count)]
+
+
+def export(url: str, to: str = "delta", **settings: Any) -> ExportReport:
+    return ftfile.export(url, to, context=current(), **settings)
+
+
+def ids_of(url: str, version: int | None = None) -> list[int]:
+    return sorted(ftfile.open(url).to_arrow(version)["id"].to_pylist())
+
+
+def keep_only(url: str, log_start: int) -> None:
+    """Do what vacuum does to the log: a record says so, bases and ranges are there, and then the records go."""
+    log = CommitLog(open_filesystem(url))
+    head = log.read_on()
+    write_base(log.fs, SYSTEM.ids, head)
+    commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(log_start=log_start))
+    extend_ranges(log, head)
+    for version in range(log_start):
+        log.fs.delete(layout.record_path(version))
+
+
+def commits(fs: FileSystem) -> list[list[dict[str, Any]]]:
+    """Return the actions of each commit of the Delta table."""
+    found = sorted(info.path for info in fs.list("_delta_log") if info.path.endswith(".json"))
+    assert found == [f"_delta_log/{number:020}.json" for number in range(len(found))]
+    return [[json.loads(line) for line in fs.read(path).splitlines()] for path in found]
+
+
+def delta_files(fs: FileSystem, commit: int | None = None) -> dict[str, int]:
+    """Return the paths and lengths of the files of a version of the Delta table, folded as its protocol says."""
+    live: dict[str, int] = {}
+    for actions in commits(fs)[: None if commit is None else commit + 1]:
+        for action in actions:
+            if "remove" in action:
+                live.pop(unquote(action["remove"]["path"]), None)
+            if "add" in action:
+                live[unquote(action["add"]["path"])] = action["add"]["size"]
+    return live
+
+
+def iceberg_metadata(fs: FileSystem) -> list[dict[str, Any]]:
+    """Return the content of each metadata file that is there, oldest first."""
+    names = (info.path for info in fs.list(METADATA) if info.path.endswith(".metadata.json"))
+    found = sorted(names, key=lambda path: int(path.removeprefix(f"{METADATA}/v").partition(".")[0]))
+    return [json.loads(fs.read(path)) for path in found]
+
+
+def iceberg_manifests(fs: FileSystem, metadata: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the current snapshot's list of manifests has."""
+    start = metadata["location"].removesuffix("_iceberg")
+    listed = metadata["snapshots"][-1]["manifest-list"].removeprefix(start)
+    return list(fastavro.reader(io.BytesIO(fs.read(listed))))  # type: ignore[arg-type]
+
+
+def iceberg_entries(fs: FileSystem, metadata: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of all manifests of the current snapshot."""
+    start, found = metadata["location"].removesuffix("_iceberg"), []
+    for manifest in iceberg_manifests(fs, metadata):
+        content = fs.read(manifest["manifest_path"].removeprefix(start))
+        assert len(content) == manifest["manifest_length"]
+        entries: list[Any] = list(fastavro.reader(io.BytesIO(content)))
+        for status, name in enumerate(("existing", "added", "deleted")):
+            some = [entry for entry in entries if entry["status"] == status]
+            assert manifest[f"{name}_files_count"] == len(some)
+            assert manifest[f"{name}_rows_count"] == sum(entry["data_file"]["record_count"] for entry in some)
+        for entry in entries:
+            if entry["sequence_number"] is None:
+                entry["sequence_number"] = manifest["sequence_number"]
+        found += entries
+    return found
+
+
+def iceberg_files(fs: FileSystem) -> dict[str, int]:
+    """Return the paths and lengths of the files of the newest version of the Iceberg table."""
+    metadata = iceberg_metadata(fs)[-1]
+    start = metadata["location"].removesuffix("_iceberg")
+    entries = [entry["data_file"] for entry in iceberg_entries(fs, metadata) if entry["status"] != 2]
+    files = {file["file_path"].removeprefix(start): file["file_size_in_bytes"] for file in entries}
+    assert len(files) == len(entries), "a file is in two manifests"
+    return files
+
+
+def hive_files(fs: FileSystem, url: str) -> dict[str, int]:
+    """Return the paths and lengths of the files of the newest version that the lists have."""
+    base = MOUNTED if "mounted" in url else f"{normalise(url)}/"
+    states = (info.path for info in fs.list("_symlink_format_manifest") if info.path.endswith(".json"))
+    state = json.loads(fs.read(max(states, key=lambda path: int(path.rpartition("/v")[2].partition(".")[0]))))
+    lists = [
+        "/".join(("_symlink_format_manifest", f"v{version}", *filter(None, [partition]), "manifest"))
+        for partition, (version, _) in state["lists"].items()
+    ]
+    paths = [line.removeprefix(base) for path in lists for line in fs.read(path).decode().splitlines()]
+    assert len(set(paths)) == len(paths), "a file is in two lists"
+    return {path: fs.stat(path).size_bytes for path in paths}
+
+
+def check_newest(url: str, to: str = "delta") -> None:
+    """Check that the table has the finished files of the newest version, each there with its length."""
+    fs = open_filesystem(url)
+    live = hive_files(fs, url) if to == "hive" else {"delta": delta_files, "iceberg": iceberg_files}[to](fs)
+    if to == "iceberg":
+        assert int(fs.read(HINT)) == iceberg_metadata(fs)[-1]["last-sequence-number"]
+    assert live == {file.path: file.size_bytes for file in ftfile.open(url).files()}
+    assert all(fs.stat(path).size_bytes == size_bytes for path, size_bytes in live.items())
+
+
+def forget_follow_up(url: str) -> None:
+    """Leave what a process leaves that is killed between a commit and what follows it."""
+    for checkpoint in Path(url).glob("_delta_log/*.checkpoint.parquet"):
+        checkpoint.unlink()
+    for hint in Path(url).glob(HINT):
+        hint.write_text(str(int(hint.read_text()) - 1))
+
+
+def count_commits(fs: FileSystem, to: str) -> int:
+    if to == "hive":
+        return len([info for info in fs.list("_symlink_format_manifest") if info.path.endswith(".json")])
+    return len(commits(fs) if to == "delta" else iceberg_metadata(fs))

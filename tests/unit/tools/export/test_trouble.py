@@ -1,0 +1,181 @@
+"""An export of any format, beside crashes, faults, and other exports."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ftfile
+from ftfile.core.errors import ConfigError, NotPublished, PermissionDenied
+from ftfile.storage.registry import WrapperFileSystem
+from ftfile.testing.context import current, open_filesystem, repeatable
+from ftfile.testing.fs.crashing import CrashingFileSystem, crash_states
+from ftfile.testing.fs.faulty import STANDARD_FAULTS, Fault
+from ftfile.testing.fs.memory import mounted
+from ftfile.testing.micro_batch import MicroBatch
+from ftfile.testing.sweep import fault_sweep
+from ftfile.tools.export.export import ExportReport
+from tests.crash.share import THOROUGH
+from tests.unit.tools.export.formats import COLUMNS, MOUNTED, check_newest, count_commits, export, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ftfile.storage.api import FileInfo, FileSystem
+
+FORMATS = ("delta", "iceberg", "hive")
+DIRECTORIES = {"delta": "_delta_log", "iceberg": "_iceberg/metadata", "hive": "_symlink_format_manifest"}
+COMMITS = {
+    "delta": re.compile("_delta_log/"),
+    "iceberg": re.compile(r"_iceberg/metadata/v\d+\.metadata\.json"),
+    "hive": re.compile(r"_symlink_format_manifest/v\d+\.json"),
+}
+# In the suite, each fault meets one format, and each format a fault; `make long` has all pairs.
+PAIRS = list((itertools.product if THOROUGH else zip)(STANDARD_FAULTS, FORMATS if THOROUGH else FORMATS * 2))
+# Of three versions; lists have the newest one alone, and one more where that was not published yet.
+COMMITS_MADE = {"delta": {3}, "iceberg": {3}, "hive": {2, 3}}
+
+
+@pytest.fixture(autouse=True)
+def one_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ftfile.tools.export.export.normalise", lambda _: MOUNTED)
+
+
+class TestTrouble:
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_files_that_are_not_published_yet_are_waited_for(self, to: str) -> None:
+        class Stuck(WrapperFileSystem):
+            is_stuck = True
+
+            def rename(self, source: str, target: str) -> None:
+                if self.is_stuck and "part-0000000001" in target:
+                    raise PermissionDenied("rename", target, "not now")
+                super().rename(source, target)
+
+        fs = Stuck(CrashingFileSystem())
+        with mounted(fs) as url:
+            query = MicroBatch(url, COLUMNS, {"publishTimeout": "0s"})
+            query.run(0, [rows(0)])
+            with pytest.raises(NotPublished):
+                query.run(1, [rows(2)])
+            MicroBatch(url, COLUMNS, {"onNewQuery": "continue"}, query_id="other").run(0, [rows(4)])
+            assert export(url, to) == ExportReport(version=0, versions=1, waiting=2)
+            fs.is_stuck = False
+            assert export(url, to) == ExportReport(version=2, versions=1 if to == "hive" else 2)
+            check_newest(url, to)
+
+    @pytest.mark.parametrize("to", FORMATS)
+    @pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\x7fb"])
+    def test_a_name_that_no_reader_opens_is_refused(self, name: str, to: str, tmp_path: Path) -> None:
+        """ftfile writes none, and a migration leaves files where they are; an overwrite makes other files."""
+        pq.write_table(pa.Table.from_pylist(rows(0)), tmp_path / f"{name}.parquet")
+        url = str(tmp_path)
+        ftfile.migrate(url, dry_run=False, context=current())
+        for dry_run in (True, False):
+            with pytest.raises(ConfigError, match=re.escape(f"{name}.parquet"[1:].encode("unicode_escape").decode())):
+                export(url, to, dry_run=dry_run)
+        assert not (tmp_path / DIRECTORIES[to]).exists()
+        MicroBatch(url, COLUMNS, overwrite=True).run_job("job", [rows(2)])
+        assert export(url, to) == ExportReport(version=1, versions=1)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("fault", "to"), PAIRS, ids=[f"{to}-{fault.error.__name__}-{fault.effect}" for fault, to in PAIRS]
+    )
+    def test_after_any_fault_an_export_goes_on(self, fault: Fault, to: str) -> None:
+        def make() -> CrashingFileSystem:
+            fs = CrashingFileSystem()
+            with mounted(fs) as url:
+                query = MicroBatch(url, COLUMNS)
+                query.run(0, [rows(0)])
+                export(url, to)
+                query.run(1, [rows(2)])
+                ftfile.compact(url, context=current())
+            return fs
+
+        def scenario(fs: FileSystem) -> None:
+            with mounted(fs) as url:
+                export(url, to)
+
+        runs = 0
+        with repeatable():
+            for run in fault_sweep(fault, make, scenario):
+                runs += 1
+                with mounted(run.file_system) as url:
+                    export(url, to)
+                    check_newest(url, to)
+                    assert count_commits(run.file_system, to) in COMMITS_MADE[to], str(run)
+        assert runs > 5
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_after_any_crash_of_a_batch_or_an_export_the_next_one_goes_on(self, to: str) -> None:
+        fs = CrashingFileSystem()
+        with mounted(fs) as url:
+            query = MicroBatch(url, COLUMNS)
+            query.run(0, [rows(0)])
+            export(url, to)
+            fs.note("exported")
+            query.run(1, [rows(2)])
+            export(url, to)
+        states = 0
+        for state in crash_states(fs, seen=set()):
+            if "exported" not in state.notes:
+                continue
+            states += 1
+            with mounted(state.filesystem()) as url:
+                MicroBatch(url, COLUMNS).run(1, [rows(2)])
+                export(url, to)
+                check_newest(url, to)
+                assert count_commits(open_filesystem(url), to) == 2, str(state)
+        assert states > 10
+
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_another_export_may_be_further(self, to: str) -> None:
+        inner = CrashingFileSystem()
+
+        class Rival(WrapperFileSystem):
+            armed = True
+
+            def list(self, path: str) -> list[FileInfo]:
+                if path == DIRECTORIES[to] and self.armed:
+                    self.armed = False
+                    with mounted(inner) as raced:
+                        MicroBatch(raced, COLUMNS).run(1, [rows(2)])
+                        export(raced, to)
+                return super().list(path)
+
+        with mounted(inner) as url:
+            MicroBatch(url, COLUMNS).run(0, [rows(0)])
+            export(url, to)
+        with mounted(Rival(inner)) as url:
+            assert export(url, to) == ExportReport(version=1, versions=0)
+
+    @pytest.mark.parametrize("to", FORMATS)
+    def test_of_two_exports_each_commit_is_one_of_theirs(self, to: str) -> None:
+        inner = CrashingFileSystem()
+
+        class Rival(WrapperFileSystem):
+            armed = 2
+
+            def create_exclusive(self, path: str, content: bytes) -> None:
+                if COMMITS[to].match(path) and self.armed:
+                    self.armed -= 1
+                    with mounted(inner) as raced:
+                        export(raced, to)
+                super().create_exclusive(path, content)
+
+        with mounted(inner) as url:
+            query = MicroBatch(url, COLUMNS)
+            for batch in range(3):
+                query.run(batch, [rows(2 * batch)])
+        with mounted(Rival(inner)) as url:
+            assert export(url, to) == ExportReport(version=2, versions=0)
+        with mounted(inner) as url:
+            check_newest(url, to)
+            assert count_commits(inner, to) == 1

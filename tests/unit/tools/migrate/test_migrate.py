@@ -1,0 +1,487 @@
+"""Directories of other programs become directories of ftfile, and what they were before."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+import ftfile
+from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData, SchemaError
+from ftfile.log.protocol import commit
+from ftfile.testing.checker import check_directory
+from ftfile.testing.context import open_filesystem
+from ftfile.testing.micro_batch import MicroBatch
+from tests.unit.tools.migrate.foreign import UUID, parquet, spark_checkpoint, spark_log, tree
+from tests.unit.write.files.encrypted import forget_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ftfile.log.protocol import Committed
+    from ftfile.tools.migrate.migrate import MigrateReport
+
+DAYS = {"day": "date"}
+COLUMNS = {"id": "long", "day": "date"}
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    path = tmp_path / "out"
+    path.mkdir()
+    return path
+
+
+def days(out: Path) -> None:
+    parquet(out / f"day=2024-07-01/part-0-{UUID}.parquet", [1, 2])
+    parquet(out / f"day=2024-07-01/part-1-{UUID}.parquet", [3])
+    parquet(out / "day=__HIVE_DEFAULT_PARTITION__/b.parquet", [4])
+    (out / "_SUCCESS").touch()
+
+
+def migrated(out: Path, **more: Any) -> MigrateReport:
+    before = tree(out)
+    dry = ftfile.migrate(str(out), **more)
+    assert dry.dry_run
+    assert tree(out) == before, "a dry run changes nothing"
+    report = ftfile.migrate(str(out), dry_run=False, **more)
+    assert (report.version, report.files, report.rows) == (0, dry.files, dry.rows)
+    verified = ftfile.open(str(out)).verify(full=True)
+    assert verified.ok, verified.findings
+    return report
+
+
+def ids(out: Path) -> list[int]:
+    return sorted(ftfile.open(str(out)).to_arrow()["id"].to_pylist())
+
+
+def followed(out: Path) -> list[int]:
+    """Return what a follower reads that begins at the migration."""
+    batches = ftfile.open(str(out)).follow(startingVersion="0")
+    return sorted(each for _, some in batches for batch in some for each in batch.column("id").to_pylist())
+
+
+def rows_of(content: bytes) -> list[Any]:
+    return [tuple(row.items()) for row in pq.read_table(pa.BufferReader(content)).to_pylist()]
+
+
+def test_a_plain_directory_is_read_written_and_merged(out: Path) -> None:
+    days(out)
+    before = tree(out)
+    report = migrated(out, partition_by=DAYS)
+    assert (report.source, report.file_format, report.partition_by) == ("files", "parquet", ("day",))
+    assert {path: content for path, content in tree(out).items() if not path.startswith("_ftfile")} == before
+    check_directory(open_filesystem(str(out)), rows_of=rows_of)
+    query = MicroBatch(str(out), COLUMNS, {"partitionBy": "day"})
+    query.run(0, [[{"id": 5, "day": datetime.date(2024, 7, 1)}]])
+    assert ids(out) == followed(out) == [1, 2, 3, 4, 5]
+    assert ftfile.open(str(out)).to_arrow(where="day IS NULL")["id"].to_pylist() == [4]
+    check_directory(open_filesystem(str(out)), rows_of=rows_of)
+    merged = ftfile.compact(str(out))
+    assert (merged.parts_replaced, merged.parts_written) == (3, 1)
+    assert ids(out) == [1, 2, 3, 4, 5]
+    check_directory(open_filesystem(str(out)), rows_of=rows_of)
+    assert sorted(ftfile.open(str(out)).to_arrow(version=0)["id"].to_pylist()) == [1, 2, 3, 4]
+    with pytest.raises(ConfigError, match="version 2 was committed since"):
+        ftfile.undo_migration(str(out))
+    with pytest.raises(ConfigError, match="was migrated already, as version 0, and the newest version is 2"):
+        ftfile.migrate(str(out), dry_run=False)
+
+
+def test_a_vacuum_keeps_what_counts(out: Path) -> None:
+    days(out)
+    before = tree(out)
+    migrated(out, partition_by=DAYS)
+    report = ftfile.vacuum(str(out), dry_run=False, retention=datetime.timedelta(0), force=True)
+    assert not any(file.kind in {"staged", "retired", "direct"} for file in report.files)
+    assert before.items() <= tree(out).items()
+    assert ids(out) == [1, 2, 3, 4]
+
+
+def test_undoing_leaves_nothing(out: Path) -> None:
+    days(out)
+    before = tree(out)
+    migrated(out, partition_by=DAYS)
+    assert ftfile.undo_migration(str(out), dry_run=True).dry_run
+    assert ftfile.undo_migration(str(out)).put_back == ()
+    assert tree(out) == before
+    with pytest.raises(ConfigError, match="was not migrated"):
+        ftfile.undo_migration(str(out))
+    assert migrated(out, partition_by=DAYS).rows == 4
+
+
+def test_a_migration_is_finished_by_calling_it_again(out: Path) -> None:
+    days(out)
+    first = migrated(out, partition_by=DAYS)
+
+    def decline(_: MigrateReport) -> bool:
+        raise AssertionError("nothing is left to do")
+
+    again = ftfile.migrate(str(out), dry_run=False, confirm=decline)
+    assert again.already_migrated
+    assert not first.already_migrated
+    assert (again.version, again.rows, again.files, again.schema) == (0, first.rows, first.files, first.schema)
+
+
+def test_of_two_migrations_one_wins(out: Path) -> None:
+    days(out)
+    won: list[MigrateReport] = []
+
+    def other_first(_: MigrateReport) -> bool:
+        won.append(ftfile.migrate(str(out), partition_by=DAYS, dry_run=False))
+        return True
+
+    with pytest.raises(ConfigError, match="faster"):
+        ftfile.migrate(str(out), partition_by=DAYS, dry_run=False, confirm=other_first)
+    assert won[0].version == ftfile.open(str(out)).version() == 0
+    assert ids(out) == [1, 2, 3, 4]
+
+
+def test_nobody_commits_while_it_is_undone(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    days(out)
+    before = tree(out)
+    migrated(out, partition_by=DAYS)
+    query = MicroBatch(str(out), COLUMNS, {"partitionBy": "day"})
+    messages = query.write(0, [[{"id": 5, "day": None}]])
+
+    def die(_: object) -> None:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ftfile.tools.migrate.undo.put_back", die)
+        with pytest.raises(ConnectionError):
+            ftfile.undo_migration(str(out))
+    for call in (lambda: query.commit(0, messages), lambda: ftfile.open(str(out)), query.plan):
+        with pytest.raises(ConfigError, match=r"undo_migration\(path\) finishes it"):
+            call()
+    half = tree(out)
+    assert ftfile.undo_migration(str(out), dry_run=True).dry_run
+    assert tree(out) == half, "a dry run changes nothing"
+    ftfile.undo_migration(str(out))
+    assert tree(out) == before
+
+
+# Spark's own sink
+
+
+def spark(out: Path) -> None:
+    """Three batches, of which a compact entry has two; a file expired, and the last attempt failed."""
+    for batch, some in enumerate(([1], [2, 3], [4])):
+        parquet(out / f"part-{batch}-{UUID}-c000.snappy.parquet", some)
+    parquet(out / f"part-9-{UUID}-c000.snappy.parquet", [99])
+    parquet(out / "expired.parquet", [98])
+    name = f"part-{{}}-{UUID}-c000.snappy.parquet"
+    spark_log(out, "0", [("add", name.format(0))])
+    spark_log(out, "1.compact", [("add", "expired.parquet"), ("add", name.format(0)), ("add", name.format(1))])
+    spark_log(out, "2", [("add", name.format(2)), ("delete", "expired.parquet")])
+
+
+def test_spark_the_log_decides_and_the_query_goes_on(out: Path, tmp_path: Path) -> None:
+    spark(out)
+    checkpoint = spark_checkpoint(tmp_path / "checkpoint", batches=4)
+    report = migrated(out, checkpoint=checkpoint)
+    assert (report.source, report.files, report.rows, report.last_batch) == ("spark", 3, 4, 2)
+    assert sorted(each.path for each in report.left_out if each.moved) == [
+        "expired.parquet",
+        f"part-9-{UUID}-c000.snappy.parquet",
+    ]
+    assert not (out / "_spark_metadata").exists()
+    assert sorted(pq.read_table(file)["id"].to_pylist() for file in out.glob("*.parquet")) == [[1], [2, 3], [4]]
+    query = MicroBatch(str(out), {"id": "long"}, checkpoint=checkpoint, query_id="spark-query")
+    assert query.run(2, [[{"id": 4}]]).replayed, "Spark had not noted that the batch was done"
+    query.run(3, [[{"id": 5}]])
+    assert ids(out) == followed(out) == [1, 2, 3, 4, 5]
+    with pytest.raises(BatchGap):
+        query.run(5, [[{"id": 7}]])
+    assert ftfile.open(str(out)).verify(full=True).ok
+    (out / "_spark_metadata").mkdir()
+    query.plan()  # which looks for it once in a process
+    forget_all()
+    with pytest.raises(ConfigError, match=r"'_spark_metadata' \(again\), which hides"):
+        query.plan()
+
+
+def test_spark_undone(out: Path) -> None:
+    spark(out)
+    before = tree(out)
+    report = migrated(out)
+    assert report.query_id is None
+    back = ftfile.undo_migration(str(out)).put_back
+    assert {*back} == {
+        *(path for path in before if path.startswith("_spark_metadata/") and path[-1] != "/"),
+        *(e.path for e in report.left_out),
+    }
+    assert tree(out) == before
+
+
+def test_spark_moved_and_escaped(out: Path) -> None:
+    parquet(out / "at=2024-07-01 10%3A00%3A00" / "a b.parquet", [1])
+    entry = {"path": "s3a://bucket/old%20place/at=2024-07-01%2010%253A00%253A00/a%20b.parquet"}
+    size = (out / "at=2024-07-01 10%3A00%3A00" / "a b.parquet").stat().st_size
+    (out / "_spark_metadata").mkdir()
+    (out / "_spark_metadata/0").write_text(f"v1\n{json.dumps(entry | {'size': size, 'action': 'add'})}")
+    with pytest.raises(ConfigError, match="times of the column `at` by the clocks of their writer: give its time zone"):
+        ftfile.migrate(str(out), partition_by={"at": "timestamp"})
+    migrated(out, partition_by={"at": "timestamp"}, options={"timeZone": "Europe/Zurich"})
+    (row,) = ftfile.open(str(out)).to_arrow().to_pylist()
+    assert row["at"] == datetime.datetime(2024, 7, 1, 8, tzinfo=datetime.timezone.utc)
+
+
+def lose(out: Path, name: str) -> None:
+    (out / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "more", "match"),
+    [
+        (lambda out: lose(out, "_spark_metadata/1.compact"), {}, "lacks batch 1"),
+        (lambda out: lose(out, f"part-2-{UUID}-c000.snappy.parquet"), {}, "not here: .file:.*part-2-"),
+        (
+            lambda out: parquet(out / f"part-2-{UUID}-c000.snappy.parquet", range(9)),
+            {},
+            "in '_spark_metadata': another",
+        ),
+        (lambda out: (out / "_spark_metadata/2").write_text("v2\n"), {}, "a Spark that ftfile does not know"),
+        (lambda out: (out / "_spark_metadata/2").write_text("v1\n{"), {}, "is damaged"),
+        (lambda out: (out / "_delta_log").mkdir(), {}, "_spark_metadata and _delta_log"),
+        (None, {"from_": "files"}, "--from spark, in Python from_='spark'"),
+        (None, {"from_": "mine"}, "takes auto, files, spark"),
+        (None, {"checkpoint": "/nowhere"}, "no file `metadata`"),
+        (None, {"partition_by": DAYS}, "no path has columns, see 'part-0.*leave out"),
+        (None, {"schema": "id string"}, "column `id` is bigint in 'part-0.*', and string in the schema"),
+        (None, {"schema": "no long"}, "a column `id` that the schema does not have"),
+        (None, {"schema": "id what"}, "type what cannot be stored"),
+        (None, {"schema": "id struct<a: long>"}, "For nested types, give a StructType"),
+    ],
+)
+def test_spark_refused(out: Path, harm: Any, more: dict[str, Any], match: str) -> None:
+    spark(out)
+    if harm is not None:
+        harm(out)
+    before = tree(out)
+    with pytest.raises((ConfigError, SchemaError), match=match):
+        ftfile.migrate(str(out), dry_run=False, **more)
+    assert tree(out) == before
+
+
+def test_spark_another_checkpoint(out: Path, tmp_path: Path) -> None:
+    spark(out)
+    checkpoint = spark_checkpoint(tmp_path / "checkpoint", batches=2)
+    with pytest.raises(ConfigError, match="no offsets of batch 2"):
+        ftfile.migrate(str(out), checkpoint=checkpoint)
+
+
+def go_on(out: Path) -> None:
+    """Write one batch more, as Spark does."""
+    parquet(out / "late.parquet", [5])
+    spark_log(out, "3", [("add", "late.parquet")])
+
+
+@pytest.mark.parametrize("late", ["late.parquet", ".late", "_spark_metadata/3", ""])
+def test_a_writer_goes_on_while_the_files_are_read(out: Path, late: str) -> None:
+    (days if late[:1] != "_" else spark)(out)
+    more: dict[str, Any] = {"partition_by": DAYS} if late[:1] != "_" else {}
+    changed: list[dict[str, bytes]] = []
+
+    def write(_: MigrateReport) -> bool:
+        if late[:1] == "_":
+            go_on(out)
+        elif late:
+            parquet(out / late, [5])
+        else:
+            parquet(out / f"day=2024-07-01/part-1-{UUID}.parquet", [3, 4])
+        changed.append(tree(out))
+        return True
+
+    call = partial(ftfile.migrate, str(out), dry_run=False, confirm=write, **more)
+    if late == ".late":
+        assert call().rows == 4, "no reader sees it"
+        return
+    with pytest.raises(CommitError, match=r"was written to while .* its writer was not stopped.* Nothing was changed"):
+        call()
+    assert tree(out) == changed[0]
+
+
+def test_spark_goes_on_behind_the_record(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark(out)
+
+    def commit_late(*arguments: Any) -> Committed:
+        done = commit(*arguments)
+        go_on(out)
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ftfile.tools.migrate.migrate.commit", commit_late)
+        with pytest.raises(CommitError, match="its writer was not stopped"):
+            ftfile.migrate(str(out), dry_run=False)
+    assert (out / "_spark_metadata/3").exists()
+    assert (out / "expired.parquet").exists(), "nothing is moved before it is known that Spark was stopped"
+    with pytest.raises(CommitError, match="undo the migration"):
+        ftfile.migrate(str(out), dry_run=False)
+    ftfile.undo_migration(str(out))
+    assert ftfile.migrate(str(out)).files == 4
+
+
+def test_spark_an_interrupted_migration_asks_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark(out)
+
+    def die(*_: object) -> None:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ftfile.tools.migrate.migrate.set_aside", die)
+        with pytest.raises(ConnectionError):
+            ftfile.migrate(str(out), dry_run=False)
+    before = tree(out)
+    asked: list[MigrateReport] = []
+
+    def decline(report: MigrateReport) -> bool:
+        asked.append(report)
+        return False
+
+    report = ftfile.migrate(str(out), dry_run=False, confirm=decline)
+    assert tree(out) == before, "it was not confirmed"
+    assert asked == [report] == [ftfile.migrate(str(out))]
+    assert len(report.left_out) == 2
+    report = ftfile.migrate(str(out), dry_run=False, confirm=lambda _: True)
+    assert (report.version, report.dry_run, sorted(path.name for path in out.glob("expired*"))) == (0, False, [])
+
+
+# Formats
+
+
+def test_formats(out: Path) -> None:
+    at = datetime.datetime(2024, 7, 1, 10, tzinfo=datetime.timezone.utc)
+    table = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", None]})
+    avro = {
+        "type": "record",
+        "name": "row",
+        "fields": [{"name": "id", "type": ["null", "long"]}, {"name": "name", "type": ["null", "string"]}],
+    }
+    lines = '{"id": 1, "name": "a"}\n{"id": 2}\n'
+    for name in ("json", "csv", "text", "avro", "orc", "parquet"):
+        (out / name).mkdir()
+    (out / "json/a.json").write_text(lines)
+    (out / "json/b.json.gz").write_bytes(gzip.compress(lines.encode()))
+    (out / "csv/a.csv").write_text("id,name\n1,a\n2,\n")
+    (out / "text/a.txt").write_text("1\n2\n")
+    with (out / "avro/a.avro").open("wb") as file:
+        fastavro.writer(file, avro, table.to_pylist())
+    orc.write_table(table, out / "orc/a.orc")
+    # As Spark writes times by default.
+    times = pa.table({"id": pa.array([1, 2], pa.int32()), "at": pa.array([at, None], pa.timestamp("us", tz="UTC"))})
+    pq.write_table(times, out / "parquet/a.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    pq.write_table(
+        times.cast(pa.schema([("id", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])), out / "parquet/b.parquet"
+    )
+    schema = {"schema": "id bigint, name string"}
+    want = table.to_pylist()
+    assert migrated(out / "json", **schema).rows == 4
+    assert migrated(out / "csv", **schema, options={"header": "true"}).rows == 2
+    for name, rows in {"json": want * 2, "csv": want}.items():
+        assert ftfile.open(str(out / name)).to_arrow().to_pylist() == rows
+    assert migrated(out / "text").rows == 2
+    for name in ("avro", "orc"):
+        migrated(out / name)
+        assert ftfile.open(str(out / name)).to_arrow().to_pylist() == want
+    migrated(out / "parquet")
+    assert ftfile.open(str(out / "parquet")).to_arrow().to_pylist() == [{"id": 1, "at": at}, {"id": 2, "at": None}] * 2
+    MicroBatch(str(out / "json"), {"id": "long", "name": "string"}, {"fileFormat": "json"}).run(0, [[{"id": 3}]])
+    assert ftfile.compact(str(out / "json")).parts_replaced == 2
+    assert ids(out / "json") == [1, 1, 2, 2, 3]
+
+
+def put(path: Path, text: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "match"),
+    [
+        ({}, {}, "no files that count"),
+        ({"_hidden.json": "{}"}, {}, "no files that count"),
+        ({"a.json": "{}\n"}, {}, "do not say what their columns are: give --schema"),
+        ({"a.json": "{}\n", "b.csv": "1\n"}, {}, r"different formats: csv \('b.csv'\), json \('a.json'\)"),
+        ({"a.json": "{}\n", "readme": ""}, {}, "do not tell a format: 'readme'. .* --format"),
+        ({"a.json": "{}"}, {"schema": "id long"}, r"'a.json' cannot be migrated: .* a line separator at the end"),
+        ({"a.json": '{"id": "x"}\n'}, {"schema": "id long"}, r"'a.json' cannot be migrated"),
+        ({"a.parquet": "no"}, {}, r"'a.parquet' cannot be migrated"),
+        ({"a.json.gz": "no"}, {"schema": "id long"}, r"'a.json.gz' cannot be migrated"),
+        ({"a.json.enc": ""}, {"schema": "id long"}, r"it is encrypted"),
+        ({"k=1/a.json": "{}\n", "b.json": "{}\n"}, {"schema": "id long"}, "'b.json' has none, 'k=1/a.json' has k"),
+        ({"k=1/a.json": "{}\n"}, {"schema": "id long"}, r"k=string, in Python partition_by=\{'k': 'string'\}"),
+        ({"k=x/a.json": "{}\n"}, {"schema": "id long", "partition_by": {"k": "int"}}, "give another type"),
+        (
+            {"k=1/a.json": "{}\n"},
+            {"schema": "id long", "partition_by": {"l": "int"}},
+            "such as 'k=1/a.json' have columns; l is not among",
+        ),
+        (dict.fromkeys("abcde", ""), {}, "do not tell a format: 'a', 'b', 'c' and 2 more. "),
+        ({"metadata/v1.metadata.json": "{}"}, {}, "an Iceberg table"),
+        ({"t/metadata/v1.metadata.json": "{}"}, {}, "'t' is an Iceberg table"),
+        ({"a/b/_ftfile/log/0": ""}, {}, "'a/b/_ftfile'. Migrate each of these directories by itself"),
+        ({"a/b/_spark_metadata/0": ""}, {}, "logs of their own, .*'a/b/_spark_metadata'"),
+        ({"a/_delta_log/0": ""}, {}, "logs of their own, .*'a/_delta_log'"),
+        ({"a/.hoodie/0": ""}, {}, "logs of their own, .*'a/.hoodie'"),
+        ({"c/metadata": "{}", "c/offsets/0": "v1\n"}, {"file_format": "text"}, "'c' is the checkpoint of a query"),
+        ({"a.json": "{}\n"}, {"schema": "id long", "options": {"what": "1"}}, "what"),
+        ({"a.json": "{}\n"}, {"from_": "delta"}, "has no _delta_log, the log of delta"),
+        ({"a.json": "{}\n"}, {"schema": "id long", "checkpoint": "/x"}, "belongs to a directory of Spark's own sink"),
+    ],
+)
+def test_refused(out: Path, files: dict[str, str], more: dict[str, Any], match: str) -> None:
+    for name, text in files.items():
+        put(out / name, text)
+    before = tree(out)
+    with pytest.raises((ConfigError, SchemaError, CorruptData), match=match):
+        ftfile.migrate(str(out), dry_run=False, **more)
+    assert tree(out) == before
+
+
+def test_spark_a_checkpoint_in_the_directory(out: Path) -> None:
+    spark(out)
+    checkpoint = spark_checkpoint(out / "checkpoint", batches=3)
+    before = tree(out)
+    with pytest.raises(ConfigError, match=r"'checkpoint' is the checkpoint of a query .* move it out"):
+        ftfile.migrate(str(out), checkpoint=checkpoint, dry_run=False)
+    assert tree(out) == before
+    (out / "checkpoint").rename(out / "_checkpoint")
+    migrated(out, checkpoint=str(out / "_checkpoint"))
+    assert (out / "_checkpoint/metadata").exists(), "readers pass over it, so it stays"
+
+
+def test_hidden_tables_do_not_count(out: Path) -> None:
+    parquet(out / "a.parquet", [1])
+    put(out / "_old/table/_delta_log/0")
+    put(out / "_old/checkpoint/offsets/0")
+    put(out / "_old/checkpoint/metadata")
+    assert migrated(out).files == 1
+
+
+def test_columns_that_differ(out: Path) -> None:
+    parquet(out / "a.parquet", [1])
+    pq.write_table(pa.table({"ID": [2]}), out / "b.parquet")
+    with pytest.raises(SchemaError, match=r"column `ID` of 'b.parquet' is `id` in 'a.parquet'"):
+        ftfile.migrate(str(out))
+    pq.write_table(pa.table({"id": ["2"]}), out / "b.parquet")
+    with pytest.raises(SchemaError, match=r"column `id` is string in 'b.parquet', and bigint in 'a.parquet'"):
+        ftfile.migrate(str(out))
+    pq.write_table(pa.table({"id": pa.array([2], pa.int32()), "more": [1.5]}), out / "b.parquet")
+    migrated(out)
+    rows = [{"id": 1, "more": None}, {"id": 2, "more": 1.5}]
+    assert ftfile.open(str(out)).to_arrow().to_pylist() == rows
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no files that count"):
+        ftfile.migrate(str(tmp_path / "nowhere"), dry_run=False)
+    assert not (tmp_path / "nowhere").exists()

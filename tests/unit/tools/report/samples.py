@@ -1,0 +1,87 @@
+"""Contents of a page, made of numbers that are drawn: a log of that size would take long to write."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from ftfile.operate.doctor import Check
+from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
+from ftfile.tools.report.advice import ReportWarning
+from ftfile.tools.report.history import COLUMNS, Commits, LiveFiles, PartitionSums
+from ftfile.tools.report.page import Contents
+
+__all__ = ("commits_of", "contents_of")
+
+MADE_MS = 1_795_000_000_000
+LONG = "/data/" + "a_directory_with_a_long_name_" * 4 + "out"
+
+
+def commits_of(versions: int, seed: int = 1) -> Commits:
+    draw = np.random.default_rng(seed)
+    columns = np.zeros(versions, COLUMNS)
+    columns["version"] = np.arange(versions)
+    columns["time_ms"] = MADE_MS - 10_000 * np.arange(versions, 0, -1)
+    day = 1 + 0.5 * np.sin(np.arange(versions) / 1375)
+    columns["rows"] = day * draw.lognormal(9, 0.4, versions)
+    columns["size_bytes"] = columns["rows"] * 37
+    columns["files"] = draw.poisson(4, versions)
+    columns["write"] = day * draw.lognormal(0, 0.3, versions)
+    columns["sync"] = columns["write"] / 5
+    columns["prepare"] = draw.lognormal(-4, 0.3, versions)
+    columns["write"][versions // 3 : versions // 3 + versions // 50] *= 3
+    for name, every in {"recoveries": 9_000, "replays": 9_000, "task_retries": 1_300}.items():
+        columns[name] = draw.random(versions) < 1 / every
+    columns["create"] = draw.lognormal(-5, 0.3, versions)
+    columns["publish"] = draw.lognormal(-3, 0.5, versions)
+    operations = +Counter(stream=versions - versions // 100, compact=versions // 100)
+    reasons = +Counter(size=versions, age=versions // 7, large=versions // 90)
+    return Commits(columns, operations, reasons)
+
+
+def contents_of(versions: int, *, is_store: bool = False) -> Contents:
+    commits = commits_of(versions)
+    draw = np.random.default_rng(2)
+    sizes = draw.lognormal(17, 1.2, 20_000).astype(np.int64)
+    partitions = {
+        f"day=2026-{month:02}-{day:02}": PartitionSums(30 + day, 1_000_000 * day, day * month << 24)
+        for month in range(1, 13)
+        for day in range(1, 29)
+    }
+    partitions["word=<script>alert(1)</script>"] = PartitionSums(1, 1, 1 << 50)
+    query = "00000000-0000-0000-0000-000000000001"
+    opened = tuple(_open(query, name) for name in [*partitions][:60])
+    status = DirectoryStatus(
+        version=versions - 1,
+        time_ms=MADE_MS - 10_000,
+        oldest_version=0,
+        horizon_ms=0,
+        queries=(QueryStatus(query, versions - 1, versions - 1, MADE_MS - 10_000),),
+        open=() if is_store else opened,
+        due=0,
+        unpublished=(),
+    )
+    warnings = (
+        ReportWarning("error", "A committed file is gone", f"{LONG}/part-00001.parquet", f"`ftfile repair {LONG}`"),
+        ReportWarning("warning", "Most files are small", "the mean is 2 MiB", f"`ftfile compact {LONG} --dry-run`"),
+        ReportWarning("info", "<script>alert(2)</script>", "a & b", ""),
+    )
+    checks = (Check("Python", "ok", "3.11"), Check("Java", "warning", "there is no java", "install a JDK"))
+    return Contents(
+        path=LONG,
+        made_ms=MADE_MS,
+        is_store=is_store,
+        is_verified=True,
+        commits=commits,
+        files=LiveFiles(sizes, 10_000_000, partitions),
+        status=status,
+        checks=checks,
+        jobs=(),
+        warnings=warnings,
+    )
+
+
+def _open(query: str, name: str) -> OpenFile:
+    times = (MADE_MS - 9_000_000, MADE_MS - 9_000)
+    return OpenFile(query, name, 3, 70_000, 9 << 20, *times, "", MADE_MS + 90_000, "its deadline has not passed", 0)

@@ -1,0 +1,208 @@
+"""`ftfile.report`: the page, its warnings, and the command."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import ftfile
+from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.operate.doctor import Check
+from ftfile.operate.status import OpenFile, UnpublishedFile
+from ftfile.testing.micro_batch import StoreBatch
+from ftfile.tools.report import advice
+from ftfile.tools.report.history import LiveFiles
+from ftfile.tools.report.page import OPEN_SHOWN, render
+from tests.unit.tools.cli.running import documents, run
+from tests.unit.tools.report.samples import MADE_MS, commits_of, contents_of
+
+if TYPE_CHECKING:
+    from ftfile.testing.micro_batch import MicroBatch
+
+MIB = 1 << 20
+PAGE = Path(__file__).parents[4] / "docs/report.md"
+
+
+def test_a_page_of_100_000_batches_is_small_and_asks_for_nothing() -> None:
+    page = render(contents_of(100_000))
+    assert len(page.encode()) < 1_000_000
+    assert "100,000 versions in 400 groups of up to 250" in page
+    for reference in ("http:", "https:", "src=", "url(", "@import"):
+        assert reference not in page
+    assert f"The first {OPEN_SHOWN} of 60" in page
+
+
+def test_texts_are_escaped() -> None:
+    page = render(contents_of(3))
+    assert page.count("<script>") == 1
+    assert "&lt;script&gt;alert(1)" in page
+    assert "&lt;script&gt;alert(2)" in page
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_of_the_docs(rolled: MicroBatch, tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    saved = tmp_path / "report.html"
+    exec(program.replace("/data/out", rolled.path).replace("report.html", str(saved)), {"ftfile": ftfile})
+    assert saved.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("versions", [0, 1, 2])
+@pytest.mark.parametrize("is_store", [False, True])
+def test_pages_of_few_versions(versions: int, *, is_store: bool) -> None:
+    page = render(contents_of(versions, is_store=is_store))
+    assert ("No version can be read yet" in page) == (versions == 0)
+    assert ("Open files" in page) != is_store
+
+
+def test_the_page_of_a_directory(rolled: MicroBatch, tmp_path: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in Path(rolled.path).rglob("*")}
+    report = ftfile.report(rolled.path)
+    assert {path: path.stat().st_mtime_ns for path in Path(rolled.path).rglob("*")} == before
+    assert report.version == 2
+    assert report.path == f"file://{rolled.path}"
+    assert rolled.query_id in report.html
+    assert "day=%3Ci%3E1" in report.html or "day=&lt;i&gt;1" in report.html
+    report.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == report.html
+    with pytest.raises(ConfigError, match="cannot be written"):
+        report.save(tmp_path / "no" / "page.html")
+
+
+@pytest.mark.slow
+def test_the_page_of_a_store(tmp_path: Path) -> None:
+    store = StoreBatch(str(tmp_path / "store"), {"word": "string", "n": "long"}, {"keyColumns": "word"})
+    for batch in range(3):
+        store.run(batch, [[{"word": "a", "n": batch}]])
+    report = ftfile.report(store.path)
+    assert "keyed store" in report.html
+    assert "Rows per version" in report.html
+    assert "Files per version" not in report.html
+    assert "Merges due" in report.html
+
+
+def test_the_records_are_read_once(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch) -> None:
+    """The plots take what the comparison has read."""
+    monkeypatch.setattr("ftfile.tools.report.report.read_commits", None)
+    assert "3 versions, from left to right" in ftfile.report(rolled.path).html
+
+
+def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, rolled: MicroBatch, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not an ftfile directory"):
+        ftfile.report(tmp_path)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ConfigError, match=r"pip install 'ftfile\[report\]'"):
+        ftfile.report(rolled.path)
+
+
+@pytest.mark.slow
+def test_faults_are_told_in_plain_words(rolled: MicroBatch) -> None:
+    next(Path(rolled.path).rglob("*.json")).unlink()
+    found = ftfile.report(rolled.path)
+    told = {each.title: each for each in found.warnings}
+    assert told["A committed file is gone"].severity == found.warnings[0].severity == "error"
+    assert f"`ftfile repair {shlex.quote(rolled.path)} --give-up " in told["A committed file is gone"].remedy
+    assert "What needs attention: 1 error" in found.html
+    found = ftfile.report(rolled.path, verify=False)
+    assert "was not compared with the log" in found.html
+    assert "A committed file is gone" not in {each.title for each in found.warnings}
+
+
+@pytest.mark.slow
+def test_a_log_that_cannot_be_read_to_its_end_has_a_page(damaged: str) -> None:
+    found = ftfile.report(damaged)
+    titles = {each.title for each in found.warnings}
+    assert {"Records of commits are missing", "1 version cannot be read, and is not in the plots"} <= titles
+    assert "2 versions, from left to right" in found.html
+    with pytest.raises(CorruptData):
+        ftfile.report(damaged, verify=False)
+
+
+def test_a_stuck_publication_is_told_without_a_comparison(rolled: MicroBatch) -> None:
+    status = ftfile.open(rolled.path).status()
+    unpublished = (
+        UnpublishedFile(3, None, "a", "a foreign file is at 'a'"),
+        UnpublishedFile(3, None, "b", ""),
+    )
+    opened = OpenFile("q", "day=1", 1, 7, 9, MADE_MS - 60_000, MADE_MS, "age", None, "", 0)
+    status = replace(status, unpublished=unpublished, open=(opened, replace(opened, attempts=2)))
+    found = [*advice.of_status(status, "/out", MADE_MS, is_verified=False)]
+    assert [each.severity for each in found] == ["error", "warning", "error", "warning"]
+    assert "tried 2 times" in found[0].found
+    assert "7 rows" in found[1].found
+    assert "--due-only" in found[1].remedy
+    assert "a foreign file" in found[2].found
+    assert len([*advice.of_status(status, "/out", MADE_MS, is_verified=True)]) == 2
+
+
+def test_many_small_files_and_removed_ones_are_told(rolled: MicroBatch) -> None:
+    status, commits = ftfile.open(rolled.path).status(), commits_of(10)
+    small, few = LiveFiles(np.full(advice.SMALL_FILES, MIB)), LiveFiles(np.full(advice.SMALL_FILES - 1, MIB))
+    assert [each.title for each in advice.of_files(small, commits, status, "/out")] == [
+        "Most files are small: reading them takes long"
+    ]
+    assert not [*advice.of_files(few, commits, status, "/out")]
+    large = LiveFiles(np.full(advice.SMALL_FILES, advice.SMALL_BYTES))
+    assert not [*advice.of_files(large, commits, status, "/out")]
+    commits.columns["files_removed"] = 1
+    assert [each.found for each in advice.of_files(few, commits, status, "/out")] == [
+        "10 files were replaced or removed, and nothing was ever vacuumed"
+    ]
+    assert not [*advice.of_files(few, commits, replace(status, horizon_ms=1), "/out")]
+
+
+def test_the_history_is_told() -> None:
+    commits = commits_of(3 * advice.RECENT)
+    for name in ("recoveries", "replays", "task_retries"):
+        commits.columns[name] = 0
+    commits.columns["write"] = 0.1
+    assert not [*advice.of_commits(commits, "/out")]
+    commits.columns["replays"][-1] = 1
+    commits.columns["recoveries"][-200:] = 1
+    commits.columns["bad_records"][0] = 5
+    commits.columns["write"][-advice.RECENT :] = 9
+    found = {each.title: each.severity for each in advice.of_commits(commits, "/out")}
+    assert found == {
+        "5 records could not be written": "warning",
+        "Batches came again after restarts, and were recognised": "info",
+        "Versions were published by a later process than their own": "warning",
+        "Commits take longer than before": "warning",
+    }
+
+
+def test_silence_is_told() -> None:
+    commits, queries = commits_of(20), contents_of(20).status.queries
+    last_ms = int(commits.columns["time_ms"][-1])
+    beyond_ms = 1_000 * advice.SILENT_S + 1
+    assert not [*advice.of_silence(queries, commits, last_ms + beyond_ms - 1)]
+    (told,) = advice.of_silence(queries, commits, last_ms + beyond_ms)
+    assert told.found == "usually a version comes within 10 s"
+    assert not [*advice.of_silence((), commits, last_ms + beyond_ms)]
+
+
+def test_checks_that_pass_are_no_warnings() -> None:
+    checks = [Check("a", "ok", ""), Check("b", "info", ""), Check("c", "error", "x", "y"), Check("d", "warning", "z")]
+    assert [each.title for each in advice.of_checks(checks, "/out")] == ["On this machine: c", "On this machine: d"]
+
+
+@pytest.mark.packages
+@pytest.mark.slow
+def test_the_command(rolled: MicroBatch, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = run("report", rolled.path, "-o", page)
+    assert f"Wrote {page}" in result.stderr
+    assert "<!doctype html>" in page.read_text()
+    page.unlink()
+    (found,) = documents("report", rolled.path, "-o", page, "--no-verify")
+    assert found["version"] == 2
+    assert json.dumps(found["warnings"])
+    assert page.exists()
+    assert "cannot be written" in run("report", rolled.path, "-o", tmp_path, code=2).stderr
