@@ -79,7 +79,7 @@ unit: environment ## the quick tests without a JVM (a minute)
 	@$(call both,$(call pytest,.venv,unit-half) -m "not slow" $(HALF),$(call pytest,.venv,unit) -m "not slow" $(OTHERS))
 
 # The unit tests in two parts that take about as long.
-HALF := $(addprefix tests/unit/,filters maintenance sink source kv/feed kv/operator kv/upkeep)
+HALF := $(addprefix tests/unit/,filters operate read tools/migrate write kv/feed kv/operator kv/upkeep)
 OTHERS = tests/unit $(HALF:%=--ignore=%)
 
 # Files with slow tests: each worker would collect all others, too.
@@ -98,7 +98,8 @@ histories: environment ## random histories of a directory, 125 of 200 steps
 KV_TESTS := $(addprefix kv/,feed operator upkeep $(addprefix test_,batches.py encrypted_store.py exactly_once.py \
 	extremes.py limits.py merged_values.py reading.py reading_beside_writers.py side_by_side.py \
 	store_histories.py verify.py widened_stores.py))
-LOG_TESTS := $(addprefix tests/unit/,commit source maintenance sink exporting $(KV_TESTS)) --ignore=tests/unit/read/foreign
+LOG_TESTS := $(addprefix tests/unit/,log operate read tools/export tools/migrate write $(KV_TESTS)) \
+	$(addprefix --ignore=tests/unit/,log/format read/foreign)
 
 .PHONY: without
 without: environment ## the tests of the log and of the sink, hints or ranges deleted before every step
@@ -167,13 +168,13 @@ smoke-%: FORCE
 unit-pythons: $(OTHER_PYTHONS:%=unit-%) ## on the oldest Python, with the oldest dependencies, the unit tests that need these
 
 # What neither a Python nor a dependency changes, beginnings of files. It is imported all the same; `make long` runs it.
-ALIKE := commit maintenance source testing kv/feed kv/operator kv/upkeep \
-	$(addprefix sink/test_,closing direct durability hooks limits live_names names offsets openings replacing rolling \
+ALIKE := log/test_ operate read testing tools/migrate write/test_workers kv/feed kv/operator kv/upkeep \
+	$(addprefix write/files/test_,closing direct durability hooks limits live_names names offsets openings replacing rolling \
 	sealed_log store_limits tasks transactions)
 
 # tests/unit/spark needs pyspark.
 unit-%: venv = .venv-py$(subst .,,$*)
-unit-%: HALF := $(addprefix tests/unit/,encoding filters sink)
+unit-%: HALF := $(addprefix tests/unit/,filters formats rows write)
 unit-%: FORCE
 	@if ! .ci/python $* >/dev/null 2>&1; then echo "No Python $* here: its unit tests are left out"; else \
 	.ci/venv $(venv) $* $(if $(filter 3.10,$*),--floor) --editable '.[unit]' || exit; \
@@ -190,11 +191,11 @@ mutants: environment ## make every known mistake in the protocol, and see each o
 	$(python) -m tests.mutants
 
 # What `make mutation` changes, modules below src/ftfile.
-MODULES = commit/replay
+MODULES = log/policy
 # One that is drawn for each run of `make long`.
 DRAWN = $(shell $(python) -c 'import pathlib, random; \
-	print(random.choice([path for folder in ("commit", "parts", "sink/rolling", "sink/assembly") \
-	for path in pathlib.Path("src/ftfile", folder).rglob("[a-z]*.py")]).relative_to("src/ftfile").with_suffix(""))')
+	print(random.choice([path for names in ("formats/parts", "log/**/[a-z]*", "write/files/[aj]*er*", "write/files/rolling_*") \
+	for path in pathlib.Path("src/ftfile").glob(f"{names}.py")]).relative_to("src/ftfile").with_suffix(""))')
 
 .PHONY: mutation
 mutation: ## change one operator, number or argument of MODULES after the other, and list what no quick test notices (half an hour each)

@@ -21,13 +21,20 @@ LAYERS = (ROOT / "pyproject.toml").read_text().partition("\nlayers = [")[2].part
 RANKS = {name: rank for rank, line in enumerate(LAYERS) for name in re.findall(r"\w+", line)}
 
 
-def broken_contracts(checkout: Path) -> list[str]:
+def lint_report(checkout: Path) -> str:
     environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "COLUMNS": "200"}
     command = [sys.executable, "-c", LINT]
     run = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
-    broken = [line.split(" BROKEN")[0] for line in run.stdout.splitlines() if " BROKEN" in line]
-    assert run.returncode == bool(broken), run.stdout + run.stderr
-    return broken
+    assert run.returncode == bool(broken_in(run.stdout)), run.stdout + run.stderr
+    return run.stdout
+
+
+def broken_in(report: str) -> list[str]:
+    return [line.split(" BROKEN")[0] for line in report.splitlines() if " BROKEN" in line]
+
+
+def broken_contracts(checkout: Path) -> list[str]:
+    return broken_in(lint_report(checkout))
 
 
 def test_contracts_are_kept() -> None:
@@ -47,34 +54,52 @@ def with_planted(checkout: Path, *planted: tuple[str, str]) -> Path:
     return checkout
 
 
+def test_imports_that_do_not_point_down_are_caught(tmp_path: Path) -> None:
+    """Of each room one that lies above it, or beside it."""
+    upwards = {
+        "core": "storage.api",
+        "storage": "filters.api",
+        "rows": "storage.api",
+        "filters": "log.wal",
+        "log": "formats.api",
+        "formats": "write.messages",
+        "write": "read.selection",
+        "read": "write.messages",
+        "kv": "operate.drop",
+        "operate": "tools.export.limits",
+        "tools": "spark.settings",
+        "spark": "testing.context",
+    }
+    assert {*upwards, "testing", "errors"} == RANKS.keys()
+    report = lint_report(
+        with_planted(tmp_path, *((f"{room}/planted", f"import ftfile.{above}") for room, above in upwards.items()))
+    )
+    assert "Imports point down" in broken_in(report)
+    assert not [room for room, above in upwards.items() if f"ftfile.{room}.planted -> ftfile.{above}" not in report]
+
+
 @pytest.mark.parametrize(
     ("module", "line"),
-    [
-        ("core/planted", "import ftfile.storage.api"),
-        ("core/planted", "def late() -> None:\n    import ftfile.log.commit_log"),
-        ("fs/planted", "import ftfile.formats.api"),
-        ("sink/planted", "import ftfile.operate.drop"),
-        ("undeclared/__init__", ""),
-    ],
+    [("core/planted", "def late() -> None:\n    import ftfile.log.commit_log"), ("undeclared/__init__", "")],
 )
-def test_imports_that_do_not_point_down_are_caught(tmp_path: Path, module: str, line: str) -> None:
+def test_late_imports_and_undeclared_rooms_are_caught(tmp_path: Path, module: str, line: str) -> None:
     assert "Imports point down" in broken_contracts(with_planted(tmp_path, (module, line)))
 
 
 def test_every_other_contract_catches_what_it_is_for(tmp_path: Path) -> None:
     planted = {
         "Filters do no I/O and know no files": ("filters/planted", "import ftfile.storage.api"),
-        "Rows and Arrow stay out of core, keys, filters, file systems and the log": (
-            "commit/planted",
-            "import pyarrow",
-        ),
-        "The log and the protocol know no rows": ("commit/again", "import ftfile.formats.api"),
-        "Only ftfile.spark, pyspark_ftfile and pyspark_ftkv know pyspark": ("sink/planted", "import pyspark.sql"),
-        "Storage SDKs stay in the file systems": ("sink/again", "import fsspec"),
-        "File systems do not know each other": ("fs/s3/planted", "import ftfile.storage.local.filesystem"),
+        "Rows and Arrow stay out of core, filters, file systems and the log": ("log/planted", "import pyarrow"),
+        "The log and the protocol know no rows": ("log/again", "import ftfile.rows.buffers"),
+        "Only ftfile.spark, pyspark_ftfile and pyspark_ftkv know pyspark": ("write/planted", "import pyspark.sql"),
+        "Storage SDKs stay in the file systems": ("write/again", "import fsspec"),
+        "File systems do not know each other": ("storage/s3/planted", "import ftfile.storage.local.filesystem"),
         "Nothing in the product uses the test kit": ("spark/planted", "import ftfile.testing"),
         "The test kit runs without Spark": ("testing/planted", "import ftfile.spark"),
-        "No cycles inside a layer": ("commit/format/model", "import ftfile.log.commit_log"),
+        "No cycles inside a layer": ("log/format/model", "import ftfile.log.commit_log"),
+        "The keyed store does not know the file sink": ("kv/planted", "import ftfile.write.files.naming"),
+        "Formats do not know each other": ("formats/csv_lines", "import ftfile.formats.json_lines"),
+        "Tools import those below them": ("tools/export/planted", "import ftfile.tools.report.bars"),
     }
     broken = set(broken_contracts(with_planted(tmp_path, *planted.values())))
     assert broken == {*planted, "Imports point down"}
@@ -95,12 +120,12 @@ def test_modules_loaded_by_name_lie_below_as_well() -> None:
     modules = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
     found = {str(module): names for module, text in modules.items() if (names := loaded_from_above(module, text))}
     # Its scheme is for tests of users, who ask for it.
-    assert found == {"fs/registry.py": ["ftfile.testing.fs.memory:open_location"]}
+    assert found == {"storage/registry.py": ["ftfile.testing.fs.memory:open_location"]}
     planted = [
         ("kv/upkeep/planted.py", 'vacuum = import_module("ftfile.log.vacuum").vacuum'),
         ("kv/upkeep/planted.py", 'vacuum = resolve_name("ftfile.operate.compact:compact")'),
         ("kv/__init__.py", '_HOMES = {"compact": ("ftfile.operate.compact", "compact")}'),
-        ("sink/planted.py", 'open_store = resolve_name("ftfile.kv.reading.reader:open_store")'),
+        ("write/files/planted.py", 'open_store = resolve_name("ftfile.kv.reading.reader:open_store")'),
     ]
     assert all(loaded_from_above(Path(module), line) for module, line in planted)
 

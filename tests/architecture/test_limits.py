@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/internals/testing.md"
-LAYERS = ("commit", "attempt", "sink", "maintenance", "kv")
+ROOMS = ("log", "write", "operate", "kv", "tools/migrate")
 MODULES = [
     ROOT / "src/ftfile/core/progress.py",
-    ROOT / "src/ftfile/fs/calls/parallel.py",
-    *(path for layer in LAYERS for path in (ROOT / "src/ftfile" / layer).rglob("*.py")),
+    ROOT / "src/ftfile/storage/calls.py",
+    ROOT / "src/ftfile/read/foreign/trimming.py",
+    *(ROOT / "src/ftfile/read").glob("log_*.py"),
+    *(path for room in ROOMS for path in (ROOT / "src/ftfile" / room).rglob("*.py")),
 ]
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTILINE)
@@ -53,7 +55,7 @@ def assigned(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def numbers() -> dict[str, set[str]]:
-    """Return the numeric constants of the layers' modules, each with the modules that define it."""
+    """Return the numeric constants of these modules, each with the modules that define it."""
     found: dict[str, set[str]] = {}
     for path in MODULES:
         for target, value in (pair for node in ast.parse(path.read_text()).body for pair in assigned(node)):

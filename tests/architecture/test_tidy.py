@@ -20,6 +20,7 @@ TOP_LEVEL = {
 }
 MODULE_LINES_MAX = 400
 MODULES_MAX = 16  # of a folder, its __init__ apart
+ALL_MODULES_MAX = 330  # of ftfile
 TEST_LINES_MAX = 800
 FUNCTION_LINES_MAX = 50
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b|# *XX" + "X")  # in pieces, or this line would be found
@@ -123,6 +124,17 @@ def test_modules_and_functions_are_short() -> None:
 def test_folders_are_small() -> None:
     modules = Counter(path.parent for path in PYTHON if ROOT / "src" in path.parents and path.name != "__init__.py")
     assert not {short(folder): number for folder, number in modules.items() if number > MODULES_MAX}
+
+
+def test_the_package_is_small_and_no_folder_is_for_one_module() -> None:
+    package = ROOT / "src/ftfile"
+    modules = [path for path in PYTHON if path.is_relative_to(package)]
+    assert len(modules) <= ALL_MODULES_MAX
+    # What a folder has: modules, its __init__ apart, and folders.
+    named = {path.parent if path.name == "__init__.py" else path for path in modules} - {package}
+    numbers = Counter(path.parent for path in named)
+    folders = {path.parent for path in modules}
+    assert not [short(folder) for folder in folders if numbers[folder] < 2]
 
 
 def test_text_is_finished_and_at_home_everywhere() -> None:

@@ -9,12 +9,10 @@ import pkgutil
 from typing import TYPE_CHECKING
 from unittest import mock
 
-import ftfile.fs.calls as calls_layer
-
-import ftfile.log as commit_layer
-import ftfile.operate as maintenance_layer
-import ftfile.write as attempt_layer
-import ftfile.write.files as sink_layer
+import ftfile.log as log_room
+import ftfile.operate as operate_room
+import ftfile.read as read_room
+import ftfile.write as write_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,10 +54,11 @@ def modules_with(name: str) -> tuple[ModuleType, ...]:
     Raises:
         LookupError: none does.
     """
-    names = [
+    names = ["ftfile.storage.calls"]
+    names += [
         found.name
-        for layer in (attempt_layer, calls_layer, commit_layer, maintenance_layer, sink_layer)
-        for found in pkgutil.walk_packages(layer.__path__, f"{layer.__name__}.")
+        for room in (log_room, operate_room, read_room, write_room)
+        for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")
     ]
     found = tuple(module for each in names if name in vars(module := importlib.import_module(each)))
     if not found:

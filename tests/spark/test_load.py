@@ -226,7 +226,7 @@ def test_timestamps_of_orc_that_change_places(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize("case", ["parquet", "orc", "json", "csv", "paths"])
 def test_no_change_of_columns_alters_a_value(spark: SparkSession, tmp_path: Path, case: str, seed: int) -> None:
-    """Of all types at once, to types that are drawn; `tests/unit/write/files/test_every_schema_change.py` has all changes."""
+    """Of all types at once, to types drawn; `tests/unit/write/files/test_every_schema_change.py` has all changes."""
     changing = Changing(tmp_path / "out", case, tables_of(case)[0])
     changing.write(changing.random_change(random.Random(seed)))
     schema = ftfile.open(changing.path).to_arrow().schema

@@ -106,7 +106,7 @@ def test_of_users_code_the_users_part_follows_the_message() -> None:
     assert "ValueError: invalid literal" in rest
     assert rest.endswith("KeyError: 'hook'")
     assert __file__ in rest
-    assert "ftfile/sink" not in rest
+    assert "ftfile/write" not in rest
 
 
 def test_a_python_without_what_is_needed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

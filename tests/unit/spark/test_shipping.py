@@ -88,14 +88,16 @@ def test_another_build_of_the_version_is_named(other: Any, path: str, monkeypatc
         monkeypatch.delattr(ftfile.write.files.file_options, "SinkConfig")
     else:
         monkeypatch.setattr(ftfile.write.files.file_options, "SinkConfig", other)
-    with pytest.raises(RuntimeError, match=r"another build of ftfile .*ftfile\.sink\.config:SinkConfig differs"):
+    with pytest.raises(
+        RuntimeError, match=r"another build of ftfile .*ftfile\.write\.files\.file_options:SinkConfig differs"
+    ):
         pickle.loads(content)
 
 
 def test_another_build_of_the_marker_is_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content = shipped("stream writer", path)
     monkeypatch.setattr(kind_of_directory, "DirectoryMarker", dataclasses.make_dataclass("DirectoryMarker", ["host"]))
-    with pytest.raises(RuntimeError, match=r"ftfile\.attempt\.kind_of_directory:DirectoryMarker differs"):
+    with pytest.raises(RuntimeError, match=r"ftfile\.log\.directory:DirectoryMarker differs"):
         pickle.loads(content)
 
 

@@ -47,6 +47,16 @@ with contextlib.suppress(TimeoutError):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"cut\n"
 
 
+def test_the_process_ends_amid_a_call_that_takes_too_long() -> None:
+    code = """
+import time
+from ftfile.storage import calls
+calls.EXIT_WAIT_S = 0.01
+calls.start(lambda: (time.sleep(100), print("ended")))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b""
+
+
 def test_a_process_without_threads_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")

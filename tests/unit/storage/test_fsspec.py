@@ -702,7 +702,7 @@ def test_each_row_once_whatever_change_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, publish: str, effect: str
 ) -> None:
     known_as("failing", Failing)
-    for module in ("client", "filesystem", "probe"):
+    for module in ("client", "filesystem"):
         monkeypatch.setattr(f"ftfile.storage.fsspec.{module}.BLOCK_BYTES", 100)
     monkeypatch.setattr("ftfile.storage.fsspec.filesystem.ROUNDS", 0)
     url, letters = f"failing://{next(names)}/data", "abcdefghijklmnopqrstuvwxyz"

@@ -62,7 +62,7 @@ def test_doctor_on_a_terminal_has_every_remedy(monkeypatch: pytest.MonkeyPatch) 
         Check("directory", "warning", "slow", "wait"),
     )
     monkeypatch.setattr(ftfile, "doctor", lambda *_, **__: DoctorReport(checks))
-    for module in ("display.tables", "display.output", "checking"):
+    for module in ("tables", "output", "check_commands"):
         monkeypatch.setattr(f"ftfile.tools.cli.{module}.is_terminal", lambda: True)
     _, *remedies = run("doctor").stdout.split("\n\n")
     assert remedies == ["extra kv: what to do\npip install ...", "directory: what to do\nwait\n"]

@@ -73,7 +73,8 @@ def test_every_example_is_a_command() -> None:
 def test_help_imports_nothing_heavy() -> None:
     # The command may end without Python's own way out.
     told = "tell = lambda *_: print(*sys.modules, flush=True); atexit.register(tell); os._exit = tell"
-    code = f"import atexit, os, sys; {told}; from ftfile.tools.cli.entry import main; sys.argv = ['ftfile', '--help']; main()"
+    command = "from ftfile.tools.cli.entry import main; sys.argv = ['ftfile', '--help']; main()"
+    code = f"import atexit, os, sys; {told}; {command}"
     loaded = subprocess.run(
         [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
     ).stdout
@@ -121,7 +122,8 @@ def test_errors_are_messages_with_a_code(error: errors.FtfileError, out: str, mo
 
 
 @pytest.mark.parametrize(
-    ("command", "module", "function"), [("source", "checking", "source_status"), ("migrate", "migrating", "migrate")]
+    ("command", "module", "function"),
+    [("source", "check_commands", "source_status"), ("migrate", "migrate_commands", "migrate")],
 )
 def test_files_of_others_are_not_repaired(
     command: str, module: str, function: str, out: str, monkeypatch: pytest.MonkeyPatch
