@@ -48,7 +48,7 @@ def _has_texts_in_order(value: Any) -> bool:  # noqa: ANN401 - of the user
 
 def _has_texts(value: Any) -> bool:  # noqa: ANN401 - of the user
     # What can be read once only would be used up here.
-    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(each, str) for each in value)
+    return isinstance(value, Collection) and not isinstance(value, str) and all(isinstance(item, str) for item in value)
 
 
 def _has_settings(value: object) -> bool:
@@ -100,8 +100,8 @@ def checked(function: _Function) -> _Function:
     """
     signature = inspect.signature(function)
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    ones = {name: each for name, each in signature.parameters.items() if each.kind not in many}
-    annotations: dict[str, str] = {name: str(each.annotation) for name, each in ones.items()}
+    ones = {name: parameter for name, parameter in signature.parameters.items() if parameter.kind not in many}
+    annotations: dict[str, str] = {name: str(parameter.annotation) for name, parameter in ones.items()}
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> object:  # noqa: ANN401 - as the function has them

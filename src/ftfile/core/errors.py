@@ -174,11 +174,11 @@ class WrongConnection(ConfigError, StorageError):
 class CorruptData(FtfileError):
     """Bytes on storage are not those recorded: what the log or the format expects, what is there, and what to do."""
 
-    def __init__(self, path: str, expected: str, found: str, hint: str = "") -> None:
-        super().__init__(path, expected, found, hint)
+    def __init__(self, path: str, expected: str, actual: str, hint: str = "") -> None:
+        super().__init__(path, expected, actual, hint)
         self.path = path
         self.expected = expected
-        self.found = found
+        self.found = actual
         self.hint = hint
 
     def __str__(self) -> str:

@@ -43,19 +43,19 @@ def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str
     """
     place = built_in.get(name) or _loaded.get((group, name)) or installed(group).get(name)
     if place is None:
-        known = ", ".join(sorted({*built_in, *installed(group)}))
+        names = ", ".join(sorted({*built_in, *installed(group)}))
         raise ConfigError(
-            f"there is no {what} {name!r}; there are: {known}. Others come with packages that have an entry point of "
+            f"there is no {what} {name!r}; there are: {names}. Others come with packages that have an entry point of "
             f"the group {group!r}, installed where the driver and the executors run"
         )
     try:
-        found = pkgutil.resolve_name(place)
+        loaded = pkgutil.resolve_name(place)
     except (ImportError, AttributeError, ValueError) as error:
         advice = f": pip install 'ftfile[{extra}]', on the driver and on the executors" if extra else ""
         raise ConfigError(f"the {what} {name!r} cannot be loaded from {place!r}: {error}{advice}") from error
     if name not in built_in:
         _loaded[group, name] = place
-    return found
+    return loaded
 
 
 def is_name_of_code(text: str) -> bool:
@@ -81,13 +81,13 @@ def load_class(what: str, name: str, built_in: Mapping[str, str], group: str, ba
     Raises:
         ConfigError: there is no such class, or it cannot be loaded.
     """
-    found = load_extension(what, name, built_in, group)
-    if not (isinstance(found, type) and issubclass(found, base)):
-        wanted = f"{base.__module__}.{base.__qualname__}"
-        raise ConfigError(f"the {what} {name!r} is {found!r}, which is no class derived from {wanted}")
-    if (own := getattr(found, "name", None)) != name:  # the log would name one that readers do not find
-        raise ConfigError(f"the {what} {name!r} calls itself {own!r}: its entry point must have its name")
-    return found
+    loaded = load_extension(what, name, built_in, group)
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
+        base_name = f"{base.__module__}.{base.__qualname__}"
+        raise ConfigError(f"the {what} {name!r} is {loaded!r}, which is no class derived from {base_name}")
+    if (own_name := getattr(loaded, "name", None)) != name:  # the log would name one that readers do not find
+        raise ConfigError(f"the {what} {name!r} calls itself {own_name!r}: its entry point must have its name")
+    return loaded
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -108,15 +108,15 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
         home = homes[name]
         try:
-            found = resolve_name(home if ":" in home else f"{home}:{name}")
+            value = resolve_name(home if ":" in home else f"{home}:{name}")
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "pyspark":
                 raise
             raise ImportError(f"{package}.{name} needs pyspark: pip install 'ftfile[spark]'") from error
-        if not isfunction(found):
-            return found
-        found = checked(found)
-        found.__module__, found.__qualname__ = package, name  # by which pickles find it
-        return found
+        if not isfunction(value):
+            return value
+        value = checked(value)
+        value.__module__, value.__qualname__ = package, name  # by which pickles find it
+        return value
 
     return find

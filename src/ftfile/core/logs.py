@@ -58,8 +58,8 @@ def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  #
 @contextlib.contextmanager
 def log_context(*, query: str | None = None, batch: int | None = None, job: str | None = None) -> Iterator[None]:
     """Name the query and batch, or the batch write, in all lines logged inside the block; only those that are known."""
-    known = {"job": job, "query": query, "batch": batch}
-    token = _CONTEXT.set(" ".join(f"{kind} {name}" for kind, name in known.items() if name is not None))
+    fields_given = {"job": job, "query": query, "batch": batch}
+    token = _CONTEXT.set(" ".join(f"{kind} {name}" for kind, name in fields_given.items() if name is not None))
     try:
         yield
     finally:

@@ -77,8 +77,8 @@ class Tracker:
         self._now = now = replace(before, done=done, done_bytes=done_bytes, elapsed_s=now_s - self._began_s)
         if now_s - self._logged_s >= LOG_EVERY_S:
             self._logged_s = now_s
-            left = "" if now.left_s is None else f", about {now.left_s:.0f} s left"
+            left_text = "" if now.left_s is None else f", about {now.left_s:.0f} s left"
             size = f", {now.done_bytes / 1e6:.0f} of {now.total_bytes / 1e6:.0f} MB" if now.total_bytes else ""
-            _log.info("%s: %d of %d %s%s%s", now.operation, now.done, now.total, now.unit, size, left)
+            _log.info("%s: %d of %d %s%s%s", now.operation, now.done, now.total, now.unit, size, left_text)
         if self._on_progress is not None:
             self._on_progress(now)

@@ -96,8 +96,8 @@ class Opened:
         try:
             data_key = aes_key_unwrap(key.wrapping, header[data_key_start:-_PREFIX_BYTES])
         except InvalidUnwrap:
-            found = "one that was changed, or another key of this name"
-            raise BadStream(f"a data key wrapped with the key {key_id!r}", found) from None
+            actual = "one that was changed, or another key of this name"
+            raise BadStream(f"a data key wrapped with the key {key_id!r}", actual) from None
         self.chunk_bytes = 1 << power
         self._cipher = AESGCM(data_key)
         self._prefix = header[-_PREFIX_BYTES:]

@@ -20,10 +20,10 @@ Buffer = bytes | bytearray | memoryview
 class BadStream(Exception):
     """Bytes are not those that a filter makes, or end too early; callers that know the file raise `CorruptData`."""
 
-    def __init__(self, expected: str, found: str) -> None:
-        super().__init__(expected, found)
+    def __init__(self, expected: str, actual: str) -> None:
+        super().__init__(expected, actual)
         self.expected = expected
-        self.found = found
+        self.found = actual
 
     def __str__(self) -> str:
         return f"expected {self.expected}, found {self.found}"

@@ -40,20 +40,20 @@ _PACKAGES = {"zstd": "zstandard"}  # that the extra of a codec's name installs
 
 def codec(name: str, level: int | None = None) -> Codec:
     """Return a codec; `ConfigError` if its package is missing, or it has no such level."""
-    made = cast("Codec", filter_class(name).from_definition({"level": level}))
+    codec_filter = cast("Codec", filter_class(name).from_definition({"level": level}))
     if level is None:
-        return made
-    if made.levels is None:
+        return codec_filter
+    if codec_filter.levels is None:
         raise ConfigError(f"compressionLevel={level} with compression={name}: it has no levels")
-    low, high = made.levels
+    low, high = codec_filter.levels
     if not low <= level <= high:
         raise ConfigError(f"option compressionLevel={level}: for {name} it takes {low} to {high}")
-    return made
+    return codec_filter
 
 
 def filter_class(name: str) -> type[Filter]:
     """Return the class of a filter; `ConfigError` if there is none, or it cannot be loaded."""
-    found = load_class("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
+    class_ = load_class("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
     if name in _PACKAGES:
         try:
             pkgutil.resolve_name(_PACKAGES[name])
@@ -62,7 +62,7 @@ def filter_class(name: str) -> type[Filter]:
                 f"compression={name} needs a package that is not installed here ({error}): "
                 f"pip install 'ftfile[{name}]', on the driver and on the executors"
             ) from error
-    return found
+    return class_
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class Chain:
     @classmethod
     def from_definition(cls, definition: Iterable[Mapping[str, Any]], keys: Keys | None = None) -> Chain:
         """Return the chain of a definition; `ConfigError` if a filter is not installed."""
-        made = (filter_class(each["name"]).from_definition(each) for each in definition)
-        return cls(tuple(each.with_keys(keys) for each in made))
+        filters = (filter_class(entry["name"]).from_definition(entry) for entry in definition)
+        return cls(tuple(entry.with_keys(keys) for entry in filters))
 
     @classmethod
     def for_reading(cls, names: Sequence[str], keys: Keys | None = None) -> Chain:
@@ -88,52 +88,52 @@ class Chain:
 
     def definition(self) -> list[dict[str, Any]]:
         """Return the filters with their settings, in order, as plain JSON."""
-        return [{"name": each.name, **each.definition()} for each in self.filters]
+        return [{"name": filter_.name, **filter_.definition()} for filter_ in self.filters]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names in order, which the log keeps for each file."""
-        return tuple(each.name for each in self.filters)
+        return tuple(filter_.name for filter_ in self.filters)
 
     @property
     def extension(self) -> str:
         """Return the ending that file names get."""
-        return "".join(each.extension for each in self.filters)
+        return "".join(filter_.extension for filter_ in self.filters)
 
     @property
     def framing(self) -> tuple[Filter, ...]:
         """Return the filters that make frames."""
-        count = next((place for place, each in enumerate(self.filters) if not each.joins), len(self.filters))
+        count = next((place for place, filter_ in enumerate(self.filters) if not filter_.joins), len(self.filters))
         return self.filters[:count]
 
     @property
     def frame_bytes(self) -> int:
         """Return the plain bytes in a frame."""
-        return max(each.frame_bytes for each in self.framing)
+        return max(filter_.frame_bytes for filter_ in self.framing)
 
     def frame(self, data: Buffer) -> bytes:
         """Return data as one frame."""
-        for each in self.framing:
-            stream = each.encoder("", len(data))
+        for filter_ in self.framing:
+            stream = filter_.encoder("", len(data))
             data = stream.feed(data) + stream.finish()
         return bytes(data)
 
     def open_frames(self, frames: bytes) -> bytes:
         """Return the data of frames; `BadStream` if one is damaged or not whole."""
-        return _all_of(_Composed([each.decoder("") for each in reversed(self.framing)]), frames)
+        return _all_of(_Composed([filter_.decoder("") for filter_ in reversed(self.framing)]), frames)
 
     def sealer(self, identity: str) -> _Composed:
         """Start an envelope."""
-        return _Composed([each.encoder(identity) for each in self._envelope])
+        return _Composed([filter_.encoder(identity) for filter_ in self._envelope])
 
     def unseal(self, data: bytes, identity: str) -> bytes:
         """Return the frames in an envelope; `BadStream` if it is damaged, not whole, or another file's."""
-        return _all_of(_Composed([each.decoder(identity) for each in reversed(self._envelope)]), data)
+        return _all_of(_Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)]), data)
 
     def decoder(self, identity: str) -> Stream:
         """Start to read a file, or a segment."""
-        frames = [each.decoder("") for each in reversed(self.framing)]
-        return _Composed([each.decoder(identity) for each in reversed(self._envelope)] + frames)
+        frames = [filter_.decoder("") for filter_ in reversed(self.framing)]
+        return _Composed([filter_.decoder(identity) for filter_ in reversed(self._envelope)] + frames)
 
     def decode(self, data: bytes, identity: str) -> bytes:
         """Return the bytes that were filtered to `data`; `BadStream` if it is damaged, not whole, or another file's."""

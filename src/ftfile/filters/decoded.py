@@ -131,10 +131,10 @@ class _Decoded(_PlainFile):
                 self._is_ended = True
                 self._check_end()
         view = memoryview(buffer).cast("B")
-        found = self._plain[max(0, self._position - self._start) :][: len(view)]
-        view[: len(found)] = found
-        self._position += len(found)
-        return len(found)
+        data = self._plain[max(0, self._position - self._start) :][: len(view)]
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
     def _stored(self) -> Iterator[bytes]:
         while data := self._file.read(_READ_BYTES):
@@ -234,10 +234,10 @@ class _Decrypted(_PlainFile):
             number, offset = divmod(self._position, chunk_bytes)
             if number != self._held_number:
                 self._held, self._held_number = self._ranges.chunks(number, number + 1), number
-            found = memoryview(self._held)[offset : offset + end - self._position]
+            data = memoryview(self._held)[offset : offset + end - self._position]
             at = self._position - begin
-            view[at : at + len(found)] = found
-            self._position += len(found)
+            view[at : at + len(data)] = data
+            self._position += len(data)
         return self._position - begin
 
     def _read_range(self, offset: int, length: int) -> bytes:

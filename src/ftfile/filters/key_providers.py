@@ -58,8 +58,8 @@ class KeyRing(ABC):
             if key_id not in self._keys:
                 self._keys = parse_ring(self._read(), self._what)
             if key_id not in self._keys:
-                known = ", ".join(self._keys)
-                raise ConfigError(f"there is no key {key_id!r} in {self._what}, which has: {known}")
+                key_ids = ", ".join(self._keys)
+                raise ConfigError(f"there is no key {key_id!r} in {self._what}, which has: {key_ids}")
             return self._keys[key_id]
 
     @abstractmethod
@@ -196,8 +196,8 @@ class AwsKms:
         return tuple(self._regions)
 
     def new_key(self, key_id: str) -> IssuedKey:
-        made = self._ask("generate_data_key", key_id, NumberOfBytes=KEY_BYTES)
-        return IssuedKey(made["Plaintext"], made["CiphertextBlob"])
+        answer = self._ask("generate_data_key", key_id, NumberOfBytes=KEY_BYTES)
+        return IssuedKey(answer["Plaintext"], answer["CiphertextBlob"])
 
     def find_key(self, key_id: str, wrapped: bytes) -> bytes:
         # With KeyId, KMS refuses what another key wrapped.
@@ -206,18 +206,18 @@ class AwsKms:
 
     def _client(self, key_id: str) -> Any:  # noqa: ANN401 - boto3 makes its classes as it runs
         if key_id not in self._regions:
-            known = ", ".join(self._regions)
-            raise ConfigError(f"there is no key {key_id!r} in keyProvider=aws-kms:…, which names: {known}")
+            regions = ", ".join(self._regions)
+            raise ConfigError(f"there is no key {key_id!r} in keyProvider=aws-kms:…, which names: {regions}")
         region = self._regions[key_id]
         with self._lock:
             if region not in self._clients:
                 self._clients[region] = boto3.client("kms", region_name=region)
             return self._clients[region]
 
-    def _ask(self, operation: str, key_id: str, **given: object) -> Any:  # noqa: ANN401 - boto3's answer
+    def _ask(self, operation: str, key_id: str, **arguments: object) -> Any:  # noqa: ANN401 - boto3's answer
         client = self._client(key_id)
         try:
-            return getattr(client, operation)(KeyId=key_id, EncryptionContext=_CONTEXT, **given)
+            return getattr(client, operation)(KeyId=key_id, EncryptionContext=_CONTEXT, **arguments)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "an error")
             raise ConfigError(f"AWS KMS refuses the key {key_id!r}: {code}") from None

@@ -141,15 +141,15 @@ class Keys:
         """Return the keys that a directory, by its path, names as its own; None if it may not. Links are resolved."""
         if self.kind != "file":
             return self if self.may_be_told else None
-        told = self.reference.partition(":")[2]
-        if not told.startswith("/"):  # each process has another working directory
+        key_file = self.reference.partition(":")[2]
+        if not key_file.startswith("/"):  # each process has another working directory
             raise ConfigError(
                 "the directory names a key file without an absolute path: name its keys by the option keyProvider, as "
                 "in file:/etc/ftfile/keys"
             )
-        told = posixpath.normpath(told)
-        path = os.path.realpath(told)
-        if _means_no_file(told) or _means_no_file(path) or _is_within(path, directory):
+        key_file = posixpath.normpath(key_file)
+        path = os.path.realpath(key_file)
+        if _means_no_file(key_file) or _means_no_file(path) or _is_within(path, directory):
             return None
         return Keys(f"file:{path}")
 
@@ -175,12 +175,12 @@ class Keys:
 
     def only_id(self) -> str:
         """Return the id of the only key there is; with several, raise `ConfigError`."""
-        known = self.provider().known_ids()
-        if len(known) != 1:
+        key_ids = self.provider().known_ids()
+        if len(key_ids) != 1:
             raise ConfigError(
-                f"the key provider has several keys: say with encryptionKeyId which of {', '.join(known)}"
+                f"the key provider has several keys: say with encryptionKeyId which of {', '.join(key_ids)}"
             )
-        return known[0]
+        return key_ids[0]
 
 
 # Where base64 needs no padding, or has none, names look like it: then there are small and large letters and digits.
@@ -254,9 +254,9 @@ def _load(reference: str) -> KeyProvider:
         raise ConfigError(f"keyProvider looks like a key itself. {_NEVER_INLINE}")
     if not colon or (kind not in _BUILT_IN and kind not in installed(ENTRY_POINT_GROUP)):
         # What was given is not shown: it may be a key.
-        known = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *installed(ENTRY_POINT_GROUP)}))
+        providers = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *installed(ENTRY_POINT_GROUP)}))
         raise ConfigError(
-            f"keyProvider says where keys are, and this is none of {known}. Others come with packages that have an "
+            f"keyProvider says where keys are, and this is none of {providers}. Others come with packages that have an "
             f"entry point of the group {ENTRY_POINT_GROUP!r}. {_NEVER_INLINE}"
         )
     extra = "kms" if kind == "aws-kms" else ""
@@ -292,8 +292,8 @@ def _is_within(path: str, directory: str) -> bool:
     if os.path.realpath(directory) in parents:
         return True
     with contextlib.suppress(OSError):
-        found = os.stat(directory)
-        return any(os.path.samestat(os.stat(parent), found) for parent in parents)
+        status = os.stat(directory)
+        return any(os.path.samestat(os.stat(parent), status) for parent in parents)
     return False  # one of them is not on this machine
 
 

@@ -196,8 +196,8 @@ class Format(ABC):
         Raises:
             ConfigError: there is no such option, or values contradict each other.
         """
-        if own := sorted({*options} - _OF_ALL):
-            raise ConfigError(f"fileFormat={cls.name} has no option format.{own[0]}")
+        if foreign := sorted({*options} - _OF_ALL):
+            raise ConfigError(f"fileFormat={cls.name} has no option format.{foreign[0]}")
         return cls()
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:  # noqa: ARG002 - for those with options

@@ -35,8 +35,8 @@ class ArrowFormat(ColumnarFormat):
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with reading_errors(file, "an Arrow file"):
             present = pa.ipc.open_file(file).schema.names
-            wanted = [place for place, name in enumerate(present) if name in schema.names] or [0]
-            options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
+            column_places = [place for place, name in enumerate(present) if name in schema.names] or [0]
+            options = pa.ipc.IpcReadOptions(included_fields=column_places, use_threads=False)
             opened = pa.ipc.open_file(file, options=options)
             for number in range(opened.num_record_batches):
                 batch = opened.get_batch(number)

@@ -169,9 +169,9 @@ def _read_long(file: BinaryIO) -> int:
 
 
 def _expect(file: BinaryIO, data: bytes) -> None:
-    found = _read(file, len(data))
-    if found != data:
-        raise ValueError(f"{found!r} instead of {data!r}")
+    data_there = _read(file, len(data))
+    if data_there != data:
+        raise ValueError(f"{data_there!r} instead of {data!r}")
 
 
 def _read(file: BinaryIO, size: int) -> bytes:

@@ -221,8 +221,8 @@ class AvroFormat(ColumnarFormat):
             raise corrupt(file, "an Avro file of rows", f"another schema: {error!r}") from error
         for rows, data in blocks(file, codec, marker):
             try:
-                found = rebuild(read(rows, data), in_file, _from_raw)
-                batch = batch_as(pa.RecordBatch.from_struct_array(found), schema)
+                column_values = rebuild(read(rows, data), in_file, _from_raw)
+                batch = batch_as(pa.RecordBatch.from_struct_array(column_values), schema)
             except Exception as error:  # fastavro raises what bad bytes lead to
                 raise corrupt(file, f"{rows} rows in a block of an Avro file", repr(error)) from error
             yield batch

@@ -98,8 +98,8 @@ class _Prefixed:
 
     def read(self, file: BinaryIO) -> Iterator[pa.BinaryArray]:
         rest = b""
-        wanted = _BLOCK_BYTES
-        while block := file.read(wanted):
+        block_bytes = _BLOCK_BYTES
+        while block := file.read(block_bytes):
             rest += block
             starts, ends = self._bounds(rest)
             if len(ends):
@@ -107,7 +107,7 @@ class _Prefixed:
                 yield pa.array(pieces, pa.binary())
                 rest = rest[int(ends[-1]) :]
             # A record longer than a block is parsed again only when it may be whole.
-            wanted = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
+            block_bytes = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
         if rest:
             raise corrupt(file, "whole records", f"{len(rest)} bytes of one that is not")
 
@@ -162,10 +162,12 @@ class UserEncoder:
         instance = _made(name, settled)
         if not callable(getattr(instance, "encode", None)):
             raise ConfigError(f"{_OPTION}={name!r} has no method encode(batch): {_PAGE}")
-        wanted = getattr(instance, "extension", extension)
-        if not isinstance(wanted, str) or not _EXTENSION_FORM.fullmatch(wanted):
-            raise ConfigError(f"{_OPTION}={name!r} has the extension {wanted!r}, and one like '.bin' is needed")
-        return cls(name, settled, wanted)
+        asked_extension = getattr(instance, "extension", extension)
+        if not isinstance(asked_extension, str) or not _EXTENSION_FORM.fullmatch(asked_extension):
+            raise ConfigError(
+                f"{_OPTION}={name!r} has the extension {asked_extension!r}, and one like '.bin' is needed"
+            )
+        return cls(name, settled, asked_extension)
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> UserEncoder:
@@ -213,14 +215,14 @@ class UserEncoder:
             raise ConfigError(f"{_OPTION}={self.name!r} has no method decode(values, schema), so ftfile cannot read it")
         rows = self._call("decode", values, schema)
         if not isinstance(rows, pa.RecordBatch) or rows.num_rows != len(values):
-            found = f"{rows.num_rows} rows" if isinstance(rows, pa.RecordBatch) else type(rows)
-            raise UserCodeError(f"{_OPTION}={self.name!r} returned {found} for {len(values)} records")
+            actual = f"{rows.num_rows} rows" if isinstance(rows, pa.RecordBatch) else type(rows)
+            raise UserCodeError(f"{_OPTION}={self.name!r} returned {actual} for {len(values)} records")
         return rows
 
-    def _call(self, method: str, *given: object) -> Any:  # noqa: ANN401 - the user's own
+    def _call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401 - the user's own
         instance = _made(self.name, self.options)
         try:
-            return getattr(instance, method)(*given)
+            return getattr(instance, method)(*arguments)
         except Exception as error:
             raise UserCodeError(f"{_OPTION}={self.name!r} raised {error!r}") from error
 
@@ -228,21 +230,21 @@ class UserEncoder:
 @lru_cache(maxsize=16)
 def _made(name: str, options: tuple[tuple[str, str], ...]) -> Any:  # noqa: ANN401 - the user's own
     """Return the process's instance; `ConfigError` if it cannot be loaded or made."""
-    found = load(_OPTION, name if is_name_of_code(name) else _installed(name))
+    class_ = load(_OPTION, name if is_name_of_code(name) else _installed(name))
     try:
-        return found(dict(options))
+        return class_(dict(options))
     except Exception as error:  # anything may happen in it
-        given = ", ".join(f"{_OPTION}.{key}" for key, _ in options) or "no options"
-        raise ConfigError(f"{_OPTION}={name!r} cannot be made from {given}: {error!r}") from error
+        option_names = ", ".join(f"{_OPTION}.{key}" for key, _ in options) or "no options"
+        raise ConfigError(f"{_OPTION}={name!r} cannot be made from {option_names}: {error!r}") from error
 
 
 def _installed(name: str) -> str:
     places = installed(ENTRY_POINT_GROUP)
     if name not in places:
-        known = f"; there are: {', '.join(sorted(places))}" if places else ""
+        choices = f"; there are: {', '.join(sorted(places))}" if places else ""
         raise ConfigError(
             f"{_OPTION}={name!r} is neither `module:Class` nor an entry point of the group {ENTRY_POINT_GROUP!r}, "
-            f"installed where the driver and the executors run{known}"
+            f"installed where the driver and the executors run{choices}"
         )
     return places[name]
 
@@ -268,8 +270,8 @@ class BinaryRecords(Lines):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> BinaryRecords:
         framing = framing_from_options(options.get("delimiter"), options.get("lengthPrefix"))
-        name, own = options.get("encoder"), options.get("encoder.", {})
-        return cls(framing, None if name is None else UserEncoder.checked(name, own, _EXTENSION))
+        name, encoder_options = options.get("encoder"), options.get("encoder.", {})
+        return cls(framing, None if name is None else UserEncoder.checked(name, encoder_options, _EXTENSION))
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
         if self.user is not None:

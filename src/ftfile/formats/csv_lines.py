@@ -68,9 +68,9 @@ class CsvLines(Lines):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> CsvLines:
         settled = {name: options.get(option, DEFAULTS[option]) for name, option in _OPTIONS.items()}
-        made = cls(**settled, times=TimeFormats.from_options(options))
-        made._check()
-        return made
+        format_ = cls(**settled, times=TimeFormats.from_options(options))
+        format_._check()
+        return format_
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:
         options = {option: getattr(self, name) for name, option in _OPTIONS.items()}
@@ -111,8 +111,8 @@ class CsvLines(Lines):
         if self.escape != self.quote:
             within = f"[^{quote}{escape}]*(?:{escape}.[^{quote}{escape}]*)*"
         row = f"[^{quote}\r\n]*(?:{quote}{within}{quote}[^{quote}\r\n]*)*{re.escape(self.line_sep)}"
-        found = re.finditer(row.encode(), data, re.DOTALL)
-        return np.array([match.end() for match in found], np.int64)
+        matches = re.finditer(row.encode(), data, re.DOTALL)
+        return np.array([match.end() for match in matches], np.int64)
 
     def decode(self, file: BinaryIO, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         size_bytes = file.seek(0, os.SEEK_END)

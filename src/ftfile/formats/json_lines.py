@@ -131,8 +131,8 @@ def from_base64(array: pa.StringArray) -> pa.BinaryArray:
     if len(data) * 4 != len(text) * 3:
         raise ValueError("a text has characters that base64 does not use")
     ends = ends // 4 * 3
-    kept = data[~_padding(len(data), ends, padding)]
-    return _with_nulls_of(array, pa.binary(), ends - np.cumsum(padding), kept)
+    unpadded = data[~_padding(len(data), ends, padding)]
+    return _with_nulls_of(array, pa.binary(), ends - np.cumsum(padding), unpadded)
 
 
 def _present_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:

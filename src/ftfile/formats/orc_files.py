@@ -61,20 +61,20 @@ def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool
     that every reader of the file would read.
     """
     postscript = tail[-1 - tail[-1] : -1]
-    known = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}
-    codec = known[_POSTSCRIPT_COMPRESSION]
+    numbers = {number: value for number, value, _ in _fields(postscript) if isinstance(value, int)}
+    codec = numbers[_POSTSCRIPT_COMPRESSION]
     end = len(tail) - 1 - len(postscript)
-    start = end - known[_POSTSCRIPT_FOOTER_LENGTH]
+    start = end - numbers[_POSTSCRIPT_FOOTER_LENGTH]
     footer = _amended(_plain(tail[start:end], codec), spark_types)
     lengths = {}
     statistics = b""
     if has_long_texts:
         footer = _within(footer, _FOOTER_STATISTICS, _bounded)
-        end, start = start, start - known[_POSTSCRIPT_STATISTICS_LENGTH]
+        end, start = start, start - numbers[_POSTSCRIPT_STATISTICS_LENGTH]
         statistics = _within(_plain(tail[start:end], codec), _STRIPE_STATISTICS, _bounded_columns)
-        statistics = _packed(statistics, known)
+        statistics = _packed(statistics, numbers)
         lengths[_POSTSCRIPT_STATISTICS_LENGTH] = len(statistics)
-    footer = _packed(footer, known)
+    footer = _packed(footer, numbers)
     lengths[_POSTSCRIPT_FOOTER_LENGTH] = len(footer)
     described = b"".join(
         _number(number, lengths[number]) if number in lengths else raw for number, _, raw in _fields(postscript)
@@ -86,10 +86,10 @@ def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
     return _chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE]) if postscript[_POSTSCRIPT_COMPRESSION] else message
 
 
-def _within(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
+def _within(message: bytes, field_number: int, change: Callable[[bytes], bytes]) -> bytes:
     """Return a message with a change made to each of its messages of a number."""
     return b"".join(
-        _text(number, change(value)) if number == wanted and isinstance(value, bytes) else raw
+        _text(number, change(value)) if number == field_number and isinstance(value, bytes) else raw
         for number, value, raw in _fields(message)
     )
 
@@ -104,17 +104,17 @@ def _bounded(column: bytes) -> bytes:
 
 def _bounded_texts(statistics: bytes) -> bytes:
     """Return statistics of texts with short bounds in place of the least and the greatest, where these are long."""
-    kept = []
+    statistics_fields = []
     for number, value, raw in _fields(statistics):
         if not isinstance(value, bytes) or len(value) <= TEXT_BYTES_MAX:
-            kept.append(raw)
+            statistics_fields.append(raw)
             continue
         text = value[:TEXT_BYTES_MAX].decode(errors="ignore")  # without a part of a character
         if number == _LEAST:
-            kept.append(_text(_LOWER_BOUND, text.encode()))
+            statistics_fields.append(_text(_LOWER_BOUND, text.encode()))
         else:
-            kept.append(_text(_UPPER_BOUND, _next(text).encode()) if _next(text) else raw)
-    return b"".join(kept)
+            statistics_fields.append(_text(_UPPER_BOUND, _next(text).encode()) if _next(text) else raw)
+    return b"".join(statistics_fields)
 
 
 def _next(text: str) -> str:
@@ -138,14 +138,14 @@ def stripe_rows(tail: bytes) -> list[int]:
 
 def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
     # Without a calendar, readers take dates before 1582 for Julian ones.
-    kept, types = [], 0
+    fields_out, types = [], 0
     for number, value, raw in _fields(footer):
         if number == _FOOTER_TYPES and isinstance(value, bytes):
-            kept.append(_text(number, value + (_attribute(spark_types[types]) if types in spark_types else b"")))
+            fields_out.append(_text(number, value + (_attribute(spark_types[types]) if types in spark_types else b"")))
             types += 1
         elif number != _FOOTER_CALENDAR:
-            kept.append(raw)
-    return b"".join([*kept, _number(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)])
+            fields_out.append(raw)
+    return b"".join([*fields_out, _number(_FOOTER_CALENDAR, _PROLEPTIC_GREGORIAN)])
 
 
 def _attribute(spark_type: str) -> bytes:
@@ -178,14 +178,14 @@ def _text(field: int, value: bytes) -> bytes:
 def _plain(data: bytes, codec: int) -> bytes:
     if not codec:
         return data
-    found, position = [], 0
+    blocks, position = [], 0
     while position < len(data):
         head = int.from_bytes(data[position : position + _CHUNK_HEAD_BYTES], "little")
         position += _CHUNK_HEAD_BYTES
         chunk = data[position : position + (head >> 1)]
         position += len(chunk)
-        found.append(chunk if head & 1 else _decompressed(chunk, codec))
-    return b"".join(found)
+        blocks.append(chunk if head & 1 else _decompressed(chunk, codec))
+    return b"".join(blocks)
 
 
 def _decompressed(chunk: bytes, codec: int) -> bytes:
@@ -275,9 +275,9 @@ class OrcFormat(ColumnarFormat):
 
 def _rows(opened: orc.ORCFile, stripes: Iterable[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     present = opened.schema.names
-    wanted = [name for name in schema.names if name in present] or present[:1]
+    column_names = [name for name in schema.names if name in present] or present[:1]
     # pyarrow takes a name with a dot for a field of a struct.
-    names = None if any("." in name for name in present) else wanted
+    names = None if any("." in name for name in present) else column_names
     for number in stripes:
         stripe = opened.read_stripe(number, columns=names)
         for start in range(0, stripe.num_rows, _READ_BATCH_ROWS):

@@ -65,9 +65,11 @@ def check_algorithm(file: BinaryIO) -> None:
     if len(tail) < _TAIL_BYTES or tail[4:] != MAGIC or start < 0:
         raise corrupt(file, "a Parquet file with an encrypted footer", "one in the clear, or no whole one")
     file.seek(start)
-    found = file.read(len(_AES_GCM_V1))
-    if found != _AES_GCM_V1:
-        raise corrupt(file, "a Parquet file encrypted by AES_GCM_V1", f"one that begins its footer with {found.hex()}")
+    algorithm = file.read(len(_AES_GCM_V1))
+    if algorithm != _AES_GCM_V1:
+        raise corrupt(
+            file, "a Parquet file encrypted by AES_GCM_V1", f"one that begins its footer with {algorithm.hex()}"
+        )
 
 
 class Decryption:
@@ -163,8 +165,8 @@ class ParquetFormat(ColumnarFormat):
 
     @classmethod
     def from_definition(cls, definition: Mapping[str, Any]) -> ParquetFormat:
-        found: ParquetFormat = cls.from_options(definition)
-        return replace(found, key_id=definition.get("encryptionKeyId"))
+        format_: ParquetFormat = cls.from_options(definition)
+        return replace(format_, key_id=definition.get("encryptionKeyId"))
 
     def encrypted(self, key_id: str, keys: Keys) -> ParquetFormat:
         from ftfile.formats.parquet_files import check_library  # noqa: PLC0415 - not every pyarrow has it
@@ -204,8 +206,8 @@ class ParquetFormat(ColumnarFormat):
                 metadata, groups = _possible_groups(file, row_filter)
                 parquet = pq.ParquetFile(file, metadata=metadata, **_SETTINGS)
             if span is not None:
-                own = span.chosen(metadata.num_row_groups)
-                groups = [group for group in groups if group in own]
+                chosen_groups = span.chosen(metadata.num_row_groups)
+                groups = [group for group in groups if group in chosen_groups]
             left_out = metadata.num_rows - sum(metadata.row_group(group).num_rows for group in groups)
 
         def rows() -> Iterator[pa.RecordBatch]:
@@ -226,11 +228,11 @@ class ParquetFormat(ColumnarFormat):
             parquet = pq.ParquetFile(file, page_checksum_verification=True, decryption_properties=decryption.properties)
         except ConfigError as error:
             raise ConfigError(f"{getattr(file, 'name', '')!r} cannot be read: {error}") from error
-        found = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")
+        identity_there = (parquet.metadata.metadata or {}).get(IDENTITY.encode(), b"").decode("utf-8", "replace")
         if start != MAGIC or not decryption.has_key:
             raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", "one in the clear")
-        if found != self.identity:
-            raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"that of {found!r}")
+        if identity_there != self.identity:
+            raise corrupt(file, f"the encrypted Parquet file {self.identity!r}", f"that of {identity_there!r}")
         return parquet
 
 
@@ -255,7 +257,10 @@ def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMeta
     types = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
     in_file = [(field.type, types[field.name]) for field in row_filter.schema if field.name in types]
     # Statistics leave NaN out, and Arrow compares only what is of one type.
-    if all(wanted == stored and not any(map(pa.types.is_floating, leaf_types(wanted))) for wanted, stored in in_file):
+    if all(
+        wanted_type == stored and not any(map(pa.types.is_floating, leaf_types(wanted_type)))
+        for wanted_type, stored in in_file
+    ):
         fragment = fragment.subset(row_filter.where, row_filter.schema)
         return fragment.metadata, [group.id for group in fragment.row_groups]
     return fragment.metadata, [*range(fragment.metadata.num_row_groups)]

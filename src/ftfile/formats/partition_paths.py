@@ -93,14 +93,14 @@ def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
 
     Spark takes the digits of a text for those of the type and so moves the point.
     """
-    found = []
+    columns = []
     for part in directory.split("/"):
         name, _, text = part.partition("=")
         place = schema.get_field_index(_unescaped(name))
         kind: pa.DataType = schema.field(place).type if place >= 0 else pa.null()
         if pa.types.is_decimal(kind) and text != NULL_NAME and len(text.partition(".")[2]) != kind.scale:
-            found.append(schema.field(place).name)
-    return found
+            columns.append(schema.field(place).name)
+    return columns
 
 
 def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
@@ -182,37 +182,37 @@ def chosen_places(
         ConfigError: as `predicate`, also when there are no places.
         CorruptData: a place has no values of these columns.
     """
-    known = schema if derived is None else schema.append(derived[0])
-    made = functools.partial(predicate, where, known, columns="partition columns", argument=argument)
-    made()
+    place_schema = schema if derived is None else schema.append(derived[0])
+    condition_of = functools.partial(predicate, where, place_schema, columns="partition columns", argument=argument)
+    condition_of()
     chosen: set[Place] = set()
     for time_zone, paths in _by_zone(places).items():
-        condition = made(time_zone=time_zone)
+        condition = condition_of(time_zone=time_zone)
         values = _values(paths, schema, time_zone) | ({} if derived is None else {derived[0].name: derived[1](paths)})
         table = pa.table({_INDEX: range(len(paths)), **values})
-        found = table if condition is None else table.filter(condition)
-        chosen.update((paths[index], time_zone) for index in found[_INDEX].to_pylist())
+        matching = table if condition is None else table.filter(condition)
+        chosen.update((paths[index], time_zone) for index in matching[_INDEX].to_pylist())
     return chosen
 
 
 def partitions_of(places: Sequence[Place], schema: pa.Schema) -> list[str]:
     """Return the partition of each place, `a=1/b=2` by the clocks of UTC: equal values have equal ones."""
-    known: dict[Place, str] = {}
+    names_by_place: dict[Place, str] = {}
     for time_zone, paths in _by_zone(places).items():
         values = _values(paths, schema, time_zone)
         names = [bucket_names(name, array, UTC) for name, array in values.items()]
-        known.update(((path, time_zone), "/".join(each)) for path, *each in zip(paths, *names, strict=True))
-    return [known[place] for place in places]
+        names_by_place.update(((path, time_zone), "/".join(row)) for path, *row in zip(paths, *names, strict=True))
+    return [names_by_place[place] for place in places]
 
 
 def _by_zone(places: Iterable[Place]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    paths_by_zone: dict[str, list[str]] = {}
     for path, time_zone in dict.fromkeys(places):
-        found.setdefault(time_zone, []).append(path)
-    return found
+        paths_by_zone.setdefault(time_zone, []).append(path)
+    return paths_by_zone
 
 
 def _values(paths: Sequence[str], schema: pa.Schema, time_zone: str) -> dict[str, pa.Array]:
     """Return the values of each path, by column."""
     rows = [parse_bucket_path(path, schema, time_zone) for path in paths]
-    return {each.name: pa.array([row[each.name] for row in rows], value_type(each.type)) for each in schema}
+    return {field.name: pa.array([row[field.name] for row in rows], value_type(field.type)) for field in schema}

@@ -213,10 +213,13 @@ def read_add(
             # If the file is whole, values are beyond the types that were asked for.
             for _ in read_add(fs, add, encoding, narrowed, is_old=is_old):
                 pass
-            asked = [f"{each.name} {each.type}, stored as {narrowed.field(each.name).type}" for each in schema]
-            told = ", ".join(text for text, one, other in zip(asked, schema, narrowed, strict=True) if one != other)
+            asked = [f"{column.name} {column.type}, stored as {narrowed.field(column.name).type}" for column in schema]
+            differing = ", ".join(
+                text for text, one, other in zip(asked, schema, narrowed, strict=True) if one != other
+            )
             raise SchemaError(
-                f"{add.final_path or add.path!r} has values beyond the range of the types that were asked for: {told}. "
+                f"{add.final_path or add.path!r} has values beyond the range of the types that were asked for: "
+                f"{differing}. "
                 "Leave out .schema(…), or give the stored types"
             ) from None
 
@@ -239,9 +242,9 @@ def read_part(
         with open_add(add, fs.open) as opened:
             if not isinstance(file_format, LineFormat):
                 require_known(add.checksum)
-                found = checksum_of(opened)
-                if found != (add.length, add.checksum):
-                    raise _other(add, _recorded(add), f"{found[0]} bytes with {found[1]}")
+                actual = checksum_of(opened)
+                if actual != (add.length, add.checksum):
+                    raise _other(add, _recorded(add), f"{actual[0]} bytes with {actual[1]}")
             yield from _part_rows(as_file(opened), add, file_format, schema, keys)
         return
     content = open_add(add, fs.read)
@@ -272,11 +275,11 @@ def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) 
 def _require_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
     """Raise a SchemaError for columns whose values this file would not give back in the types of `schema`."""
     stored = arrow_schema(encoding["schema"])
-    found = [] if stored.equals(schema) else [*misfits(stored, schema, narrower=True)]
-    if found:
+    clauses = [] if stored.equals(schema) else [*misfits(stored, schema, narrower=True)]
+    if clauses:
         raise SchemaError(
             f"{add.final_path or add.path!r}, which batch {add.origin.last_batch} of {add.origin.query_id} wrote, does "
-            f"not fit the columns to be read: {'; '.join(found)}. Leave out .schema(…), or give the stored types and "
+            f"not fit the columns to be read: {'; '.join(clauses)}. Leave out .schema(…), or give the stored types and "
             "cast what is read; a version before the columns changed is read by versionAsOf, in Python by version"
         )
 
@@ -353,5 +356,5 @@ def _recorded(add: Add) -> str:
     return f"{add.length} bytes with {add.checksum}"
 
 
-def _other(add: Add, expected: str, found: str) -> CorruptData:
-    return CorruptData(add.final_path or add.path, expected, found, _ADVICE)
+def _other(add: Add, expected: str, actual: str) -> CorruptData:
+    return CorruptData(add.final_path or add.path, expected, actual, _ADVICE)

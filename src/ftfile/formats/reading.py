@@ -32,9 +32,9 @@ __all__ = (
 )
 
 
-def corrupt(file: BinaryIO, expected: str, found: object) -> CorruptData:
+def corrupt(file: BinaryIO, expected: str, actual: object) -> CorruptData:
     """Return the error for a file that is not what a format writes."""
-    return CorruptData(str(getattr(file, "name", "")), expected, str(found))
+    return CorruptData(str(getattr(file, "name", "")), expected, str(actual))
 
 
 @contextmanager

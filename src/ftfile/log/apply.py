@@ -86,8 +86,8 @@ class Fold:
             self._horizon_ms = record.horizon_ms
         if record.log_start is not None and record.log_start > self._log_start:
             self._log_start = record.log_start
-            kept = {name: at for name, at in self._reserved.items() if at >= self._log_start}
-            self._reserved = SharedMap(kept).draft()
+            still_reserved = {name: at for name, at in self._reserved.items() if at >= self._log_start}
+            self._reserved = SharedMap(still_reserved).draft()
             # A vacuum lets only published records go: an older base or hint may not know it.
             self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}
         self._schema = record.schema or self._schema
@@ -115,8 +115,8 @@ class Fold:
             raise CorruptData(path, f"version {self.version + 1}", f"version {record.version}")
         if record.previous_nonce not in {None, self.nonce}:
             expected = f"the record that follows version {self.version}, {self.nonce!r}"
-            found = f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
-            raise CorruptData(path, expected, found)
+            actual = f"one that follows {record.previous_nonce!r}: files of the log were exchanged"
+            raise CorruptData(path, expected, actual)
         ended = [remove.id for remove in record.removes if self._has_ended(remove)]
         if ended:
             raise CorruptData(path, "removes of live adds", f"adds removed a second time: {ended[:5]}")
@@ -138,8 +138,8 @@ class Fold:
         if len(self._removed) > REMOVED_KEPT:
             last = len(self._removed) - REMOVED_KEPT // 2 - 1
             ((_, forgotten),) = itertools.islice(self._removed.oldest(), last, last + 1)
-            kept = {add_id: at for add_id, at in self._removed.items() if at > forgotten}
-            self._removed = SharedMap(kept).draft()
+            remembered = {add_id: at for add_id, at in self._removed.items() if at > forgotten}
+            self._removed = SharedMap(remembered).draft()
             self._removed_since = forgotten + 1
 
     def _apply_definitions(self, record: Record) -> None:
@@ -174,7 +174,7 @@ class Fold:
         if isinstance(author, StreamAuthor):
             last = self._queries.get(author.query_id)
             start = record.lineage_start if record.lineage_start is not None else last and last.lineage_start
-            found = QueryState(
+            query_state = QueryState(
                 author.batch_id,
                 record.version,
                 author.run_id,
@@ -183,7 +183,7 @@ class Fold:
                 start or 0,
                 record.settings,
             )
-            self._queries.set(author.query_id, found)
+            self._queries.set(author.query_id, query_state)
         elif isinstance(author, JobAuthor) and author.transaction is not None:
             written = TransactionState(author.transaction.version, record.version, record.fingerprint)
             self._transactions.set(author.transaction.app_id, written)

@@ -167,8 +167,8 @@ class OwnBases:
     def read_newest(self) -> tuple[LogState, int] | None:
         """Return the newest base that can be read, with its length in bytes; None when there is none."""
         while (name := self.newest()) is not None:
-            if (found := self.read(name)) is not None:
-                return found
+            if (state_and_size := self.read(name)) is not None:
+                return state_and_size
         return None
 
     def read(self, name: layout.BaseName) -> tuple[LogState, int] | None:

@@ -56,9 +56,9 @@ _TOO_LONG = (
 def check_staged(fs: FileSystem, adds: Iterable[Add], horizon_ms: int) -> None:
     """Check that every file is there, whole, and younger than the vacuum horizon; then make their names durable."""
     adds = tuple(adds)
-    found = find_files(fs, adds)
+    infos = find_files(fs, adds)
     for add in adds:
-        check_file(add, found.get(add.path), horizon_ms)
+        check_file(add, infos.get(add.path), horizon_ms)
     if fs.capabilities.directory_sync:
         directories = {layout.parent(add.path) for add in adds}
         chain = {above for directory in directories for above in layout.ancestors(directory)}
@@ -119,8 +119,8 @@ class FinalPaths:
         repeating = _repeating(adds)
         self._live: AbstractSet[str] = live_names(log, head) if repeating else frozenset()
         # Of a part that lies under its final name already, the file there is its own.
-        own = {add.path for add in adds}
-        asked = sorted(path for path in (repeating & valid) - own if self._files.isdisjoint(self._above[path]))
+        own_paths = {add.path for add in adds}
+        asked = sorted(path for path in (repeating & valid) - own_paths if self._files.isdisjoint(self._above[path]))
         self._taken = _found(log, asked).keys()
 
     def claim(self, adds: Sequence[Add]) -> None:
@@ -162,24 +162,24 @@ class FinalPaths:
 
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
     """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow."""
-    known = log.known_paths
-    if not _read_on(log, head, known):
-        known.live = _repeating(snapshot_at(log, head).adds.values())
-    known.version, known.nonce = head.version, head.nonce
-    return known.live
+    known_paths = log.known_paths
+    if not _read_on(log, head, known_paths):
+        known_paths.live = _repeating(snapshot_at(log, head).adds.values())
+    known_paths.version, known_paths.nonce = head.version, head.nonce
+    return known_paths.live
 
 
-def _read_on(log: CommitLog, head: LogState, known: KnownPaths) -> bool:
+def _read_on(log: CommitLog, head: LogState, known_paths: KnownPaths) -> bool:
     """Take in the records up to the head; False if they do not follow the known version, or are too many."""
-    version, nonce, known.version = known.version, known.nonce, -1
+    version, nonce, known_paths.version = known_paths.version, known_paths.nonce, -1
     if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
         return False
     for following in range(version + 1, head.version + 1):
         record = log.recent.records.get(following) or log.read_record(following)
         if record is None or record.previous_nonce != nonce:
             return False
-        known.live.difference_update(remove.final_path for remove in record.removes if remove.final_path)
-        known.live |= _repeating(record.adds)
+        known_paths.live.difference_update(remove.final_path for remove in record.removes if remove.final_path)
+        known_paths.live |= _repeating(record.adds)
         nonce = record.nonce
     return nonce == head.nonce
 
@@ -191,8 +191,8 @@ def _repeating(adds: Iterable[Add]) -> set[str]:
 
 def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
     """Return the files and directories that are there, by path."""
-    found = parallel(log.fs, lambda path: _taker(log.fs, path), paths)
-    return {path: info for path, info in zip(paths, found, strict=True) if info is not None}
+    infos = parallel(log.fs, lambda path: _taker(log.fs, path), paths)
+    return {path: info for path, info in zip(paths, infos, strict=True) if info is not None}
 
 
 def _taker(fs: FileSystem, path: str) -> FileInfo | None:
@@ -212,22 +212,22 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     """
     if log.fs.capabilities.implied_directories:
         return set()
-    known = log.known_paths
+    known_paths = log.known_paths
     if head.unpublished:
-        known.directories.clear()
+        known_paths.directories.clear()
     files: set[str] = set()
     absent: set[str] = set()
-    unknown = sorted(directories - known.directories.keys(), key=lambda path: path.count("/"))
+    unknown = sorted(directories - known_paths.directories.keys(), key=lambda path: path.count("/"))
     # Below a file, or a directory that is missing, nothing is looked up.
     for _, group in itertools.groupby(unknown, key=lambda path: path.count("/")):
         level = list(group)
-        found = _found(log, [directory for directory in level if layout.parent(directory) not in absent])
+        infos = _found(log, [directory for directory in level if layout.parent(directory) not in absent])
         for directory in level:
-            if directory in found and found[directory].is_directory:
-                known.remember(directory)
+            if directory in infos and infos[directory].is_directory:
+                known_paths.remember(directory)
             else:
                 absent.add(directory)
-        files |= found.keys() & absent
+        files |= infos.keys() & absent
     return files
 
 
@@ -276,10 +276,12 @@ class Accepted:
         """Return the removes of the inputs of the accepted rewrites."""
         return tuple(Remove.of(add) for rewrite in self.rewrites for add in rewrite.inputs)
 
-    def metrics(self, others: Mapping[str, int] | None = None) -> dict[str, Any]:
+    def metrics(self, counts_before: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Return the number of parts by the reason why they ended; others are added."""
-        counts = Counter(others or {})
-        counts.update(each.reason for each in self.rewrites if each.reason for add in each.adds if add.kind == "part")
+        counts = Counter(counts_before or {})
+        counts.update(
+            rewrite.reason for rewrite in self.rewrites if rewrite.reason for add in rewrite.adds if add.kind == "part"
+        )
         return {"partsByReason": dict(counts)} if counts else {}
 
 
@@ -287,7 +289,7 @@ def accept_rewrites(
     log: CommitLog,
     head: LogState,
     rewrites: Sequence[Rewrite],
-    own: Sequence[Add] = (),
+    own_adds: Sequence[Add] = (),
     refused: Sequence[Refused] = (),
 ) -> Accepted:
     """Return the rewrites whose inputs are live, files safe and names free; others are left out, and not deleted.
@@ -300,19 +302,19 @@ def accept_rewrites(
     claimed: set[str] = set()
     adds = [add for rewrite in rewrites for add in rewrite.adds]
     if rewrites:
-        paths = FinalPaths(log, head, (*own, *adds))
-        paths.claim(own)
-        found = find_files(log.fs, adds)
+        paths = FinalPaths(log, head, (*own_adds, *adds))
+        paths.claim(own_adds)
+        infos = find_files(log.fs, adds)
     for rewrite in rewrites:
         inputs = {add.id for add in rewrite.inputs}
         if inputs & claimed or not all(head.is_live(add, rewrite.read_version) for add in rewrite.inputs):
             _log.info("dropping a rewrite of %d adds: some are no longer live, or taken", len(inputs))
             continue
         # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
-        kept = {add.path for add in rewrite.inputs}
+        input_paths = {add.path for add in rewrite.inputs}
         try:
-            for add in (add for add in rewrite.adds if add.path not in kept):
-                check_file(add, found.get(add.path), head.horizon_ms)
+            for add in (add for add in rewrite.adds if add.path not in input_paths):
+                check_file(add, infos.get(add.path), head.horizon_ms)
             paths.claim(rewrite.adds)
         except (StaleFiles, CorruptData) as error:
             _log.warning("dropping a rewrite, it will be made again: %s", error)
@@ -321,6 +323,6 @@ def accept_rewrites(
         else:
             claimed |= inputs
             accepted.append(rewrite)
-    for each in left_out:
-        _log.warning("rows stay where they are: %s", each.error)
+    for rewrite_out in left_out:
+        _log.warning("rows stay where they are: %s", rewrite_out.error)
     return Accepted(tuple(accepted), tuple(left_out))

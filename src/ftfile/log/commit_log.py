@@ -124,19 +124,19 @@ class CommitLog(Records):
 
     def check_layout(self) -> None:
         """Refuse another kind of log, one that a later ftfile laid out, or that is encrypted; NotFound for no log."""
-        found = self.fs.read(layout.FORMAT_FILE)
-        if found == PLANS_LAYOUT != self._layout_line:
+        line = self.fs.read(layout.FORMAT_FILE)
+        if line == PLANS_LAYOUT != self._layout_line:
             raise ConfigError(_HAS_PLANS)
-        if found.startswith(LAYOUT_VERSION) and found != LAYOUT_VERSION:
+        if line.startswith(LAYOUT_VERSION) and line != LAYOUT_VERSION:
             raise ConfigError(IS_SEALED)
-        if (newer := _LAYOUT.fullmatch(found)) and int(newer[1]) > 1:
+        if (newer := _LAYOUT.fullmatch(line)) and int(newer[1]) > 1:
             raise ConfigError(
                 f"this directory has layout {int(newer[1])}, which this version of ftfile does not know: install the "
                 "version that wrote it, or a later one"
             )
-        if found != self._layout_line:
+        if line != self._layout_line:
             advice = "Use the version of ftfile that wrote it"
-            raise CorruptData(layout.FORMAT_FILE, repr(self._layout_line), repr(found[:80]), advice)
+            raise CorruptData(layout.FORMAT_FILE, repr(self._layout_line), repr(line[:80]), advice)
 
     def read_on(self, *, durable: bool = False) -> LogState:
         """Return the state at the head of the log; it does not change when the log goes on.
@@ -162,11 +162,11 @@ class CommitLog(Records):
         while True:
             assert self._state is not None, "reading on began nowhere"
             fold = None
-            while (found := self._read((fold or self._state).version + 1)) is not None:
+            while (record_and_size := self._read((fold or self._state).version + 1)) is not None:
                 fold = fold or Fold(self._state)
-                fold.apply(found[0])
+                fold.apply(record_and_size[0])
                 self.reads += 1
-                self._note(*found)
+                self._note(*record_and_size)
             self._state = fold.finish() if fold is not None else self._state
             if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
                 return self._state
@@ -190,21 +190,21 @@ class CommitLog(Records):
         with self.lock:
             self.recent.is_kept = True
             follows = self._state is not None and self._state.version == record.version - 1
-            made = after(self._state, record) if self._state is not None and follows else None
+            next_state = after(self._state, record) if self._state is not None and follows else None
             size_bytes = self._create(record)
             if size_bytes is None:
                 return None
             try:
                 included = self._is_part_of_the_log(record)
-                if not included or made is None:
+                if not included or next_state is None:
                     self._forget()
                     return self.read_on(durable=True) if included else None
             except StorageError as error:
                 raise outcome_unknown(record, error) from error
             self._durable_to = record.version
             self._note(record, size_bytes)
-            self._state = made
-            return made
+            self._state = next_state
+            return next_state
 
     def _start(self) -> LogState:
         """Return the cached state if its record is still there, else the newest base, else the empty log."""
@@ -212,8 +212,8 @@ class CommitLog(Records):
             content = self._content(self._state.version)
             if content is not None and content == self._newest_content and self._state.whole:
                 return self._state
-            found = self._decoded(self._state.version, content) if content is not None else None
-            record = found[0] if found is not None else None
+            record_and_size = self._decoded(self._state.version, content) if content is not None else None
+            record = record_and_size[0] if record_and_size is not None else None
             if record is not None and record.nonce == self._state.nonce:
                 self._newest_content = content
                 if not self._state.whole:
@@ -245,10 +245,10 @@ class CommitLog(Records):
         newest = self.bases.newest()
         if newest is None or newest.version < record.version:
             return True
-        found = self.bases.read_newest()
-        if found is None or found[0].version < record.version:
+        base = self.bases.read_newest()
+        if base is None or base[0].version < record.version:
             return True
-        included = found[0].includes(record.version, record.nonce)
+        included = base[0].includes(record.version, record.nonce)
         author = record.author
         found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
         if included is None and not found_again:
@@ -271,7 +271,7 @@ class Measured:
     def metrics(self) -> dict[str, Any]:
         """Return the metrics of a record that is created now."""
         notes = self._log.notes
-        found = {
+        measures = {
             "prepareSeconds": in_seconds(self._now_s() - self._began_s),
             "logReads": self._log.reads - self._reads,
             "recoveries": notes.recoveries,
@@ -280,7 +280,7 @@ class Measured:
             "lastCommit": notes.last_commit,
         }
         self._creating_s = self._now_s()
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in measures.items() if value}
 
     def created(self) -> None:
         """Forget the notes, which the record has: it was created this moment."""

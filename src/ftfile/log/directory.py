@@ -68,11 +68,11 @@ def refuse_checkpoint(checkpoint: str | None) -> None:
     _refuse_within_log("checkpointLocation", checkpoint, checkpoint or "")
 
 
-def _refuse_within_log(option: str, given: str | None, url: str) -> None:
+def _refuse_within_log(option: str, value: str | None, url: str) -> None:
     above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
     if meta:
         raise ConfigError(
-            f"{option}={given!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
+            f"{option}={value!r} lies within {layout.META} of the directory {above!r}, whose vacuum deletes files that "
             "it does not know there: choose a path outside of it"
         )
 
@@ -86,11 +86,11 @@ def entries_of_new(fs: FileSystem, path: str) -> list[FileInfo]:
     """
     entries = list_own(fs, "")
     names = {info.path for info in entries}
-    found = next((name for name in _TABLES if name in names), None)
-    if found == _ICEBERG and not any(".metadata.json" in info.path for info in list_or_empty(fs, _ICEBERG)):
-        found = None
-    if found is not None:
-        raise _refusal(found, path)
+    table = next((name for name in _TABLES if name in names), None)
+    if table == _ICEBERG and not any(".metadata.json" in info.path for info in list_or_empty(fs, _ICEBERG)):
+        table = None
+    if table is not None:
+        raise _refusal(table, path)
     return entries
 
 
@@ -157,8 +157,8 @@ def _refusal(name: str, path: str) -> ConfigError:
 def store_of(head: LogState) -> dict[str, Any] | None:
     """Return the store's definition, see `kv.definition`; None for a directory of files, or without rows."""
     encoding = head.definitions[head.encoding] if head.encoding is not None else {}
-    found: dict[str, Any] | None = encoding.get("store")
-    return found
+    definition: dict[str, Any] | None = encoding.get("store")
+    return definition
 
 
 def migration_of(head: LogState) -> dict[str, Any] | None:
@@ -225,13 +225,13 @@ def check_marker(fs: FileSystem, path: str, marker: DirectoryMarker | None) -> N
     if marker is None:
         return
     try:
-        found = fs.read(layout.MARKER).decode()
+        marker_id = fs.read(layout.MARKER).decode()
     except NotFound:
-        found = None
-    if found != marker.id:
+        marker_id = None
+    if marker_id != marker.id:
         raise ConfigError(
             f"path={path!r}: an executor on the host {socket.gethostname()!r} sees "
-            f"{'no such directory' if found is None else 'another directory'} there than the driver on "
+            f"{'no such directory' if marker_id is None else 'another directory'} there than the driver on "
             f"{marker.host!r}. A local path must lead to the same storage on every host: mount it everywhere at the "
             "same place (such as NFS), use the URL of a store that all hosts reach, or keep the executors on the "
             "driver's host"

@@ -93,18 +93,18 @@ def find_garbage(
     listed = list_or_empty(log.fs, layout.LOG)
     since = newest_at(listed, head, horizon_ms, now_ms) or 0
     within = snapshot_at(log, head, since=max(since, head.log_start))
-    found = _find_removed(log, head)
+    garbage = _find_removed(log, head)
     returned = [
         (remove, GarbageFile(info.path, info.size_bytes, "returned", _WHY["returned"]))
-        for remove, info in found
+        for remove, info in garbage
         if is_recorded(log.fs, info, remove)
     ]
     # What came back is known, and its name reserved, for as long as the record that removed it is kept.
     possible = head.log_start if returned else _log_start(log, head, since)
     if log_start is None:
         log_start = max(head.log_start, min(possible, within.ranges_to + 1))
-    own = {file.path for _, file in returned}
-    foreign = [info.path for _, info in found if info.path not in own]
+    returned_paths = {file.path for _, file in returned}
+    foreign = [info.path for _, info in garbage if info.path not in returned_paths]
     findings = Findings(log_start, log_start < possible, returned=returned, foreign=foreign)
     _look_at_parts(log.fs, head, within, horizon_ms, findings)
     # One of the future was created while the store's clock was ahead.
@@ -119,17 +119,17 @@ def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo
 
     Of all whose removal is in a record that is kept: however late, one vacuum looks before that goes.
     """
-    live, known = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
-    if len(live) == len(known):
+    live, remembered = set(snapshot_at(log, head).adds), snapshot_at(log, head, since=head.log_start).adds
+    if len(live) == len(remembered):
         return []
-    parts = [add for add in known.values() if add.final_path is not None]
+    parts = [add for add in remembered.values() if add.final_path is not None]
     removed = {add.final_path: add for add in parts if add.id not in live and add.final_path is not None}
     for add in (add for add in parts if add.id in live):
         removed.pop(add.final_path or "", None)
-    found: list[FileInfo] = []
+    files: list[FileInfo] = []
     for directory in {layout.parent(path) for path in removed}:
-        found += [info for info in list_or_empty(log.fs, directory) if info.path in removed]
-    return [(Remove.of(removed[info.path]), info) for info in found]
+        files += [info for info in list_or_empty(log.fs, directory) if info.path in removed]
+    return [(Remove.of(removed[info.path]), info) for info in files]
 
 
 def _log_start(log: CommitLog, head: LogState, since: int) -> int:
@@ -147,14 +147,14 @@ def _log_start(log: CommitLog, head: LogState, since: int) -> int:
 
 
 def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
-    found: list[FileInfo] = []
+    files: list[FileInfo] = []
     directories: list[FileInfo] = []
     waiting = [layout.STAGED]
     while waiting:
         for info in list_or_empty(fs, waiting.pop()):
-            (directories if info.is_directory else found).append(info)
+            (directories if info.is_directory else files).append(info)
             waiting += [info.path] if info.is_directory else []
-    staged = {info.path: info for info in found if info.modified_ms <= horizon_ms}
+    staged = {info.path: info for info in files if info.modified_ms <= horizon_ms}
     hidden = [info for info in list_or_empty(fs, layout.RETIRED) if info.path.endswith(".retired")]
     retired = {info.path: info for info in hidden if info.modified_ms <= horizon_ms}
     for add in within.adds.values():
@@ -170,7 +170,7 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     for kind, infos in (("staged", staged.values()), ("retired", retired.values())):
         for info in infos:
             findings.add(info, kind)
-    holding = {above for info in found if info.path not in staged for above in layout.ancestors(info.path)}
+    holding = {above for info in files if info.path not in staged for above in layout.ancestors(info.path)}
     # A query that goes on would only have to make its own directory again.
     holding |= {f"{layout.STAGED}/{query_id}" for query_id in head.queries}
     # Where directories have no time, an empty one may have been made this very moment.
@@ -243,7 +243,7 @@ def _unneeded_windows(fs: FileSystem, head: LogState, directories: Sequence[str]
     if head.encoding is None or not directories:
         return []
     filters = Chain.from_definition(head.definitions[head.encoding]["filters"], keys_of(fs))
-    found: list[str] = []
+    paths: list[str] = []
     for directory in directories:
         writer = directory.rpartition("/")[2]
         names = list_wal(fs, writer)
@@ -254,5 +254,5 @@ def _unneeded_windows(fs: FileSystem, head: LogState, directories: Sequence[str]
             continue
         # Of the files before one that follows only recorded windows, no window comes back.
         if newest is not None and newest[1][0].window <= recorded_window(head, writer):
-            found += [layout.wal_path(writer, name) for name in names if name < newest[0]]
-    return found
+            paths += [layout.wal_path(writer, name) for name in names if name < newest[0]]
+    return paths

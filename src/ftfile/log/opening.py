@@ -55,8 +55,8 @@ def open_log(
         raise ConfigError(f"{url!r} is {otherwise}{_advice(url, storage, context)}") from error
     except NotADirectory as error:
         advice = _advice(url, storage, context)
-        told = f"no directory: {error.detail}. Give the directory that has {layout.META}"
-        raise ConfigError(f"{url!r} is {f'a file, or lies below one{advice}' if advice else told}") from error
+        reason = f"no directory: {error.detail}. Give the directory that has {layout.META}"
+        raise ConfigError(f"{url!r} is {f'a file, or lies below one{advice}' if advice else reason}") from error
     return log
 
 
@@ -71,9 +71,9 @@ def _advice(url: str, storage: Mapping[str, str] | None, context: Context) -> st
 
 def _directory_above(url: str, storage: Mapping[str, str] | None, context: Context) -> str | None:
     """Return the URL of the directory of ftfile in which a path lies; None if it lies in none."""
-    found = parse(url)
-    for parent in PurePosixPath(found.path).parents:
-        above = replace(found, path=str(parent)).url
+    parsed = parse(url)
+    for parent in PurePosixPath(parsed.path).parents:
+        above = replace(parsed, path=str(parent)).url
         try:
             if open_filesystem(above, context, storage).exists(layout.FORMAT_FILE):
                 return above

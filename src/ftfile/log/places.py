@@ -61,15 +61,15 @@ def list_own(fs: FileSystem, directory: str) -> list[FileInfo]:
 
 def walk(fs: FileSystem, directory: str) -> dict[str, FileInfo]:
     """Return all files below a directory, by path."""
-    found: dict[str, FileInfo] = {}
+    files: dict[str, FileInfo] = {}
     waiting = [directory]
     while waiting:
         for info in list_or_empty(fs, waiting.pop()):
             if info.is_directory:
                 waiting.append(info.path)
             else:
-                found[info.path] = info
-    return found
+                files[info.path] = info
+    return files
 
 
 def delete_file(fs: FileSystem, path: str) -> None:
@@ -152,8 +152,8 @@ def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:
 
 def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
     """Return True if the file at a path has the recorded length and checksum; False also for one that is gone."""
-    found = stat_or_none(fs, path)
-    return found is not None and is_recorded(fs, found, recorded)
+    info = stat_or_none(fs, path)
+    return info is not None and is_recorded(fs, info, recorded)
 
 
 def open_add(add: Add, opener: Callable[[str], _Opened], *, is_old: bool = False) -> _Opened:
@@ -201,14 +201,14 @@ def retire(fs: FileSystem, removes: Sequence[Remove], tracker: Tracker | None = 
     compared, since the part may be gone for long, and the file another program's.
     """
     steps = parallel(fs, lambda remove: _retire_one(fs, remove, first=first), removes, tracker)
-    for step, told in (
+    for step, clause in (
         ("foreign", "are other files now, which stay: somebody wrote them at the names of"),
         ("nowhere", "were gone already: somebody deleted or moved them:"),
     ):
-        found = [remove.final_path for remove, taken in zip(removes, steps, strict=True) if taken == step]
-        if found:
-            names = ", ".join(map(repr, found[:5]))
-            _log.warning("%d of %d removed parts %s %s", len(found), len(removes), told, names)
+        paths = [remove.final_path for remove, taken in zip(removes, steps, strict=True) if taken == step]
+        if paths:
+            names = ", ".join(map(repr, paths[:5]))
+            _log.warning("%d of %d removed parts %s %s", len(paths), len(removes), clause, names)
 
 
 def place(
@@ -253,15 +253,15 @@ def clear_stage(fs: FileSystem, entry: Unpublished) -> None:
             _log.debug("left %s behind: %s", directory, error)
 
 
-def is_recorded(fs: FileSystem, found: FileInfo, recorded: Add | Remove, *, read: bool = True) -> bool:
+def is_recorded(fs: FileSystem, info: FileInfo, recorded: Add | Remove, *, read: bool = True) -> bool:
     """Return True if a file is the recorded part, by its length and, if `read`, by its checksum."""
-    if found.is_directory or found.size_bytes != recorded.length:
+    if info.is_directory or info.size_bytes != recorded.length:
         return False
     if not read:
         return True
     require_known(recorded.checksum)
     try:
-        with fs.open(found.path) as file:
+        with fs.open(info.path) as file:
             return checksum_of(file) == (recorded.length, recorded.checksum)
     except NotFound:
         return False
@@ -284,10 +284,10 @@ def _is_same_file(one: FileInfo, other: FileInfo | None) -> bool:
 def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
     assert remove.final_path is not None, f"{remove.id} is no part"
     hidden = layout.retired_path(remove.id)
-    found = stat_or_none(fs, remove.final_path)
-    if found is None:
+    info = stat_or_none(fs, remove.final_path)
+    if info is None:
         return "nowhere" if first and stat_or_none(fs, hidden) is None else "done"
-    if not is_recorded(fs, found, remove, read=not first):
+    if not is_recorded(fs, info, remove, read=not first):
         return "foreign"
     try:
         _move(fs, remove.final_path, hidden)
@@ -295,7 +295,7 @@ def _retire_one(fs: FileSystem, remove: Remove, *, first: bool) -> _Step:
         _log.debug("another publisher has retired %s", remove.final_path)
     except AlreadyExists:
         # A copy came late and brought it back: the retired one is complete, so this one goes.
-        if first and not _is_same_file(found, stat_or_none(fs, hidden)) and not is_recorded(fs, found, remove):
+        if first and not _is_same_file(info, stat_or_none(fs, hidden)) and not is_recorded(fs, info, remove):
             return "foreign"
         delete_file(fs, remove.final_path)
     return "done"

@@ -54,9 +54,9 @@ def check_known_query(head: LogState, query_id: str, policy: Policy) -> None:
     """Raise UnknownQuery for a query that a log of other queries lacks, unless `onNewQuery=continue`."""
     if query_id in head.queries or not head.queries or policy.on_new_query == "continue":
         return
-    others = ", ".join(f"{other} (last batch {state.last_batch})" for other, state in list(head.queries.items())[:5])
+    writers = ", ".join(f"{other} (last batch {state.last_batch})" for other, state in list(head.queries.items())[:5])
     raise UnknownQuery(
-        f"query {query_id} has never written here, but others have: {others}. If its checkpoint was deleted or "
+        f"query {query_id} has never written here, but others have: {writers}. If its checkpoint was deleted or "
         "replaced, Spark starts at its first batch again and would write rows that are here already: restore the "
         "checkpoint, or use a new directory. If it is meant to write here beside them, set onNewQuery=continue"
     )
@@ -67,10 +67,10 @@ def lineage_start(head: LogState, author: Author, policy: Policy) -> int | None:
     if not isinstance(author, StreamAuthor):
         return None
     check_known_query(head, author.query_id, policy)
-    known = head.queries.get(author.query_id)
-    expected = known.last_batch + 1 if known else 0
+    query = head.queries.get(author.query_id)
+    expected = query.last_batch + 1 if query else 0
     if author.batch_id == expected:
-        return None if known else author.batch_id
+        return None if query else author.batch_id
     if policy.on_gap == "fail":
         raise BatchGap(
             f"batch {author.batch_id} of query {author.query_id} cannot follow: the log expects batch {expected}. "
@@ -94,38 +94,38 @@ def check_replay(
     if problem is None:
         return
     if isinstance(author, JobAuthor) and author.transaction is not None:
-        told = _other_write(head, author.transaction, problem)
+        message = _other_write(head, author.transaction, problem)
     else:
         assert isinstance(author, StreamAuthor), f"{author} is never found in a log"
-        told = _overtaken(head, author) if recorded is None else _history(head, author, problem)
+        message = _overtaken(head, author) if recorded is None else _history(head, author, problem)
     if policy.on_replay_mismatch != "keep":
-        raise ReplayMismatch(f"{told}; onReplayMismatch=keep keeps what is recorded and drops these rows")
-    _log.warning("what is recorded stays, and these rows are dropped (onReplayMismatch=keep): %s", told)
+        raise ReplayMismatch(f"{message}; onReplayMismatch=keep keeps what is recorded and drops these rows")
+    _log.warning("what is recorded stays, and these rows are dropped (onReplayMismatch=keep): %s", message)
 
 
 def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None:
     """Return the record of a batch or transaction, or None if there is none or it is deleted."""
-    wanted = _numbered(author)
-    if wanted is None or not head.has(author):
+    numbered = _numbered(author)
+    if numbered is None or not head.has(author):
         return None
-    owner, number = wanted
+    owner, number = numbered
     low, (last, high, _) = head.log_start, _last(head, author)
     # With one record for each number it is there; else halves are looked at.
     version = high - (last - number)
     while low <= high:
         version = version if low <= version <= high else (low + high) // 2
-        at, found = version, -1
+        at, number_there = version, -1
         while at >= low:
             record = log.read_record(at)
             if record is None:
                 return None
-            their_owner, found = _numbered(record.author) or (None, -1)
+            their_owner, number_there = _numbered(record.author) or (None, -1)
             if their_owner == owner:
                 break
             at -= 1
-        if at < low or found < number:
+        if at < low or number_there < number:
             low = version + 1
-        elif found > number:
+        elif number_there > number:
             high = at - 1
         else:
             # Records that are not kept any more may be dead ones.

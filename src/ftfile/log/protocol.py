@@ -105,7 +105,7 @@ def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
 
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
-    said = {each.name: getattr(body, each.name) for each in fields(Body)}
+    said = {body_field.name: getattr(body, body_field.name) for body_field in fields(Body)}
     said["assembly_jobs"] = head.jobs_left(body.removes) if body.assembly_jobs is None else body.assembly_jobs
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     return Record(head.version + 1, nonce, author, log.clock.now_ms(), previous_nonce=head.nonce, **said)
@@ -127,5 +127,5 @@ def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
 
 def _require_staged(log: CommitLog, head: LogState, body: Body, adds: Sequence[Add]) -> None:
     # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
-    kept = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
-    check_staged(log.fs, [add for add in adds if add.path not in kept], head.horizon_ms)
+    shared_spools = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
+    check_staged(log.fs, [add for add in adds if add.path not in shared_spools], head.horizon_ms)

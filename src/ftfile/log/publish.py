@@ -75,8 +75,8 @@ def roll_forward(  # noqa: PLR0913 - the last by name
         version = min(waiting)
         done.add(version)
         entry = head.unpublished[version]
-        own = version == created or _is_own(entry, author)
-        problem = publish(log, entry, policy.publish_timeout_s if own else 0, progress, first=version == created)
+        is_own = version == created or _is_own(entry, author)
+        problem = publish(log, entry, policy.publish_timeout_s if is_own else 0, progress, first=version == created)
         if problem is not None and isinstance(problem.error, MissingPart) and policy.on_missing_part == "warn":
             _log.warning("%s", problem.error)
         elif problem is not None:
@@ -165,12 +165,12 @@ def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision |
 def _as_committed(entry: Unpublished, error: FtfileError) -> CommitError:
     """Return the error as one that says that the batch is committed, so that it is not written again."""
     kind = type(error) if isinstance(error, CommitError) else NotPublished
-    found = kind(
+    raised = kind(
         f"version {entry.version} is committed, and writing it again would double it; but not all of it is published: "
         f"{error}. Once the cause is gone, the next commit into the directory finishes it"
     )
-    found.__cause__ = error
-    return found
+    raised.__cause__ = error
+    return raised
 
 
 def _missing_error(entry: Unpublished, adds: Sequence[Add]) -> MissingPart:
@@ -217,10 +217,10 @@ def post_commit(log: CommitLog, head: LogState) -> None:
 
 def extend_ranges(log: CommitLog, head: LogState) -> int:
     """Write a range of the records that no range covers yet; return the last version that ranges cover now."""
-    found = list_ranges(log.fs)
-    log.known_ranges &= found.keys()
-    own = OwnRanges(log, head, found).cover()
-    first = reach(own) + 1
+    sizes = list_ranges(log.fs)
+    log.known_ranges &= sizes.keys()
+    own_ranges = OwnRanges(log, head, sizes).cover()
+    first = reach(own_ranges) + 1
     records: list[Record] = []
     read_again = 0
     for version in range(max(first, head.log_start), head.version + 1):
@@ -233,7 +233,7 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
         records.append(record)
     if not records or records[0].version != first:
         return first - 1
-    log.known_ranges.add(write_merged(log.fs, log.ids, make_range(records, head.log_start), own, found))
+    log.known_ranges.add(write_merged(log.fs, log.ids, make_range(records, head.log_start), own_ranges, sizes))
     return records[-1].version
 
 

@@ -87,8 +87,8 @@ class Records:
 
     def read_record(self, version: int) -> Record | None:
         """Return a record, or None when there is none at that version (yet, or any more)."""
-        found = self._read(version)
-        return found[0] if found else None
+        record_and_size = self._read(version)
+        return record_and_size[0] if record_and_size else None
 
     def _read(self, version: int) -> tuple[Record, int] | None:
         """Return a record and its length in bytes, its companion's included."""
@@ -158,17 +158,17 @@ class Records:
     def _is_own(self, record: Record) -> bool:
         """Return True if the record that took our version is our own, made by a try whose reply was lost."""
         try:
-            found = self.read_record(record.version)
-            newest = self.bases.newest() if found is None else None
-            own = found is not None and found.nonce == record.nonce
-            if own:
+            record_there = self.read_record(record.version)
+            newest = self.bases.newest() if record_there is None else None
+            is_own = record_there is not None and record_there.nonce == record.nonce
+            if is_own:
                 self.fs.sync_directory(layout.LOG)
         except StorageError as error:
             raise outcome_unknown(record, error) from error
-        if found is None and (newest is None or newest.version < record.version):
+        if record_there is None and (newest is None or newest.version < record.version):
             path = layout.record_path(record.version)
             raise CorruptData(path, "a record, or nothing", "something that exists and cannot be read", "Move it away")
-        return own
+        return is_own
 
     def _is_end(self, version: int, *, lists: bool, acts: bool) -> bool:
         """Return True if the log ends at a version, after which no record was found; False if it goes on by now.
@@ -177,9 +177,9 @@ class Records:
         that `acts` on the log, a hint that names a version beyond the end is an error.
         """
         hint = read_published(self.fs)
-        told = hint.version if hint is not None else -1
+        hinted = hint.version if hint is not None else -1
         listed = self._newest_listed(version) if lists else -1
-        if max(told, listed) <= version:
+        if max(hinted, listed) <= version:
             return True
         if self.read_record(version + 1) is not None:
             return False
@@ -187,16 +187,16 @@ class Records:
         if newest is not None and newest.version > version:
             return True  # records before a base may be gone: reading starts over from it
         path = layout.record_path(version + 1)
-        if listed > version or self.read_record(told) is not None:
-            found = f"none, although there is version {max(listed, told)}"
+        if listed > version or self.read_record(hinted) is not None:
+            text = f"none, although there is version {max(listed, hinted)}"
             if version < 0:
-                raise CorruptData(path, "the first record, or a base that stands for it", found, _NO_BASE_ADVICE)
-            raise CorruptData(path, "a record", found, _ADVICE)
+                raise CorruptData(path, "the first record, or a base that stands for it", text, _NO_BASE_ADVICE)
+            raise CorruptData(path, "a record", text, _ADVICE)
         if acts:
-            found = f"none, although version {told} was published: the log has lost its newest records"
-            raise CorruptData(path, "a record", found, _ADVICE)
+            text = f"none, although version {hinted} was published: the log has lost its newest records"
+            raise CorruptData(path, "a record", text, _ADVICE)
         _log.warning(
-            "the log ends at version %d, and version %d was published: its newest records are lost", version, told
+            "the log ends at version %d, and version %d was published: its newest records are lost", version, hinted
         )
         return True
 

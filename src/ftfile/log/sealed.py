@@ -56,8 +56,8 @@ class Seal:
         try:
             text = json.loads(line)
             seal = cls(text["directoryId"], text["keyProvider"])
-            known = text["sealed"] == 1 and isinstance(seal.key_provider, str | None)
-            if known and re.fullmatch("[0-9a-f]{32}", seal.directory_id):
+            is_supported = text["sealed"] == 1 and isinstance(seal.key_provider, str | None)
+            if is_supported and re.fullmatch("[0-9a-f]{32}", seal.directory_id):
                 return seal
         except (ValueError, KeyError, TypeError):
             pass

@@ -58,11 +58,11 @@ class SharedMap(Mapping[K, V]):
 
     def to_dict(self) -> dict[K, V]:
         """Return a plain copy."""
-        found = self.older.copy()
+        entries = self.older.copy()
         for key in self.gone:
-            del found[key]
-        found.update(self.newer)
-        return found
+            del entries[key]
+        entries.update(self.newer)
+        return entries
 
     def items(self) -> ItemsView[K, V]:
         """Return keys and values."""
@@ -259,7 +259,7 @@ class LogState:
         """Return the part that tasks need: the queries that wrote last, and the one application named."""
         newest = sorted(self.queries.items(), key=lambda item: item[1].version, reverse=True)[:VIEW_QUERIES]
         last_batches = {query_id: query.last_batch for query_id, query in newest}
-        transactions = {app: found.last for app, found in self.transactions.items() if app == app_id}
+        transactions = {app: transaction.last for app, transaction in self.transactions.items() if app == app_id}
         return LogView(self.version, self.nonce, last_batches, transactions)
 
 

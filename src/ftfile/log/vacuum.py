@@ -189,10 +189,10 @@ def _delete_garbage(
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
         return VacuumReport(version, horizon_ms, head.log_start, ())
-    told = _told(findings)
-    failed = _delete(log.fs, findings, Tracker(author.operation, log.clock, progress, len(told)))
+    summary = _told(findings)
+    failed = _delete(log.fs, findings, Tracker(author.operation, log.clock, progress, len(summary)))
     _merge(log, head, needed=needed)
-    done = tuple(file for file in told if file.path not in failed)
+    done = tuple(file for file in summary if file.path not in failed)
     return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
 
 
@@ -222,10 +222,10 @@ def _delete(fs: FileSystem, findings: Findings, tracker: Tracker) -> set[str]:
     failed = [file.path for remove, file in findings.returned if not _tried(file.path, retire, fs, [remove], tracker)]
     # Companions last: readers that find a record without one look whether the record is still there.
     for last in (False, True):
-        found = [file for file in findings.files if file.path.endswith((".changes", ".finalPath")) == last]
+        files = [file for file in findings.files if file.path.endswith((".changes", ".finalPath")) == last]
         # Notes tell of files that could not be deleted.
-        kept = any(file.kind == "direct" and file.path in failed for file in findings.files)
-        paths = [file.path for file in found if not (kept and layout.is_note(file.path))]
+        keeps_notes = any(file.kind == "direct" and file.path in failed for file in findings.files)
+        paths = [file.path for file in files if not (keeps_notes and layout.is_note(file.path))]
         deleted = parallel(fs, lambda path: _tried(path, fs.delete, path), paths, tracker)
         failed += [path for path, done in zip(paths, deleted, strict=True) if not done]
     _remove_directories(fs, findings)
@@ -284,12 +284,12 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
 def _latest_ms(log: CommitLog, keep_last: int) -> int:
     """Return the last time, by the store's clock, at which the first of the newest versions was the newest one."""
     head = log.read_on()
-    first, kept = head.version, 0
+    first, oldest_kept = head.version, 0
     for version in range(head.version, head.log_start - 1, -1):
         record = log.read_record(version)
         if record is not None and (record.adds or record.removes or not isinstance(record.author, MaintenanceAuthor)):
-            first, kept = version, kept + 1
-        if kept == keep_last:
+            first, oldest_kept = version, oldest_kept + 1
+        if oldest_kept == keep_last:
             break
     created = created_ms(log, first) or 0
     # The next one may be as old by the clock, or older.
@@ -339,11 +339,11 @@ def _repeat(horizon_ms: int, head: LogState, _: object) -> Body:
 
 def _horizons_since(log: CommitLog, version: int, head: int) -> set[str]:
     """Return which operations have set a horizon after a version; a record that is gone counts as lowering one."""
-    found = set()
+    horizons = set()
     for later in range(version + 1, head + 1):
         record = log.read_record(later)
         if record is None:
-            found.add(LOWERING)
+            horizons.add(LOWERING)
         elif record.horizon_ms is not None and isinstance(record.author, MaintenanceAuthor):
-            found.add(record.author.operation)
-    return found
+            horizons.add(record.author.operation)
+    return horizons

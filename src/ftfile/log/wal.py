@@ -101,10 +101,10 @@ def _frame_at(content: bytes, offset: int) -> Frame | None:
         return None
     kind, window, length, checksum = header
     start = offset + FRAME_HEADER_BYTES
-    found = content[start : start + length]
-    if len(found) < length or crc32(found) != checksum:
+    payload = content[start : start + length]
+    if len(payload) < length or crc32(payload) != checksum:
         return None
-    return Frame(kind, window, offset, found)
+    return Frame(kind, window, offset, payload)
 
 
 def _next_header(content: bytes, offset: int) -> int | None:
@@ -124,8 +124,8 @@ _log = get_logger(__name__)
 
 def recorded_window(head: LogState, writer: str) -> int:
     """Return the last window of a writer that a record has; -1 for none."""
-    found = head.transactions.get(writer)
-    return -1 if found is None else found.last
+    transaction = head.transactions.get(writer)
+    return -1 if transaction is None else transaction.last
 
 
 def list_wal_writers(fs: FileSystem) -> list[str]:
@@ -135,8 +135,8 @@ def list_wal_writers(fs: FileSystem) -> list[str]:
 
 def list_wal(fs: FileSystem, writer: str) -> list[layout.WalName]:
     """Return the files of a writer's windows, oldest first."""
-    found = (layout.parse_wal_name(info.path) for info in list_own(fs, layout.wal_directory(writer)))
-    return sorted(name for name in found if name is not None)
+    wal_names = (layout.parse_wal_name(info.path) for info in list_own(fs, layout.wal_directory(writer)))
+    return sorted(name for name in wal_names if name is not None)
 
 
 class WalFiles:

@@ -143,8 +143,8 @@ class LogPlanner(ABC, Generic[_Share]):
             begin = replace(start, first=None)
         plan = Plan(begin, self._settings.limits if limited else Limits())
         if isinstance(begin, InSnapshot):
-            left = plan.take_first(begin.version, self._units_of_snapshot(begin))
-            plan.position = InLog(begin.version, begin.nonce) if left is None else replace(begin, read=left)
+            next_place = plan.take_first(begin.version, self._units_of_snapshot(begin))
+            plan.position = InLog(begin.version, begin.nonce) if next_place is None else replace(begin, read=next_place)
         if isinstance(plan.position, InLog):
             self._plan_records(head, plan, plan.position, end)
         if plan.position == begin or isinstance(begin, Beginning):
@@ -165,14 +165,14 @@ class LogPlanner(ABC, Generic[_Share]):
         check_position(self._log, head, end)
         if isinstance(start, Beginning):
             start = _origin_of(end)
-        found: list[_Share] = []
+        all_shares: list[_Share] = []
         if isinstance(start, InSnapshot):
-            found += self._shares_of_snapshot(head, start, end.read if isinstance(end, InSnapshot) else None)
+            all_shares += self._shares_of_snapshot(head, start, end.read if isinstance(end, InSnapshot) else None)
             if isinstance(end, InSnapshot):
-                return found
+                return all_shares
             start = InLog(start.version, start.nonce)
         assert isinstance(end, InLog), f"{end} does not follow {start}"
-        return [*found, *self._shares_of_records(head, start, end)]
+        return [*all_shares, *self._shares_of_records(head, start, end)]
 
     def _plan_records(self, head: LogState, plan: Plan, begin: InLog, end: int) -> None:
         """Go on record by record; what cannot be read ends the plan before it, or is raised if nothing comes before."""
@@ -185,14 +185,14 @@ class LogPlanner(ABC, Generic[_Share]):
             if refusal is not None:
                 return
             units = [unit for unit in self._units_of(record) if unit.place >= read]
-            left = None
+            next_place = None
             if not plan.take_all(version, units):
                 if plan.taken:
                     return
-                left = plan.take_first(version, units)
+                next_place = plan.take_first(version, units)
             plan.records.append(record)
-            if left is not None:
-                plan.position = InLog(version - 1, record.nonce, left, begin.first)
+            if next_place is not None:
+                plan.position = InLog(version - 1, record.nonce, next_place, begin.first)
                 return
             plan.position, read = InLog(version, record.nonce, first=begin.first), 0
 
@@ -209,13 +209,13 @@ class LogPlanner(ABC, Generic[_Share]):
         A record repeats no definition that the log has, and the head forgets those that nobody has used for long.
         """
         keys = {add.encoding for add in adds}
-        found: dict[str, Any] = dict(head.definitions)
+        definitions: dict[str, Any] = dict(head.definitions)
         for record in records:
-            found.update(record.definitions)
+            definitions.update(record.definitions)
         for record in records:
-            if any(add.encoding in keys - found.keys() for add in record.adds):
-                found.update(take_snapshot(self._log, record.version).definitions)
-        return found
+            if any(add.encoding in keys - definitions.keys() for add in record.adds):
+                definitions.update(take_snapshot(self._log, record.version).definitions)
+        return definitions
 
     def _refusal(self, record: Record) -> Exception | None:
         """Return why a record cannot be followed, or None."""
@@ -294,8 +294,8 @@ class _FollowedColumns:
             if self._is_requested(recorded):
                 self._key = head.schema
                 return
-            known = {name.lower() for name in requested.names}
-            if left_out := [name for name in arrow_schema(recorded).names if name.lower() not in known]:
+            requested_names = {name.lower() for name in requested.names}
+            if left_out := [name for name in arrow_schema(recorded).names if name.lower() not in requested_names]:
                 _log.warning("columns of the directory that the stream does not read: %s", ", ".join(left_out))
 
     def change_of(self, record: Record) -> str | None:
@@ -314,5 +314,5 @@ class _FollowedColumns:
         )
 
     def _is_requested(self, recorded: Any) -> bool:  # noqa: ANN401 - Spark's JSON
-        found = arrow_schema(recorded)
-        return (found.names, found.types) == (self._requested.names, self._requested.types)
+        schema = arrow_schema(recorded)
+        return (schema.names, schema.types) == (self._requested.names, self._requested.types)

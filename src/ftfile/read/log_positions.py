@@ -114,8 +114,8 @@ def check_position(log: CommitLog, head: LogState, position: Position) -> None:
     if named > head.version:
         raise AnotherLog(f"the query has read version {named}, and the log ends with {head.version}. {_ANEW}")
     if named >= 0:
-        found = _nonce_of(log, head, named)
-        if found is not None and found != position.nonce:
+        nonce = _nonce_of(log, head, named)
+        if nonce is not None and nonce != position.nonce:
             raise AnotherLog(f"version {named} is not the one that the query has read. {_ANEW}")
     require_kept(head, needed)
 
@@ -140,9 +140,9 @@ def required_record(log: CommitLog, head: LogState, version: int) -> Record:
 
 def _nonce_of(log: CommitLog, head: LogState, version: int) -> str | None:
     """Return the nonce of a version; None if nothing tells it any more."""
-    known = dict(head.recent).get(version)
-    if known is not None:
-        return known
+    nonce = dict(head.recent).get(version)
+    if nonce is not None:
+        return nonce
     # The head knows the newest ones, so that a version of which it does not is followed by others.
     following = log.read_record(version + 1) if version + 1 >= head.log_start else None
     return following.previous_nonce if following is not None else None

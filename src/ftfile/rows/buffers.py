@@ -27,12 +27,12 @@ def packed(things: Iterable[_Thing], size_of: Callable[[_Thing], int], limit: in
     group: list[_Thing] = []
     size = 0
     for thing in things:
-        own = size_of(thing)
-        if group and size + own > limit:
+        thing_size = size_of(thing)
+        if group and size + thing_size > limit:
             yield group
             group, size = [], 0
         group.append(thing)
-        size += own
+        size += thing_size
     if group:
         yield group
 
@@ -108,9 +108,9 @@ def text_scalar(text: str | bytes, arrow: pa.DataType) -> pa.Scalar:
     return from_texts([text], arrow)[0]
 
 
-def rows_where(batch: pa.RecordBatch, wanted: NDArray[np.bool_]) -> pa.RecordBatch:
+def rows_where(batch: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:
     """Return the rows of a batch that a mask wants."""
-    return batch.take(from_numpy(np.flatnonzero(wanted), pa.int64()))
+    return batch.take(from_numpy(np.flatnonzero(mask), pa.int64()))
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -188,15 +188,15 @@ def byte_ranges(array: pa.Array) -> tuple[NDArray[np.int64], pa.Buffer]:
     if offsets is None or not len(array):
         return np.zeros(len(array) + 1, np.int64), pa.py_buffer(b"")
     kind = np.dtype("<i8" if wide else "<i4")
-    found = np.frombuffer(offsets, kind, len(array) + 1, array.offset * kind.itemsize)
-    return found.astype(np.int64, copy=False), pa.py_buffer(b"") if data is None else data
+    values = np.frombuffer(offsets, kind, len(array) + 1, array.offset * kind.itemsize)
+    return values.astype(np.int64, copy=False), pa.py_buffer(b"") if data is None else data
 
 
 def list_lengths(array: pa.Array) -> NDArray[np.int64]:
     """Return the number of elements of each list, 0 where it is null: as many as `flatten()` gives."""
     lengths = array.value_lengths()
-    known = values_of(lengths, np.int64 if pa.types.is_int64(lengths.type) else np.int32)
-    return np.where(is_valid(array), known, 0).astype(np.int64, copy=False)
+    counts = values_of(lengths, np.int64 if pa.types.is_int64(lengths.type) else np.int32)
+    return np.where(is_valid(array), counts, 0).astype(np.int64, copy=False)
 
 
 _BYTES_MAX = 10
@@ -220,11 +220,11 @@ def varint(number: int) -> bytes:
 
 def read_varint(data: bytes, position: int = 0, bytes_max: int = _BYTES_MAX) -> tuple[int, int]:
     """Return the number at a position, and the position after it; `ValueError` if it has no end."""
-    found = 0
+    number = 0
     for place, byte in enumerate(data[position : position + bytes_max]):
-        found |= (byte & 0x7F) << 7 * place
+        number |= (byte & 0x7F) << 7 * place
         if byte <= 0x7F:  # noqa: PLR2004 - the last one
-            return found, position + place + 1
+            return number, position + place + 1
     raise ValueError("a number without an end")
 
 
@@ -242,13 +242,13 @@ def varints(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint8], NDArray[np.
     low = spread.view(np.uint8).reshape(-1, 8)
     if width <= 8:  # noqa: PLR2004 - bytes of 64 bits
         return low[:, :width], sizes
-    found = np.empty((len(numbers), width), np.uint8)
-    found[:, :8] = low
+    encoded = np.empty((len(numbers), width), np.uint8)
+    encoded[:, :8] = low
     top = numbers >> np.uint64(56)
-    found[:, 8] = top.astype(np.uint8) & 0x7F | np.where(sizes == _BYTES_MAX, 0x80, 0).astype(np.uint8)
+    encoded[:, 8] = top.astype(np.uint8) & 0x7F | np.where(sizes == _BYTES_MAX, 0x80, 0).astype(np.uint8)
     if width == _BYTES_MAX:
-        found[:, 9] = (top >> np.uint64(7)).astype(np.uint8)
-    return found, sizes
+        encoded[:, 9] = (top >> np.uint64(7)).astype(np.uint8)
+    return encoded, sizes
 
 
 def ragged(matrix: NDArray[np.uint8], sizes: NDArray[np.integer]) -> pa.BinaryArray:

@@ -108,9 +108,9 @@ class Cursor:
     def _error(self, what: str) -> ConfigError:
         """Return the error that something else is expected here."""
         before = self._where[: self._tokens[self._next - 1].position].strip() if self._next else ""
-        found = self._peek().text or "nothing"
+        text = self._peek().text or "nothing"
         after = f"after {before!r}" if before else "at the start"
-        return ConfigError(f"{self._argument}={self._where!r}: {what} is expected {after}, not {found!r}")
+        return ConfigError(f"{self._argument}={self._where!r}: {what} is expected {after}, not {text!r}")
 
 
 def unquoted(text: str) -> str:
@@ -148,12 +148,12 @@ class Columns:
         """Return the columns of these names, case aside; `ConfigError` names all that there are not."""
         fields = {field.name.lower(): field for field in self.schema} | {field.name: field for field in self.schema}
         names = list(names)
-        found = [fields.get(name, fields.get(name.lower())) for name in names]
-        unknown = ", ".join(repr(name) for name, field in zip(names, found, strict=True) if field is None)
+        matches = [fields.get(name, fields.get(name.lower())) for name in names]
+        unknown = ", ".join(repr(name) for name, field in zip(names, matches, strict=True) if field is None)
         if unknown:
             which = f"which are {', '.join(self.schema.names)}" if fields else "of which this directory has none"
             raise ConfigError(f"{self.argument}: {unknown} is none of the {self.called}, {which}")
-        return found
+        return matches
 
     def compare(self, field: pa.Field, sign: str, value: object) -> pc.Expression:
         """Return `field sign value`; false instead of null."""
@@ -173,8 +173,8 @@ class Columns:
     def is_in(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
         """Return the condition that a column has one of the values, of which None is null."""
         present = [value for value in values if value is not None]
-        found = self.is_one_of(field, present)
-        return found | pc.field(field.name).is_null() if len(present) < len(values) else found
+        condition = self.is_one_of(field, present)
+        return condition | pc.field(field.name).is_null() if len(present) < len(values) else condition
 
     def is_one_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
         """Return `field IN (values)`; false instead of null."""
@@ -186,15 +186,15 @@ class Columns:
         column, kind = pc.field(field.name), value_type(field.type)
         if not pa.types.is_floating(kind):
             return column.isin(pa.array(literals, kind))
-        numbers = [each.as_py() for each in literals]
+        numbers = [literal.as_py() for literal in literals]
         zeros = [0.0, -0.0] if 0.0 in numbers else []  # which are equal, and other bytes
-        found = column.isin(pa.array([*numbers, *zeros], kind))
-        return found | pc.is_nan(column) if any(map(math.isnan, numbers)) else found
+        condition = column.isin(pa.array([*numbers, *zeros], kind))
+        return condition | pc.is_nan(column) if any(map(math.isnan, numbers)) else condition
 
     def is_none_of(self, field: pa.Field, values: Sequence[object]) -> pc.Expression:
         """Return `field NOT IN (values)`; false instead of null."""
-        found = self.is_one_of(field, values)
-        return never() if any(value is None for value in values) else ~found & pc.field(field.name).is_valid()
+        condition = self.is_one_of(field, values)
+        return never() if any(value is None for value in values) else ~condition & pc.field(field.name).is_valid()
 
     def literal(self, field: pa.Field, value: object) -> pa.Scalar:
         """Return a value as one of the column's type."""
@@ -227,10 +227,10 @@ def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
         return value_of(text, kind, time_zone)
     if isinstance(value, str) and pa.types.is_binary(kind):
         value = value.encode()
-    found = pa.scalar(value, kind)
-    if found.as_py() != value and not pa.types.is_floating(kind):
-        raise ValueError(f"it would be taken for {found.as_py()!r}")  # Arrow makes 7 of 7.5
-    return found
+    scalar = pa.scalar(value, kind)
+    if scalar.as_py() != value and not pa.types.is_floating(kind):
+        raise ValueError(f"it would be taken for {scalar.as_py()!r}")  # Arrow makes 7 of 7.5
+    return scalar
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as columns

@@ -76,15 +76,17 @@ def predicate(
         return None
     if isinstance(where, pc.Expression):
         return _checked(where, schema, columns)
-    known = Columns(schema, time_zone, columns, time_zones or {}, argument)
+    bound_columns = Columns(schema, time_zone, columns, time_zones or {}, argument)
     if isinstance(where, str):
-        return _Parser(where, known).parsed()
+        return _Parser(where, bound_columns).parsed()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
         raise ConfigError(f"{argument}={where!r} is no condition: {CONDITION_TAKEN[argument]}")
-    fields = known.fields(where)
+    fields = bound_columns.fields(where)
     if not fields:
         return None
-    return _all([known.is_in(field, _as_list(values)) for field, values in zip(fields, where.values(), strict=True)])
+    return _all(
+        [bound_columns.is_in(field, _as_list(values)) for field, values in zip(fields, where.values(), strict=True)]
+    )
 
 
 def _as_list(values: object) -> list[Any]:
@@ -100,20 +102,20 @@ def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expres
     try:
         schema.empty_table().filter(where)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        known = ", ".join(schema.names) or "none"
-        raise ConfigError(f"where: {where} is no condition on the {columns}, which are {known}: {error}") from error
+        names = ", ".join(schema.names) or "none"
+        raise ConfigError(f"where: {where} is no condition on the {columns}, which are {names}: {error}") from error
     return where
 
 
 def _calls(where: pc.Expression) -> int:
     """Return the number of comparisons and operators in an expression, however deep it is."""
-    found: list[int] = []
+    counts: list[int] = []
 
     def count() -> None:
         # Arrow serializes no columns by number, which `Selection` refuses.
         with contextlib.suppress(pa.ArrowNotImplementedError):
             _, (serialized,) = where.__reduce__()
-            found.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)
+            counts.append(serialized.to_pybytes().count(_CALL_END) // _COPIES)
 
     # Arrow's recursion would overflow the stack of this thread.
     with _WALKS:
@@ -124,7 +126,7 @@ def _calls(where: pc.Expression) -> int:
         finally:
             threading.stack_size(before)
     walk.join()
-    return sum(found)
+    return sum(counts)
 
 
 def _joined(join: Callable[[Any, Any], Any], conditions: Sequence[pc.Expression]) -> pc.Expression:
@@ -155,16 +157,16 @@ class _Parser(Cursor):
         return condition
 
     def _either(self, *, negated: bool) -> pc.Expression:
-        found = [self._both(negated=negated)]
+        conditions = [self._both(negated=negated)]
         while self._take("OR"):
-            found.append(self._both(negated=negated))
-        return _all(found) if negated else _any(found)
+            conditions.append(self._both(negated=negated))
+        return _all(conditions) if negated else _any(conditions)
 
     def _both(self, *, negated: bool) -> pc.Expression:
-        found = [self._negated(negated=negated)]
+        conditions = [self._negated(negated=negated)]
         while self._take("AND"):
-            found.append(self._negated(negated=negated))
-        return _any(found) if negated else _all(found)
+            conditions.append(self._negated(negated=negated))
+        return _any(conditions) if negated else _all(conditions)
 
     def _negated(self, *, negated: bool) -> pc.Expression:
         while self._take("NOT"):

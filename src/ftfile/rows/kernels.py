@@ -8,5 +8,5 @@ from typing import Any
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - as many types as names
     import pyarrow.compute  # noqa: PLC0415
 
-    found = globals()[name] = getattr(pyarrow.compute, name)
-    return found
+    function = globals()[name] = getattr(pyarrow.compute, name)
+    return function

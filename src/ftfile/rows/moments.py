@@ -112,18 +112,18 @@ class _Settling(Cursor):
         self._nested += 1
         if self._nested > _NESTED_MAX:
             raise ConfigError(f"{self._argument}: more than {_NESTED_MAX} functions within each other")
-        found = self._first()
+        moment = self._first()
         while self._peek().word in _SIGNS:
             sign = -1 if self._peek().word == "-" else 1
             self._next += 1
             if self._take("INTERVAL"):
-                found = self._moved(found, sign)
-            elif found.kind == "DATE":
-                found = self._checked("DATE", found.value + sign * self._number())
+                moment = self._moved(moment, sign)
+            elif moment.kind == "DATE":
+                moment = self._checked("DATE", moment.value + sign * self._number())
             else:
                 raise self._error("INTERVAL")
         self._nested -= 1
-        return found
+        return moment
 
     def _first(self) -> _Moment:
         word = self._peek().word
@@ -133,25 +133,25 @@ class _Settling(Cursor):
         if word in _LITERALS:
             return self._literal(word)
         self._expect("(")
-        found = _Moment("TIMESTAMP", self._now_us)
+        moment = _Moment("TIMESTAMP", self._now_us)
         if word == "CURRENT_DATE":
-            found = self._date(found)
+            moment = self._date(moment)
         elif word in ("DATE_ADD", "DATE_SUB"):
             start = self._date(self._moment())
             self._expect(",")
             days = self._number()
-            found = self._checked("DATE", start.value + (days if word == "DATE_ADD" else -days))
+            moment = self._checked("DATE", start.value + (days if word == "DATE_ADD" else -days))
         self._expect(")")
-        return found
+        return moment
 
     def _literal(self, kind: str) -> _Moment:
         text = TimeText(self._quoted("a text, such as '2024-12-31'"), kind)
         is_clock = kind == "TIMESTAMP" and not _OFFSET.search(text.text)
         try:
-            found = typed(text, pa.date32() if kind == "DATE" else _CLOCK if is_clock else _INSTANT, UTC)
+            scalar = typed(text, pa.date32() if kind == "DATE" else _CLOCK if is_clock else _INSTANT, UTC)
         except (ValueError, pa.ArrowException) as error:
             raise ConfigError(f"{self._argument}: {text!r}: {error}") from error
-        checked = self._checked(kind, found.value)
+        checked = self._checked(kind, scalar.value)
         return _Moment(kind, self._shown(checked.value)) if is_clock else checked
 
     def _moved(self, moment: _Moment, sign: int) -> _Moment:
@@ -203,15 +203,15 @@ class _Settling(Cursor):
 
     def _clock(self, instant: int) -> int:
         """Return the local time at an instant, both in microseconds."""
-        found: int = clocks_of(pa.array([instant], _INSTANT), self._zone)[0].value
-        return found
+        clock_us: int = clocks_of(pa.array([instant], _INSTANT), self._zone)[0].value
+        return clock_us
 
     def _shown(self, clock: int, offset: int | None = None) -> int:
         """Return the instant at which clocks show a time, where they do twice that with this offset."""
         before, after = (self._clock(clock + away) - clock - away for away in (-_DAY_US, _DAY_US))
-        for each in (before if offset is None else offset, before, after):
-            if self._clock(clock - each) == clock:
-                return clock - each
+        for candidate_us in (before if offset is None else offset, before, after):
+            if self._clock(clock - candidate_us) == clock:
+                return clock - candidate_us
         return clock - before
 
     def _text(self, moment: _Moment) -> str:

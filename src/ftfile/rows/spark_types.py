@@ -261,8 +261,8 @@ def _has_digits(old: pa.DataType, new: pa.DataType) -> bool:
 def has_nearest(old: pa.DataType, new: pa.DataType) -> bool:
     """Return True if fractions in decimal digits become floating-point numbers, the nearest ones; also within types."""
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        known = {field.name: field.type for field in new}
-        return any(has_nearest(field.type, known[field.name]) for field in old if field.name in known)
+        new_types = {field.name: field.type for field in new}
+        return any(has_nearest(field.type, new_types[field.name]) for field in old if field.name in new_types)
     if pa.types.is_list(old) and pa.types.is_list(new):
         return has_nearest(old.value_type, new.value_type)
     if pa.types.is_map(old) and pa.types.is_map(new):
@@ -275,9 +275,9 @@ def misfits(old: Iterable[pa.Field], new: Iterable[pa.Field], *, narrower: bool 
 
     With `narrower`, a smaller type of numbers fits, too: reading fails at a value that it does not have.
     """
-    known = {field.name: field.type for field in old}
+    old_types = {field.name: field.type for field in old}
     for field in new:
-        before = known.get(field.name)
+        before = old_types.get(field.name)
         if before is None or reads_back(before, field.type) or (narrower and _is_smaller(before, field.type)):
             continue
         yield f"{field.name} was {before} and is {field.type}"
@@ -290,9 +290,9 @@ def _is_smaller(old: pa.DataType, new: pa.DataType) -> bool:
 
 def respelled(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> Iterator[str]:
     """Yield a clause for each new field whose name differs from an old one's by case alone, also within structs."""
-    known = {field.name.lower(): field for field in old}
+    old_fields = {field.name.lower(): field for field in old}
     for field in new:
-        before = known.get(field.name.lower())
+        before = old_fields.get(field.name.lower())
         if before is None:
             continue
         if before.name != field.name:

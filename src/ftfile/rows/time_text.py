@@ -103,24 +103,24 @@ class TimePattern:
     @classmethod
     def parse(cls, option: str, text: str, kind: pa.DataType) -> TimePattern:
         """Read a Java pattern for type `kind`, or raise `ConfigError`; optional sections `[...]` are always written."""
-        known = [*_DATE_WIDTHS]
+        choices = [*_DATE_WIDTHS]
         if pa.types.is_timestamp(kind):
-            known += [*_TIME_WIDTHS] if kind.tz is None else [*_TIME_WIDTHS, _ZONE]
+            choices += [*_TIME_WIDTHS] if kind.tz is None else [*_TIME_WIDTHS, _ZONE]
         pieces, position = [], 0
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
                 raise ConfigError(f"option {option}={text!r}: a quote is not closed")
-            found, position = match[0], match.end()
-            if found[0] == "'":
+            letters, position = match[0], match.end()
+            if letters[0] == "'":
                 pieces.append("=" + (match[1].replace("''", "'") or "'"))
-            elif found.replace("u", "y") in known:
-                pieces.append(found.replace("u", "y"))
-            elif found[0].isalpha() and found.isascii():
-                accepted = f"{', '.join(known)}, punctuation and 'quoted text'"
-                raise ConfigError(f"option {option}={text!r}: {found!r} is not understood; accepted are {accepted}")
-            elif found not in "[]":
-                pieces.append("=" + found)
+            elif letters.replace("u", "y") in choices:
+                pieces.append(letters.replace("u", "y"))
+            elif letters[0].isalpha() and letters.isascii():
+                accepted = f"{', '.join(choices)}, punctuation and 'quoted text'"
+                raise ConfigError(f"option {option}={text!r}: {letters!r} is not understood; accepted are {accepted}")
+            elif letters not in "[]":
+                pieces.append("=" + letters)
         pattern = cls(tuple(pieces))
         fields = [piece for piece in pieces if piece[0] != "="]
         if not fields or len({piece[0] for piece in fields}) != len(fields):

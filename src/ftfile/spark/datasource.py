@@ -35,23 +35,23 @@ class _LazySource(Shipped, DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of one version."""
-        made: DataSourceReader = _named(self.READER)(self.options, schema)
-        return made
+        source_reader: DataSourceReader = _named(self.READER)(self.options, schema)
+        return source_reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of what is new."""
-        made: DataSourceStreamReader = _named(self.STREAM_READER)(self.options, schema)
-        return made
+        source_reader: DataSourceStreamReader = _named(self.STREAM_READER)(self.options, schema)
+        return source_reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch write."""
-        made: DataSourceWriter = _named(self.WRITER)(self.options, schema, overwrite=overwrite)
-        return made
+        source_writer: DataSourceWriter = _named(self.WRITER)(self.options, schema, overwrite=overwrite)
+        return source_writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of one micro-batch."""
-        made: DataSourceStreamWriter = _named(self.STREAM_WRITER)(self.options, schema, overwrite=overwrite)
-        return made
+        source_writer: DataSourceStreamWriter = _named(self.STREAM_WRITER)(self.options, schema, overwrite=overwrite)
+        return source_writer
 
 
 class FtFileDataSource(_LazySource):
@@ -70,8 +70,8 @@ class FtFileDataSource(_LazySource):
         """Return the schema of the newest record, or of `versionAsOf`; with `fileFormat`, of files of that format."""
         is_of_others = _named("settings:has_file_format")(self.options)
         find = _named("stream_reader:schema_of_files" if is_of_others else "reader:committed_schema")
-        found: StructType = find(self.options)
-        return found
+        spark_schema: StructType = find(self.options)
+        return spark_schema
 
 
 class FtKvDataSource(_LazySource):
@@ -90,8 +90,8 @@ class FtKvDataSource(_LazySource):
         """Return key columns, then value columns, of the version to be read; or the columns of the change feed."""
         is_of_changes = _named("store_reader:reads_changes")(self.options)
         find = _named("store_reader:schema_of_changes" if is_of_changes else "store_reader:stored_schema")
-        found: StructType = find(self.options)
-        return found
+        spark_schema: StructType = find(self.options)
+        return spark_schema
 
 
 def _named(name: str) -> Any:  # noqa: ANN401 - classes and functions

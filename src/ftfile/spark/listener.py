@@ -153,8 +153,8 @@ def place_of(execution: Any) -> WrittenPlace | None:  # noqa: ANN401 - of the JV
     iterator = extra.iterator()
     entries = (iterator.next() for _ in range(extra.size()))
     options = {str(entry.productElement(0)).lower(): str(entry.productElement(1)) for entry in entries}
-    found = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
-    place = parse_options(absolute_options({name: options[name] for name in found}), "read")
+    place_options = {name for name in options if name in {"path", "keyprovider"} or name.startswith(STORAGE_PREFIX)}
+    place = parse_options(absolute_options({name: options[name] for name in place_options}), "read")
     exports = {name: text for name, text in options.items() if name == "exportto" and sink == "ftfile"}
     export_to = parse_options(exports, "write")["exportTo"]
     return WrittenPlace(sink, place, export_to) if place["path"] is not None else None

@@ -302,9 +302,13 @@ def _maintaining(
     url = normalise(absolute_options({"path": os.fspath(path)})["path"])
     with maintaining(operation, url, key_provider, storage, SYSTEM) as (log, author):
         require_shared(log.fs, url)
-        others = tuple(settings_for_others(url, storage or {}).items())
+        executor_settings = tuple(settings_for_others(url, storage or {}).items())
         marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)
-        yield log, author, SparkTasks(author.job_id, at_once, spark, Place(url, key_provider, others, marker))
+        yield (
+            log,
+            author,
+            SparkTasks(author.job_id, at_once, spark, Place(url, key_provider, executor_settings, marker)),
+        )
 
 
 def _refuse_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:

@@ -264,10 +264,10 @@ class _Loading:
         try:
             path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(hadoop_url(self.directory.path, info.path)))
             status = path.getFileSystem(session.sessionState().newHadoopConf()).getFileStatus(path)
-            found, changed_ms = status.getLen(), status.getModificationTime()
+            size_bytes, changed_ms = status.getLen(), status.getModificationTime()
         except Exception as error:
             return f"Spark's file systems do not find them: {_first_line(error)}"
-        if found != add.length:
+        if size_bytes != add.length:
             return "Spark's file systems have other files"
         if changed_ms == info.modified_ms and changed_ms % 1000:
             return 1
@@ -275,11 +275,13 @@ class _Loading:
 
     def _columns(self, group: NativeGroup) -> list[Column] | None:
         """Return the version's columns from those of a group; None if they are the same."""
-        wanted = json.loads(self.schema_json)["fields"]
-        found = {field["name"]: field["type"] for field in json.loads(group.schema_json)["fields"]}
-        if [(field["name"], field["type"]) for field in wanted] == list(found.items()):
+        fields = json.loads(self.schema_json)["fields"]
+        file_types = {field["name"]: field["type"] for field in json.loads(group.schema_json)["fields"]}
+        if [(field["name"], field["type"]) for field in fields] == list(file_types.items()):
             return None
-        columns = ((field, F.col(quoted(field.name)) if field.name in found else F.lit(None)) for field in self.schema)
+        columns = (
+            (field, F.col(quoted(field.name)) if field.name in file_types else F.lit(None)) for field in self.schema
+        )
         return [column.cast(field.dataType).alias(field.name) for field, column in columns]
 
     def _whole(self) -> DataFrame:
@@ -301,8 +303,8 @@ class _Loading:
             return small_batches(task.read(batches))
 
         # A partition for each: what tasks have in common goes to all of them, and a share to its own.
-        own = self.spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
-        return self.spark.createDataFrame(own, "share binary").mapInArrow(rows, self.schema)
+        own_shares = self.spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
+        return self.spark.createDataFrame(own_shares, "share binary").mapInArrow(rows, self.schema)
 
 
 class _Task(Shipped):
@@ -329,8 +331,8 @@ def _reads_exactly(frame: DataFrame, group: NativeGroup) -> bool:
     index = plan.relation().location()
     if index.getClass().getSimpleName() != _INDEX or index.allFiles().size() != len(group.files):
         return False
-    found = [field["name"] for field in json.loads(index.partitionSchema().json())["fields"]]
-    return found == list(group.partition_by)
+    partition_names = [field["name"] for field in json.loads(index.partitionSchema().json())["fields"]]
+    return partition_names == list(group.partition_by)
 
 
 def _first_line(error: Exception) -> str:
@@ -371,9 +373,9 @@ def compare_files(frame: DataFrame, time_unit_ms: int) -> DataFrame:
     session, jvm = spark._jsparkSession, spark._jvm  # noqa: SLF001 - what follows has no other way
     read: Any = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001
     options = read.options()
-    given = spark.sparkContext._gateway.new_array(jvm.Object, 4)  # noqa: SLF001
-    given[0], given[1], given[2], given[3] = read.location(), read.sparkSession(), options, time_unit_ms
-    location = _constructor(jvm).newInstance(given)
+    arguments = spark.sparkContext._gateway.new_array(jvm.Object, 4)  # noqa: SLF001
+    arguments[0], arguments[1], arguments[2], arguments[3] = read.location(), read.sparkSession(), options, time_unit_ms
+    location = _constructor(jvm).newInstance(arguments)
     schemas = read.partitionSchema(), read.dataSchema(), read.bucketSpec()
     relation = read.copy(location, *schemas, read.fileFormat(), options, read.sparkSession())
     return DataFrame(session.baseRelationToDataFrame(relation), spark)

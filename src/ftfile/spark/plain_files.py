@@ -88,9 +88,9 @@ def _condition(name: str, values: object) -> Column:
     if isinstance(values, range) and values.step == 1:
         return (column >= values.start) & (column < values.stop)
     several = list(values) if isinstance(values, list | tuple | set | frozenset | range) else [values]
-    given = [value for value in several if value is not None]
-    found = column.isin(given)
-    return found if len(given) == len(several) else found | column.isNull()
+    values_present = [value for value in several if value is not None]
+    condition = column.isin(values_present)
+    return condition if len(values_present) == len(several) else condition | column.isNull()
 
 
 def quoted(name: str) -> str:
@@ -127,7 +127,7 @@ def _is_plain(where: object) -> bool:
         return not _OTHERWISE.search(where)
     if not isinstance(where, Mapping):
         return False
-    values = [each for value in where.values() for each in (value if isinstance(value, list | tuple) else [value])]
+    values = [item for value in where.values() for item in (value if isinstance(value, list | tuple) else [value])]
     return all(value is None or type(value) in (int, str, bool, datetime.date) for value in values)
 
 
@@ -189,8 +189,8 @@ def find_ways(
     for add in adds:
         encoding = snapshot.definitions[add.encoding]
         if add.encoding not in own_groups:
-            made = _group_of(encoding, recorded, legacy_times=legacy_times)
-            own_groups[add.encoding] = "the directory is encrypted" if is_sealed else made
+            new_group = _group_of(encoding, recorded, legacy_times=legacy_times)
+            own_groups[add.encoding] = "the directory is encrypted" if is_sealed else new_group
         group = own_groups[add.encoding]
         fault = group if isinstance(group, str) else _fault_of(add, live, encoding, group.decimals)
         if isinstance(group, NativeGroup) and fault is None:
@@ -227,13 +227,16 @@ def _group_of(encoding: Mapping[str, Any], recorded: pa.Schema, *, legacy_times:
     columns = list(in_file)
     if kind in _BY_NAME:
         # Spark finds columns by name, and null for those that a file lacks: parts of several schemas are one read.
-        own = set(in_file.names)
-        others = [column for column in recorded if column.name not in partition_by]
-        columns = [in_file.field(column.name) if column.name in own else column for column in others] or columns
+        file_names = set(in_file.names)
+        file_columns = [column for column in recorded if column.name not in partition_by]
+        columns = [
+            in_file.field(column.name) if column.name in file_names else column for column in file_columns
+        ] or columns
         if kind == "orc" and any(
-            _clashes(*pair) for pair in zip(in_file.types, [each.type for each in columns], strict=False)
+            _clashes(*pair)
+            for pair in zip(in_file.types, [spark_column.type for spark_column in columns], strict=False)
         ):
-            columns = [*in_file, *(column for column in others if column.name not in own)]
+            columns = [*in_file, *(column for column in file_columns if column.name not in file_names)]
     if kind == "orc" and any("`" in name or not name for name in field_names(columns)):
         return "names in orc have backticks, or are empty"  # Spark finds no such column in the file
     if kind == "avro":
@@ -266,8 +269,8 @@ def _misfit(recorded: pa.Schema, in_file: pa.Schema, partition_by: Collection[st
             continue
         if name != column.name:
             return f"column {column.name!r} is {name!r} in files"
-        found = in_file.field(name).type
-        if not found.equals(column.type) and not is_wider(found, column.type):
+        stored_type = in_file.field(name).type
+        if not stored_type.equals(column.type) and not is_wider(stored_type, column.type):
             return f"column {column.name!r} has another type in files"
     return None
 
@@ -301,13 +304,13 @@ def _listed(fs: FileSystem, parts: Iterable[Add]) -> dict[str, FileInfo]:
 def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_partitioned: bool) -> str | None:
     """Return why Spark's reader of a format would return other rows, or none."""
     kind = definition["name"]
-    given = [name for name in _TIMES if name in definition]
+    set_options = [name for name in _TIMES if name in definition]
     faults = {
         "avro": {"numbers of 8 or 16 bits within columns of avro": _has_small_within(in_file)},
         "parquet": {"Spark has no codec for brotli": definition.get("compression") == "brotli"},
         # Spark takes such names for those that an old Hive made up, and finds columns by place.
         "orc": {"all columns of orc begin with _col": all(name.startswith("_col") for name in in_file.names)},
-        "json": {f"{given} of json": bool(given) and _has_times(in_file)},
+        "json": {f"{set_options} of json": bool(set_options) and _has_times(in_file)},
         "text": {
             "Spark counts partition columns among those of text": is_partitioned,
             "text is binary": not pa.types.is_string(in_file.types[0]),
@@ -316,7 +319,7 @@ def _format_fault(definition: Mapping[str, Any], in_file: pa.Schema, *, is_parti
             "Spark counts partition columns among those of csv": is_partitioned,
             'Spark reads "" in csv as null': any(map(pa.types.is_string, in_file.types)),
             "nullValue or lineSep of csv": definition.get("nullValue") not in _NULLS or definition["lineSep"] != "\n",
-            f"{given} of csv": bool(given) and _has_times(in_file),
+            f"{set_options} of csv": bool(set_options) and _has_times(in_file),
         },
     }
     return next((reason for reason, is_so in faults[kind].items() if is_so), None)

@@ -58,8 +58,8 @@ def condition_of(filters: Iterable[datasource.Filter], schema: pa.Schema) -> pc.
     Known are filters on one column of `schema`, but not on floating-point numbers, times and nested columns.
     """
     fields = {field.name.lower(): field for field in schema if _is_compared(field.type)}
-    found = [each for each in (_expression(each, fields) for each in filters) if each is not None]
-    return functools.reduce(operator.and_, found[:_FILTERS_MAX]) if found else None
+    conditions = [pushed for pushed in (_expression(pushed, fields) for pushed in filters) if pushed is not None]
+    return functools.reduce(operator.and_, conditions[:_FILTERS_MAX]) if conditions else None
 
 
 def _is_compared(kind: pa.DataType) -> bool:
@@ -67,15 +67,15 @@ def _is_compared(kind: pa.DataType) -> bool:
     return not (pa.types.is_floating(kind) or pa.types.is_timestamp(kind) or pa.types.is_nested(kind))
 
 
-def _expression(each: datasource.Filter, fields: Mapping[str, pa.Field]) -> pc.Expression | None:
-    if type(each).__name__ == "Not":
-        inner = _expression(getattr(each, "child"), fields)  # noqa: B009 - 4.0 has no such class
+def _expression(pushed: datasource.Filter, fields: Mapping[str, pa.Field]) -> pc.Expression | None:
+    if type(pushed).__name__ == "Not":
+        inner = _expression(getattr(pushed, "child"), fields)  # noqa: B009 - 4.0 has no such class
         return None if inner is None else ~inner
-    attribute: tuple[str, ...] = getattr(each, "attribute", ())
+    attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     field = fields.get(attribute[0].lower()) if len(attribute) == 1 else None
     if field is not None:
         with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
-            return _compared(type(each).__name__, field, getattr(each, "value", None))
+            return _compared(type(pushed).__name__, field, getattr(pushed, "value", None))
     return None
 
 
@@ -84,7 +84,7 @@ def _compared(name: str, field: pa.Field, value: Any) -> pc.Expression | None:  
     if name in {"IsNull", "IsNotNull"}:
         return column.is_null() if name == "IsNull" else column.is_valid()
     if name == "In":
-        return column.isin(pa.array([_typed(each, field.type) for each in value if each is not None], field.type))
+        return column.isin(pa.array([_typed(item, field.type) for item in value if item is not None], field.type))
     if name in _TEXTS:
         return _TEXTS[name](column, value) if pa.types.is_string(field.type) else None
     if name == "EqualNullSafe":

@@ -77,11 +77,11 @@ def listen(
     if not hasattr(spark, "_jsparkSession"):
         raise ConfigError(_IS_CLIENT)
     asked = (prometheus_port, address, meter_provider, interval)
-    known = _listening.get(spark)
-    if known is not None:
-        if known.asked != asked:
+    listening = _listening.get(spark)
+    if listening is not None:
+        if listening.asked != asked:
             raise ConfigError("listen(spark) was called with other arguments: call unlisten(spark) first")
-        return known.monitor
+        return listening.monitor
     monitor = Monitor(interval, prometheus_port, address, meter_provider)
     listener = _QueryListener(spark, monitor)
     spark.streams.addListener(listener)
@@ -91,9 +91,9 @@ def listen(
 
 def unlisten(spark: SparkSession) -> None:
     """End what `listen` began: threads, the server and its port; without `listen` before, do nothing."""
-    if (known := _listening.pop(spark, None)) is not None:
-        spark.streams.removeListener(known.listener)
-        known.monitor.close()
+    if (listening := _listening.pop(spark, None)) is not None:
+        spark.streams.removeListener(listening.listener)
+        listening.monitor.close()
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,10 @@ class _QueryListener(StreamingQueryListener):
         """Follow the directory before its first batch; Spark waits for this call."""
         with _harmless():
             query_id, run_id = str(event.id), str(event.runId)
-            found = place_of(execution_of(self._session, query_id))
-            if found is None:
+            written_place = place_of(execution_of(self._session, query_id))
+            if written_place is None:
                 return
-            options = found.options
+            options = written_place.options
             place = Place(options["path"], options["keyProvider"], options.prefixed("storage"))
             name = event.name or query_id
             follower = self._monitor.follow(place, run_id, {query_id: name})
@@ -194,9 +194,9 @@ def _harmless() -> Iterator[None]:
 
 def _backlog(progress: Any) -> dict[str, float]:  # noqa: ANN401 - of any version of Spark
     """Return how far the sources of a query are behind, together, by unit."""
-    found: dict[str, float] = {}
+    backlog: dict[str, float] = {}
     for source in progress.sources:
         for name, text in (source.metrics or {}).items():
             if (unit := _BACKLOGS.get(name)) is not None:
-                found[unit] = found.get(unit, 0) + float(text)
-    return found
+                backlog[unit] = backlog.get(unit, 0) + float(text)
+    return backlog

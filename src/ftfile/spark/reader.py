@@ -122,11 +122,11 @@ class _PushingReader(FtFileReader):
         from ftfile.spark.pushdown import condition_of  # noqa: PLC0415
 
         requested = {field.name.lower(): field.type for field in arrow_schema(self._schema_json)}
-        known = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
-        where = condition_of(self._filters, known)
+        filterable = pa.schema([field for field in recorded if requested.get(field.name.lower()) == field.type])
+        where = condition_of(self._filters, filterable)
         if where is None:
             return super()._chosen(snapshot, recorded)
-        selection = Selection(snapshot, known, (), where, UTC)
+        selection = Selection(snapshot, filterable, (), where, UTC)
         return [chosen.add for chosen in selection.adds()], RowFilter(where, selection.filtered)
 
 

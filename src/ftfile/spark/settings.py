@@ -44,8 +44,10 @@ def absolute_options(options: Mapping[str, str]) -> dict[str, str]:
     """
     paths = {key: absolute_path(text) for key, text in options.items() if key.lower() in _PATHS}
     checkpoints = {key: text for key, text in options.items() if key.lower() == "checkpointlocation"}
-    kept = {key: absolute_path(f"./{text}" if text.startswith("~") else text) for key, text in checkpoints.items()}
-    return {**options, **paths, **kept}
+    checkpoint_paths = {
+        key: absolute_path(f"./{text}" if text.startswith("~") else text) for key, text in checkpoints.items()
+    }
+    return {**options, **paths, **checkpoint_paths}
 
 
 def has_file_format(options: Mapping[str, str]) -> bool:

@@ -118,13 +118,13 @@ def acknowledge_at_once() -> None:
 
 
 def _sockets() -> list[int]:
-    found = []
+    descriptors = []
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                    found.append(int(name))
-    return found
+                    descriptors.append(int(name))
+    return descriptors
 
 
 _OWN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
@@ -209,11 +209,11 @@ def _plain(error: FtfileError | ImportError) -> Exception:
 def _users_part(error: BaseException) -> str:
     """Return the text of a traceback, and of those of its causes, without frames of ftfile's."""
     shown = traceback.TracebackException.from_exception(error)
-    each: traceback.TracebackException | None = shown
-    while each is not None:
-        frames = [frame for frame in each.stack if not frame.filename.startswith(_OWN)]
-        each.stack = traceback.StackSummary.from_list(frames)
-        each = each.__cause__ or each.__context__
+    part: traceback.TracebackException | None = shown
+    while part is not None:
+        frames = [frame for frame in part.stack if not frame.filename.startswith(_OWN)]
+        part.stack = traceback.StackSummary.from_list(frames)
+        part = part.__cause__ or part.__context__
     return "".join(shown.format()).rstrip()
 
 
@@ -309,9 +309,11 @@ def _opener() -> Callable[..., Any]:
             is_foreign = package != "ftfile" and package in {
                 name.partition(":")[0].partition(".")[0] for name in fields
             }
-            wanted = f"{package!r}, whose code the driver uses" if is_foreign else f"the ftfile {version} of the driver"
+            missing = (
+                f"{package!r}, whose code the driver uses" if is_foreign else f"the ftfile {version} of the driver"
+            )
             raise ImportError(
-                f"{here}, the Python of an executor, cannot load {wanted}: {error}. Install it there with what it "
+                f"{here}, the Python of an executor, cannot load {missing}: {error}. Install it there with what it "
                 "needs, set PYSPARK_PYTHON to a Python that has it, or ship it with the application"
             ) from error
         return kind.arrived(state)

@@ -70,9 +70,11 @@ def open_on_driver(  # noqa: PLR0913 - all by name
     """
     require_shared(open_filesystem(path, SYSTEM, storage), path)
     reader = open_store(path, version=version, timestamp=timestamp, key_provider=key_provider, storage=storage)
-    others = tuple(settings_for_others(reader.path, storage).items())
+    executor_settings = tuple(settings_for_others(reader.path, storage).items())
     marker = read_marker(open_with_keys(reader.path, SYSTEM, key_provider, storage.items()))
-    place = StorePlace(reader.path, None if follows else reader.version, key_provider, others, cache_bytes, marker)
+    place = StorePlace(
+        reader.path, None if follows else reader.version, key_provider, executor_settings, cache_bytes, marker
+    )
     _keep(place, reader)
     return reader, place
 
@@ -151,8 +153,8 @@ def lookup(  # noqa: PLR0913 - those of a join, and of a reader
     )
     definition, schema = reader.definition, arrow_schema(df.schema.json())
     keys = _key_columns(schema, [on] if isinstance(on, str) else [*on], definition)
-    wanted = _value_columns(definition, columns, schema)
-    return _joined(df, _Lookup(place, keys, wanted, is_inner=how == "inner"), definition)
+    value_names = _value_columns(definition, columns, schema)
+    return _joined(df, _Lookup(place, keys, value_names, is_inner=how == "inner"), definition)
 
 
 def _joined(df: DataFrame, task: _Lookup, definition: StoreDefinition) -> DataFrame:
@@ -180,11 +182,11 @@ class _Lookup(Shipped):
         for batch in batches:
             reader = reader or reader_here(self._place)
             keys = pa.table([batch.column(name) for name in self._keys.values()], names=list(self._keys))
-            found = reader.lookup(keys, self.values).combine_chunks()
-            own = [*batch.columns, *(found.column(name) for name in self.values)]
-            joined = pa.table(own, names=[*batch.schema.names, *self.values])
+            values_found = reader.lookup(keys, self.values).combine_chunks()
+            columns = [*batch.columns, *(values_found.column(name) for name in self.values)]
+            joined = pa.table(columns, names=[*batch.schema.names, *self.values])
             if self._is_inner:
-                joined = joined.filter(found.column(FOUND))
+                joined = joined.filter(values_found.column(FOUND))
             yield from joined.combine_chunks().to_batches()
 
 
@@ -192,27 +194,27 @@ def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefiniti
     """Return the DataFrame's column for each key column."""
     if len(on) != len(definition.keys):
         raise ConfigError(f"on={on}: the key of the store has the columns {', '.join(definition.keys)}")
-    given = {name.lower(): name for name in on}
-    if given.keys() == {name.lower() for name in definition.keys}:
-        on = [given[name.lower()] for name in definition.keys]
-    found = {}
+    spelling = {name.lower(): name for name in on}
+    if spelling.keys() == {name.lower() for name in definition.keys}:
+        on = [spelling[name.lower()] for name in definition.keys]
+    key_columns = {}
     for key, name in zip(definition.keys, on, strict=True):
         kind = definition.schema.field(key).type
         needed = f"{kind}, the type of the key column {key!r},"
-        found[key] = column_named("on", name, schema, kind.equals, needed)
-    return found
+        key_columns[key] = column_named("on", name, schema, kind.equals, needed)
+    return key_columns
 
 
 def _value_columns(definition: StoreDefinition, columns: Sequence[str] | None, schema: pa.Schema) -> list[str]:
-    """Return the value columns that are wanted, none of which the DataFrame has."""
+    """Return the names of the value columns to add, none of which the DataFrame has."""
     values = pa.schema(definition.value_fields)
-    wanted = values.names if columns is None else [column_named("columns", name, values) for name in columns]
-    if len(wanted) != len({*wanted}):
-        raise ConfigError(f"columns={', '.join(wanted)}: a column is named twice; name each once")
+    value_names = values.names if columns is None else [column_named("columns", name, values) for name in columns]
+    if len(value_names) != len({*value_names}):
+        raise ConfigError(f"columns={', '.join(value_names)}: a column is named twice; name each once")
     theirs = {name.lower() for name in schema.names}
-    if doubled := [name for name in wanted if name.lower() in theirs]:
+    if doubled := [name for name in value_names if name.lower() in theirs]:
         raise ConfigError(
             f"lookup: the DataFrame has columns {', '.join(doubled)}, too: rename them there, or choose others of the "
             "store with `columns`"
         )
-    return wanted
+    return value_names

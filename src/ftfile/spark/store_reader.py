@@ -87,10 +87,10 @@ class FtKvReader(Shipped, DataSourceReader):
         reader = reader_here(self._place)
         selection = select(self._conditions, reader.definition) if self._conditions else EVERYTHING
         if selection.keys is not None:
-            found = [_StorePartition(keys=selection.keys)] if selection.keys.num_rows else []
+            partitions = [_StorePartition(keys=selection.keys)] if selection.keys.num_rows else []
         else:
-            found = [_StorePartition(shares) for shares in shares_of(reader.runs(), selection)]
-        return found or [_StorePartition()]
+            partitions = [_StorePartition(shares) for shares in shares_of(reader.runs(), selection)]
+        return partitions or [_StorePartition()]
 
     @in_small_batches
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -102,8 +102,8 @@ class FtKvReader(Shipped, DataSourceReader):
         reader = reader_here(self._place)
         stored = reader.definition.schema.names
         names = recorded_names(stored, requested.names)
-        wanted = [name for name in dict.fromkeys(names) if name in stored]
-        for batch in _rows(reader, partition, wanted or stored[:1]):
+        stored_names = [name for name in dict.fromkeys(names) if name in stored]
+        for batch in _rows(reader, partition, stored_names or stored[:1]):
             columns = [
                 batch.column(name).cast(field.type)
                 if name in batch.schema.names
@@ -149,31 +149,31 @@ class _PushingReader(FtKvReader):
             for name in definition.keys
             if requested.get(name.lower()) == definition.schema.field(name).type
         }
-        conditions = [self._condition(each, keys, definition) for each in filters]
-        places = [place for place, each in enumerate(conditions) if each is not None]
-        self._conditions = tuple(each for each in conditions if each is not None)
+        conditions = [self._condition(pushed, keys, definition) for pushed in filters]
+        places = [place for place, pushed in enumerate(conditions) if pushed is not None]
+        self._conditions = tuple(pushed for pushed in conditions if pushed is not None)
         met = {places[number] for number in select(self._conditions, definition).met}
-        return [each for place, each in enumerate(filters) if place not in met]
+        return [pushed for place, pushed in enumerate(filters) if place not in met]
 
     def _condition(
-        self, each: datasource.Filter, keys: Mapping[str, str], definition: StoreDefinition
+        self, pushed: datasource.Filter, keys: Mapping[str, str], definition: StoreDefinition
     ) -> Condition | None:
         """Return the condition on a key column that a filter is; None if it is another one."""
-        is_negated = isinstance(each, datasource.Not)
-        each = getattr(each, "child", each) if is_negated else each
-        name = keys.get(".".join(getattr(each, "attribute", ())).lower())
+        is_negated = isinstance(pushed, datasource.Not)
+        pushed = getattr(pushed, "child", pushed) if is_negated else pushed
+        name = keys.get(".".join(getattr(pushed, "attribute", ())).lower())
         if name is None:
             return None
         if is_negated:
             # So does Spark ask for false.
-            is_true = isinstance(each, datasource.EqualTo) and each.value is True
+            is_true = isinstance(pushed, datasource.EqualTo) and pushed.value is True
             return condition_of(definition, name, "in", [False]) if is_true else None
-        if isinstance(each, datasource.IsNotNull):
+        if isinstance(pushed, datasource.IsNotNull):
             return Condition(name)
-        comparison = _COMPARISONS.get(type(each).__name__)
+        comparison = _COMPARISONS.get(type(pushed).__name__)
         if comparison is None:
             return None
-        values = each.value if isinstance(each, datasource.In) else (getattr(each, "value", None),)
+        values = pushed.value if isinstance(pushed, datasource.In) else (getattr(pushed, "value", None),)
         return condition_of(definition, name, comparison, values)
 
 

@@ -68,9 +68,9 @@ def schema_of_files(options: Mapping[str, str]) -> StructType:
         ConfigError: an option is wrong, or the files' columns are not known.
     """
     decoding = FileDecoding.from_options(parse_options(absolute_options(options), "files").given)
-    found = default_schema(decoding)
-    if found is not None:
-        return StructType.fromJson(json.loads(spark_schema_json(found)))
+    schema = default_schema(decoding)
+    if schema is not None:
+        return StructType.fromJson(json.loads(spark_schema_json(schema)))
     raise ConfigError(
         f"the columns of fileFormat={decoding.file_format} are not known: give them to the stream, as in "
         "spark.readStream.format('ftfile').schema('id long, word string'). They are never guessed from the files, "

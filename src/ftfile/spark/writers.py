@@ -63,7 +63,7 @@ class _Writer(Shipped):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit a batch, or all of a batch write, exactly once, on the driver."""
-        texts = {each.user_metadata for each in messages if isinstance(each, TaskCommitMessage)}
+        texts = {message.user_metadata for message in messages if isinstance(message, TaskCommitMessage)}
         self._writer.commit(unwrap(messages), batchId, SYSTEM, next(iter(texts), None))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
@@ -161,7 +161,7 @@ class FtFileBatchWriter(BatchWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Commit all of the write; in the session's dynamic mode, an overwrite replaces the partitions of its rows."""
-        modes = {each.overwrite_mode for each in messages if isinstance(each, TaskCommitMessage)}
+        modes = {message.overwrite_mode for message in messages if isinstance(message, TaskCommitMessage)}
         assert isinstance(self._writer, SinkWriter)
         self._writer = self._writer.for_session(next(iter(modes), None))
         super().commit(messages, batchId)
@@ -212,8 +212,8 @@ def _checkpoint_of(messages: Sequence[WriterCommitMessage | None]) -> str | None
     for message in messages:
         if isinstance(message, TaskCommitMessage) and message.checkpoint is not None:
             writer = message.task.identity.writer
-            found = read_query_id(message.checkpoint, SYSTEM)
-            return message.checkpoint if isinstance(writer, StreamIdentity) and found == writer.query_id else None
+            query_id = read_query_id(message.checkpoint, SYSTEM)
+            return message.checkpoint if isinstance(writer, StreamIdentity) and query_id == writer.query_id else None
     return None
 
 
@@ -225,10 +225,10 @@ def unwrap(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit | 
 def stream_task() -> TaskIdentity:
     """Return the identity of this attempt of a micro-batch's task, by properties that Spark 4.0 to 4.3 set."""
     context = _task_context()
-    found = {name: context.getLocalProperty(name) for name in _PROPERTIES}
-    if not all(found.values()):
-        raise ConfigError(f"this task is no micro-batch that ftfile knows: Spark set only {found}")
-    query_id, batch_id, run_id = (str(found[name]) for name in _PROPERTIES)
+    properties = {name: context.getLocalProperty(name) for name in _PROPERTIES}
+    if not all(properties.values()):
+        raise ConfigError(f"this task is no micro-batch that ftfile knows: Spark set only {properties}")
+    query_id, batch_id, run_id = (str(properties[name]) for name in _PROPERTIES)
     writer = StreamIdentity(query_id, run_id, int(batch_id))
     return TaskIdentity(writer, context.partitionId(), context.attemptNumber())
 

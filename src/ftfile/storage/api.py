@@ -183,7 +183,7 @@ class FileSystem(ABC):
         Stores that can list no others.
         """
         names = (info.path.rpartition("/")[2] for info in self.list(path))
-        return [found for found in names if found > name]
+        return [entry for entry in names if entry > name]
 
     @abstractmethod
     def make_directories(self, path: str) -> None:

@@ -43,11 +43,11 @@ class PerProcess(Generic[Key, Made]):
     def of(self, key: Key, secrets: str | None = None) -> Made:
         """Return the object of a key in this process, made anew if the digest of its secrets is known and another."""
         with self._lock:
-            digest, made = self._made.get(key, (None, None))
-            if made is None or (secrets is not None and secrets != digest):
-                made = self._make(key)
-                self._made[key] = secrets, made
-            return made
+            digest, instance = self._made.get(key, (None, None))
+            if instance is None or (secrets is not None and secrets != digest):
+                instance = self._make(key)
+                self._made[key] = secrets, instance
+            return instance
 
     def forget(self, key: Key) -> None:
         """Make the next `of` make a new object."""

@@ -63,8 +63,8 @@ class _Answer(http.client.HTTPResponse):
     """Refuses headers that end with the connection, which Python takes for whole."""
 
     def begin(self) -> None:
-        known: Any = self.headers
-        if known is not None:
+        headers_read: Any = self.headers
+        if headers_read is not None:
             return
         file = self.fp
         reader: Any = _Reader(file)
@@ -128,11 +128,11 @@ def hasten(first_word_s: float) -> None:
 
 def cancellable_pools(pool_classes: dict[str, Any]) -> dict[str, Any]:
     """Return the pool classes of a pool manager, by scheme, with connections that can be cut."""
-    made = {}
+    classes = {}
     for scheme, kind in pool_classes.items():
         connection = type(kind.ConnectionCls.__name__, (_Cuttable, kind.ConnectionCls), {})
-        made[scheme] = type(kind.__name__, (kind,), {"ConnectionCls": connection})
-    return made
+        classes[scheme] = type(kind.__name__, (kind,), {"ConnectionCls": connection})
+    return classes
 
 
 _PROBE_TIMEOUT_S = 3.0
@@ -144,27 +144,27 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all errors in its cause, context, arguments and attributes."""
     waiting, seen = [error], set[int]()
     while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
+        cause = waiting.pop()
+        if id(cause) in seen:
             continue
-        seen.add(id(each))
-        yield each
-        kept = [each.__cause__, each.__context__, *each.args, *vars(each).values()]
-        kept += [value for values in kept if isinstance(values, dict) for value in values.values()]
-        waiting += [value for value in kept if isinstance(value, BaseException)]
+        seen.add(id(cause))
+        yield cause
+        linked = [cause.__cause__, cause.__context__, *cause.args, *vars(cause).values()]
+        linked += [value for values in linked if isinstance(values, dict) for value in values.values()]
+        waiting += [value for value in linked if isinstance(value, BaseException)]
 
 
 def tls_fault(error: BaseException, bundle: str) -> str | None:
     """Return the fault of TLS behind an error and its remedy, or None; `bundle`: variable that names certificates."""
-    for each in causes_of(error):
+    for cause in causes_of(error):
         # Libraries derive classes from these, without their attributes.
-        said = getattr(each, "verify_message", None)
-        if isinstance(each, ssl.SSLCertVerificationError) and said:
+        said = getattr(cause, "verify_message", None)
+        if isinstance(cause, ssl.SSLCertVerificationError) and said:
             return (
                 f"the server's certificate is not trusted ({said}): let {bundle} name a file with the "
                 "certificate of who issued it, on the driver and on every executor, or correct the endpoint's host"
             )
-        if isinstance(each, ssl.SSLError) and getattr(each, "reason", None) in _NO_TLS:
+        if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in _NO_TLS:
             return "what answers speaks no TLS: the endpoint is an http:// one, or the port another one"
     return None
 

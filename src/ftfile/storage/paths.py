@@ -122,24 +122,24 @@ class Location(Url):
     offered: Mapping[str, str]  # more settings, of which the driver takes those that it knows
     context: Context
 
-    def known_settings(self, *known: str) -> dict[str, str]:
+    def known_settings(self, *accepted: str) -> dict[str, str]:
         """Return settings and known offered ones, spelled as in `known`; raises `ConfigError` for unknown settings.
 
         Spark hands over names in lower case.
         """
-        spelling = {name.lower(): name for name in known}
+        spelling = {name.lower(): name for name in accepted}
         unknown = sorted(name for name in self.settings if name.lower() not in spelling)
         if unknown:
             names = ", ".join(f"storage.{name}" for name in unknown)
-            has = f"it has {', '.join(known)}" if known else "it has none"
+            has = f"it has {', '.join(accepted)}" if accepted else "it has none"
             raise ConfigError(f"the driver of {self.scheme!r} has no setting {names}: {has}")
-        given = {spelling[name.lower()]: text for name, text in self.settings.items()}
-        return {name: text for name, text in self.offered.items() if name in known} | given
+        values = {spelling[name.lower()]: text for name, text in self.settings.items()}
+        return {name: text for name, text in self.offered.items() if name in accepted} | values
 
 
-def read_seconds(given: Mapping[str, str], name: str, default: str, *, zero: bool = False) -> float:
+def read_seconds(values: Mapping[str, str], name: str, default: str, *, zero: bool = False) -> float:
     """Return a setting in seconds, which may be 0 if `zero`; raises `ConfigError`."""
-    text = given.get(name, default)
+    text = values.get(name, default)
     try:
         seconds = float(text)
     except ValueError:

@@ -253,8 +253,8 @@ def _installed() -> dict[str, str]:
 def _by_fsspec(scheme: str) -> str | None:
     import fsspec  # noqa: PLC0415 - for foreign schemes alone
 
-    known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
-    return "ftfile.storage.fsspec.filesystem:open_location" if known else None
+    is_known = scheme in fsspec.available_protocols() or scheme in fsspec.registry
+    return "ftfile.storage.fsspec.filesystem:open_location" if is_known else None
 
 
 def _factory(scheme: str, url: str) -> Factory:
@@ -262,9 +262,9 @@ def _factory(scheme: str, url: str) -> Factory:
         return _registered[scheme]
     name = _BUILT_IN.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
     if name is None:
-        known = ", ".join(known_schemes())
+        schemes = ", ".join(known_schemes())
         detail = f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec knows none"
-        raise ConfigError(f"{detail}; there are: {known}")
+        raise ConfigError(f"{detail}; there are: {schemes}")
     try:
         factory: Factory = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:

@@ -184,8 +184,8 @@ def author_of(
     """Return the author of a record, with the offsets of its batch where the checkpoint can be read."""
     if not isinstance(writer, StreamIdentity):
         return JobAuthor(writer.job_id, transaction)
-    found = read_offsets(checkpoint, writer.batch_id, context)
-    hash_and_offsets = (found.hash, found.offsets) if found else (None, None)
+    offsets = read_offsets(checkpoint, writer.batch_id, context)
+    hash_and_offsets = (offsets.hash, offsets.offsets) if offsets else (None, None)
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
 
 
@@ -211,8 +211,8 @@ def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
 
 def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint:
     """Return the fingerprint of the rows of all tasks."""
-    first, *others = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
-    for other in others:
+    first, *rest = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
+    for other in rest:
         first.merge(other)
     return Fingerprint(first.kind, first.digest(), covers_content=first.kind == "strong")
 
@@ -229,8 +229,8 @@ def batch_metrics(messages: Sequence[TaskCommit], durability: str) -> dict[str, 
         for name in ("writeSeconds", "assemblySeconds", "syncSeconds")
     }
     return {
-        "rows": sum(each.rows for each in written),
-        "bytes": sum(each.length for each in written),
+        "rows": sum(file.rows for file in written),
+        "bytes": sum(file.length for file in written),
         **({"badRecords": bad} if bad else {}),
         "durability": durability,
         "writeSecondsMax": slowest["writeSeconds"],
@@ -248,7 +248,7 @@ def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, r
     for message in messages:
         staged.update(add.path for rewrite in message.rewritten for add in rewrite.adds)
         if record is None:  # else all of them are in it
-            staged.update(each.path for each in (*message.parts, *message.segments, *message.dead_letters))
+            staged.update(file.path for file in (*message.parts, *message.segments, *message.dead_letters))
     if staged and record is None:
         try:
             record = find_record(log, log.read_on(), author)

@@ -128,7 +128,7 @@ def column_named(
     advice: str = "",
 ) -> str:
     """Return a column in its schema's spelling; a ConfigError if there is none, or its type is not right."""
-    spelling: dict[str, str] = {known.lower(): known for known in schema.names}
+    spelling: dict[str, str] = {field_name.lower(): field_name for field_name in schema.names}
     if name.lower() not in spelling:
         raise ConfigError(f"{option} names no column: {name!r}; the columns are {', '.join(schema.names)}{advice}")
     column = spelling[name.lower()]
@@ -142,8 +142,8 @@ def transaction_of(parsed: ParsedOptions) -> Transaction | None:
     """Return the user's own identity of a batch write; None without `txnAppId` and `txnVersion`."""
     app_id, version = parsed["txnAppId"], parsed["txnVersion"]
     if (app_id is None) != (version is None):
-        given, missing = ("txnAppId", "txnVersion") if version is None else ("txnVersion", "txnAppId")
-        raise ConfigError(f"{given} without {missing}: together they say which write this is; set both or neither")
+        present, missing = ("txnAppId", "txnVersion") if version is None else ("txnVersion", "txnAppId")
+        raise ConfigError(f"{present} without {missing}: together they say which write this is; set both or neither")
     if app_id == "":
         raise ConfigError("option txnAppId='': it takes a name, such as that of the application")
     return Transaction(app_id, version) if app_id is not None and version is not None else None
@@ -161,9 +161,9 @@ def refuse_in_stream(transaction: Transaction | None) -> None:
 def check_staged_names(path: str, letters: Chain, store: Capabilities) -> None:
     """Raise a ConfigError for names of files that tasks stage, or of dead letters, that the store cannot keep."""
     staged = f"{staged_directory(_ID, 0)}/00000-0-{_ID}.staged"
-    for own in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
-        if fault := store.fault_of(own, MORE_DIGITS):
-            raise ConfigError(f"path={path!r}: a file of the sink's own would be {own!r}, which {fault}")
+    for staged_path in (staged, dead_letter_path(_ID, 0, 0, _ID, letters.names)):
+        if fault := store.fault_of(staged_path, MORE_DIGITS):
+            raise ConfigError(f"path={path!r}: a file of the sink's own would be {staged_path!r}, which {fault}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +187,8 @@ class Encryption:
         if reference is not None:
             Keys.from_reference(reference)
         if kind == "none":
-            given = [name for name in ("encryptionKeyId", "keyProvider") if name in parsed.given]
-            raise ConfigError(f"{' and '.join(given)} without encryption: set encryption=aes-gcm")
+            set_options = [name for name in ("encryptionKeyId", "keyProvider") if name in parsed.given]
+            raise ConfigError(f"{' and '.join(set_options)} without encryption: set encryption=aes-gcm")
         reference = reference or os.environ.get(KEY_PROVIDER_VARIABLE)
         if not reference:
             raise ConfigError(
@@ -316,14 +316,14 @@ def durability_of(asked: str, capabilities: Capabilities) -> Durability:
     """Return the durability of files of rows before the driver hears of them; `auto` is the strongest of the store."""
     if asked == "auto":
         return capabilities.durability
-    found = next(each for each in _MEANINGS if each == asked)
+    durability = next(name for name in _MEANINGS if name == asked)
     strengths = list(_MEANINGS)
-    if strengths.index(found) > strengths.index(capabilities.durability):
+    if strengths.index(durability) > strengths.index(capabilities.durability):
         raise ConfigError(
             f"durability={asked}: the file system {capabilities.driver!r} {_MEANINGS[capabilities.durability]}; "
             "leave it out"
         )
-    return found
+    return durability
 
 
 def forget_logs() -> None:

@@ -36,30 +36,30 @@ def check_schema_change(
     after = {field.name: field.type for field in arrow_schema(new)}
     gone = [name for name in before if name not in after]
     wider = [f"{name} is new" for name in after if name not in before]
-    others: list[str] = []
+    changed: list[str] = []
     for name in before.keys() & after.keys():
         old_type, new_type = before[name], after[name]
         if not old_type.equals(new_type):
             moves = name in in_paths and _moves_point(old_type, new_type)
-            changes = wider if is_wider(old_type, new_type) and not moves else others
+            changes = wider if is_wider(old_type, new_type) and not moves else changed
             changes.append(f"{name} was {old_type} and is {new_type}")
     needs_widen = policy == "fail" and bool(wider)
-    if gone or others or needs_widen:
-        found = [*(f"{name} is gone" for name in gone), *others, *(wider if needs_widen else ())]
+    if gone or changed or needs_widen:
+        clauses = [*(f"{name} is gone" for name in gone), *changed, *(wider if needs_widen else ())]
         allowed = "nothing may change" if policy == "fail" else "columns may be added and numbers widened"
         has_any = has_any and not misfits_of(recorded, new, in_paths)
         raise SchemaError(
             f"the schema is not the recorded one, and with onSchemaChange={policy} {allowed}: "
-            f"{'; '.join(sorted(found))}. "
-            f"{_advice(gone, others, needs_widen=needs_widen, has_any=has_any)}"
+            f"{'; '.join(sorted(clauses))}. "
+            f"{_advice(gone, changed, needs_widen=needs_widen, has_any=has_any)}"
         )
 
 
 def misfits_of(recorded: str, new: str, in_paths: Collection[str] = ()) -> list[str]:
     """Return a clause for each column of both schemas whose old values are not read as the new type everywhere."""
     before, after = arrow_schema(recorded), arrow_schema(new)
-    known = [name for name in in_paths if name in before.names and name in after.names]
-    kinds = [(name, before.field(name).type, after.field(name).type) for name in known]
+    path_columns = [name for name in in_paths if name in before.names and name in after.names]
+    kinds = [(name, before.field(name).type, after.field(name).type) for name in path_columns]
     moved = (f"{name} was {old} and is {kind}" for name, old, kind in kinds if _moves_point(old, kind))
     return [*dict.fromkeys([*misfits(before, after), *moved])]
 
@@ -70,14 +70,14 @@ def _moves_point(old: pa.DataType, new: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(new) and new.scale != scale)
 
 
-def refuse_misfits(found: Sequence[str], where: str = "") -> None:
+def refuse_misfits(clauses: Sequence[str], where: str = "") -> None:
     """Raise a SchemaError if there are clauses of `misfits_of`; `where` is said of the old values."""
-    if found:
+    if clauses:
         raise SchemaError(
             "with onSchemaChange=any, columns may come and go, and types change to those in which every format reads "
             "the old values back; decimals in paths keep the digits behind their point: "
-            f"{'; '.join(found)}{where}. Cast to the old type, or give the column another name; an overwrite or a new "
-            "directory takes any type"
+            f"{'; '.join(clauses)}{where}. Cast to the old type, or give the column another name; an overwrite or a "
+            "new directory takes any type"
         )
 
 
@@ -86,20 +86,20 @@ def respelled_of(recorded: str, new: str) -> list[str]:
     return [*respelled(arrow_schema(recorded), arrow_schema(new))]
 
 
-def refuse_respelled(found: Sequence[str], where: str = "") -> None:
+def refuse_respelled(clauses: Sequence[str], where: str = "") -> None:
     """Raise a SchemaError if there are clauses of `respelled_of`; `where` is said of the recorded names."""
-    if found:
+    if clauses:
         raise SchemaError(
-            f"names of columns differ from the recorded ones by case only: {'; '.join(found)}{where}. Spark and other "
-            "readers take both for one column: rename it as it is recorded"
+            f"names of columns differ from the recorded ones by case only: {'; '.join(clauses)}{where}. Spark and "
+            "other readers take both for one column: rename it as it is recorded"
         )
 
 
-def _advice(gone: Sequence[str], others: Sequence[str], *, needs_widen: bool, has_any: bool) -> str:
-    settings = ["widen"] if needs_widen and not gone and not others else []
+def _advice(gone: Sequence[str], changed: Sequence[str], *, needs_widen: bool, has_any: bool) -> str:
+    settings = ["widen"] if needs_widen and not gone and not changed else []
     settings += ["any"] if has_any else []
     ways = [f"set onSchemaChange={' or '.join(settings)}"] if settings else []
-    if gone and not others:
+    if gone and not changed:
         # `widen` refuses these, too.
         ways.append(f"{'set onSchemaChange=widen and ' if needs_widen else ''}add {', '.join(sorted(gone))} as null")
     text = ", or ".join([*ways, "write to a new directory"])
@@ -112,11 +112,11 @@ def check_requested(stored: pa.Schema, requested: pa.Schema, *, narrower: bool =
     Columns are found by name, case aside, also those within structs; one that is not stored is no error. With
     `narrower`, a type that only takes some of the values will do.
     """
-    found = _misfits(pa.struct(list(stored)), pa.struct(list(requested)), "", narrower=narrower)
-    if found:
+    clauses = _misfits(pa.struct(list(stored)), pa.struct(list(requested)), "", narrower=narrower)
+    if clauses:
         raise SchemaError(
-            f".schema(…) does not fit the stored columns: {'; '.join(found)}. Leave it out, or give the stored types, "
-            "and cast what is read"
+            f".schema(…) does not fit the stored columns: {'; '.join(clauses)}. Leave it out, or give the stored "
+            "types, and cast what is read"
         )
 
 
@@ -125,10 +125,10 @@ def _misfits(stored: pa.DataType, requested: pa.DataType, name: str, *, narrower
         return []
     if not (pa.types.is_struct(stored) and pa.types.is_struct(requested)):
         return [f"{name} is {stored}, and {requested} is asked for"]
-    known = {field.name.lower(): field.type for field in stored}
-    found = []
+    stored_types = {field.name.lower(): field.type for field in stored}
+    clauses = []
     for field in requested:
-        if (kind := known.get(field.name.lower())) is not None:
+        if (kind := stored_types.get(field.name.lower())) is not None:
             inner = f"{name}.{field.name}" if name else field.name
-            found += _misfits(kind, field.type, inner, narrower=narrower)
-    return found
+            clauses += _misfits(kind, field.type, inner, narrower=narrower)
+    return clauses

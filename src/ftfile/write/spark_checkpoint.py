@@ -59,13 +59,13 @@ def read_progress(
     """
     fs = open_filesystem(normalise(checkpoint), context, settings)
     try:
-        found = _id_in(fs.read("metadata"))
+        checkpoint_query = _id_in(fs.read("metadata"))
     except NotFound:
         raise ConfigError("nothing is there, as seen from here") from None
-    if found is None:
+    if checkpoint_query is None:
         raise ConfigError("its file `metadata` names no query")
-    if found != query_id:
-        raise ConfigError(f"it is of another query, {found}")
+    if checkpoint_query != query_id:
+        raise ConfigError(f"it is of another query, {checkpoint_query}")
     # A batch is planned before it is done.
     committed, planned = (_newest(fs, directory) for directory in ("commits", "offsets"))
     offsets = None if planned is None else _parsed(fs.read(f"offsets/{planned}"))
@@ -75,8 +75,8 @@ def read_progress(
 def place_of_checkpoint(head: LogState, query_id: str) -> str | None:
     """Return the URL of a query's checkpoint, as its records have it; None where its writer was not given it."""
     table = head.tables.get(CHECKPOINTS)
-    found = None if table is None else table.get(query_id)
-    return None if found is None else str(found[1])
+    entry = None if table is None else table.get(query_id)
+    return None if entry is None else str(entry[1])
 
 
 def recorded_place(head: LogState, query_id: str, checkpoint: str | None) -> dict[str, Any]:

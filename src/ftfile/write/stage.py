@@ -244,9 +244,9 @@ class Stage:
             file.abort()
             raise
         self._sync_s.append(self.fs.context.clock.monotonic_s() - began_s)
-        found = self.fs.stat(file.path).size_bytes
-        if found != file.position:
-            raise CorruptData(file.path, f"{file.position} bytes", f"{found} bytes", "The task is run again")
+        size_bytes = self.fs.stat(file.path).size_bytes
+        if size_bytes != file.position:
+            raise CorruptData(file.path, f"{file.position} bytes", f"{size_bytes} bytes", "The task is run again")
 
     def open(self, bucket: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
         """Start a part."""

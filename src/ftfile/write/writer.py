@@ -211,13 +211,13 @@ class Writer(ABC, Generic[_C]):
 
         Nothing is deleted: tasks may still be writing. Raises nothing of the log's.
         """
-        known = [message for message in messages if message is not None]
-        staged = len({each.path for message in known for each in (*message.parts, *message.segments)})
-        if not known:
+        received = [message for message in messages if message is not None]
+        staged = len({file.path for message in received for file in (*message.parts, *message.segments)})
+        if not received:
             with log_context(batch=batch_id):
                 _log.warning("Spark aborts the batch; what its tasks staged stays for vacuum")
             return
-        writer = known[0].identity.writer
+        writer = received[0].identity.writer
         with context_of(writer):
             try:
                 version = _version_of(self.config.log(context), writer)

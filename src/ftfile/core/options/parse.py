@@ -50,10 +50,10 @@ _NEAR = 0.75
 
 def _by_key() -> dict[str, list[Option]]:
     """Return the options by name in lower case; one of files and one of stores may have the same."""
-    found: dict[str, list[Option]] = {}
+    options: dict[str, list[Option]] = {}
     for option in OPTIONS:
-        found.setdefault(option.name.lower(), []).append(option)
-    return found
+        options.setdefault(option.name.lower(), []).append(option)
+    return options
 
 
 _BY_KEY = _by_key()
@@ -61,8 +61,8 @@ _BY_KEY = _by_key()
 
 def _option(name: str, uses: Iterable[Use]) -> Option | None:
     """Return the option of a name that is for one of the uses, or else any of that name."""
-    found = _BY_KEY.get(name.lower(), [])
-    return next((option for option in found if not option.used_by.isdisjoint(uses)), found[0] if found else None)
+    options = _BY_KEY.get(name.lower(), [])
+    return next((option for option in options if not option.used_by.isdisjoint(uses)), options[0] if options else None)
 
 
 @functools.cache
@@ -91,7 +91,7 @@ class ParsedOptions:
 
     def for_format(self, format_name: str) -> dict[str, Any]:
         """Return the given options that belong to a format; a ConfigError for one that belongs to others only."""
-        found = {}
+        values = {}
         for name, value in self.given.items():
             option = _option(name, self.uses)
             formats = option.formats if option is not None else ()
@@ -101,8 +101,8 @@ class ParsedOptions:
                     f"option {name!r} is for fileFormat={'|'.join(formats)}, and fileFormat is {format_name}{elsewhere}"
                 )
             if formats:
-                found[name] = value
-        return found
+                values[name] = value
+        return values
 
 
 def parse_options(raw: Mapping[str, str], *uses: Use) -> ParsedOptions:
@@ -178,5 +178,5 @@ def _unknown(key: str, uses: tuple[Use, ...]) -> str:
         return f"there is no option {key!r}, and {_misplaced(near[0], uses)}"
     if usable:
         return f"there is no option {key!r}: did you mean {' or '.join(usable)}?"
-    known = [option.name for option in names.values() if not option.used_by.isdisjoint(uses)]
-    return f"there is no option {key!r}; the options are {', '.join(sorted(known, key=str.lower))}"
+    usable_names = [option.name for option in names.values() if not option.used_by.isdisjoint(uses)]
+    return f"there is no option {key!r}; the options are {', '.join(sorted(usable_names, key=str.lower))}"

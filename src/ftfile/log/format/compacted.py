@@ -66,8 +66,8 @@ class Columns:
         pairs: list[tuple[list[Any], list[Any]]]
         pairs = [(self.ids, other.ids), (self.added, other.added), (self.removed, other.removed)]
         pairs += [(self.fields[name], values) for name, values in other.fields.items()]
-        for own, values in pairs:
-            own.extend(values if chosen is None else itertools.compress(values, chosen))
+        for column, values in pairs:
+            column.extend(values if chosen is None else itertools.compress(values, chosen))
 
     def part(self, start: int, end: int | None = None) -> Columns:
         """Return the adds at some positions."""
@@ -254,11 +254,13 @@ def encode_range(content: Range) -> bytes:
     """Return the bytes of a range; its ended adds must have been read."""
     assert content.ended is not None, "a range without its ended adds is no whole one"
     removes = pack_json({"ids": list(content.removes), "versions": list(content.removes.values())})
-    kept, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
-    contents = _Contents(kept, len(removes), checksum(removes), ended)
+    live_documents, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
+    contents = _Contents(live_documents, len(removes), checksum(removes), ended)
     header = {"ftfileRange": RANGE_FORMAT} | RANGE.to_json(content) | CONTENTS.to_json(contents)
     head = to_checked_text([compact_json(header)])
-    before, behind = (b"".join(each.ids + each.rest for each in group) for group in (content.kept, content.ended))
+    before, behind = (
+        b"".join(document.ids + document.rest for document in group) for group in (content.kept, content.ended)
+    )
     return head + before + removes + behind
 
 
@@ -269,19 +271,19 @@ def decode_range(file: InputFile, path: str, *, ended: bool | None) -> Range:
     """
     try:
         header, end = _read_header(file, path)
-        found = replace(RANGE.from_json(header), ended=None)
+        header_range = replace(RANGE.from_json(header), ended=None)
         if ended is None:
-            return found
+            return header_range
         contents = CONTENTS.from_json(header)
         lengths = _length(contents.kept) + contents.removes_length, _length(contents.ended)
         if file.size_bytes != end + sum(lengths):
             raise CorruptData(path, f"{end + sum(lengths)} bytes", f"{file.size_bytes} bytes", _ADVICE)
         streams = _Streams(file.read_at(end, sum(lengths) if ended else lengths[0]), path)
-        kept = tuple(map(streams.document, contents.kept))
+        live_documents = tuple(map(streams.document, contents.kept))
         removes = unpack_json(streams.take(contents.removes_length, contents.removes_checksum))
         return replace(
-            found,
-            kept=kept,
+            header_range,
+            kept=live_documents,
             removes=dict(zip(removes["ids"], removes["versions"], strict=True)),
             ended=tuple(map(streams.document, contents.ended)) if ended else None,
         )
@@ -326,4 +328,4 @@ def _placed(document: Document) -> _Placed:
 
 
 def _length(placed: Iterable[_Placed]) -> int:
-    return sum(each.ids_length + each.rest_length for each in placed)
+    return sum(document.ids_length + document.rest_length for document in placed)

@@ -283,7 +283,7 @@ def parent(path: str) -> str:
 
 def ancestors(directory: str) -> list[str]:
     """Return the directory and all above it up to the root, deepest first."""
-    found = [directory]
-    while found[-1]:
-        found.append(parent(found[-1]))
-    return found
+    directories = [directory]
+    while directories[-1]:
+        directories.append(parent(directories[-1]))
+    return directories

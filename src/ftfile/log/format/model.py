@@ -30,10 +30,10 @@ class Field(NamedTuple):
     decode: Callable[[Any], Any] | None = None  # the inverse
     is_rare: bool = False  # few adds have it, so that documents of adds have no column for it
 
-    def check(self, found: object) -> None:
+    def check(self, value: object) -> None:
         """Raise a ValueError unless JSON has something of the right type: a right checksum is no right writer."""
-        if self.types and type(found) not in self.types:
-            raise ValueError(f"{self.name} is {found!r:.80}")
+        if self.types and type(value) not in self.types:
+            raise ValueError(f"{self.name} is {value!r:.80}")
 
 
 class Fields(Generic[_Value]):
@@ -67,9 +67,9 @@ class Fields(Generic[_Value]):
         for name, attribute, encode in self._coded:
             text[name] = encode(getattr(value, attribute))
         if self._optional and (optional := self._optional_of(value)) != self._optional_defaults:
-            for row, found, default in zip(self._optional, optional, self._optional_defaults, strict=True):
-                if found != default:
-                    text[row.name] = found if row.encode is None else row.encode(found)
+            for row, attribute_value, default in zip(self._optional, optional, self._optional_defaults, strict=True):
+                if attribute_value != default:
+                    text[row.name] = attribute_value if row.encode is None else row.encode(attribute_value)
         return text
 
     def attributes(self, text: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,15 +79,15 @@ class Fields(Generic[_Value]):
         plain = self._plain_in(text)
         types = (*map(type, plain),)
         if types not in self._seen:
-            for row, found in zip(self._plain, plain, strict=True):
-                row.check(found)
+            for row, json_value in zip(self._plain, plain, strict=True):
+                row.check(json_value)
             self._seen.add(types)
         attributes = dict(zip(self._plain_attributes, plain, strict=True))
         optional = (row for row in self._optional if row.name in text) if len(text) > self._required_count else ()
         for row in (*self._decoded, *optional):
-            found = text[row.name]
-            row.check(found)
-            attributes[row.attribute] = found if row.decode is None else row.decode(found)
+            json_value = text[row.name]
+            row.check(json_value)
+            attributes[row.attribute] = json_value if row.decode is None else row.decode(json_value)
         return attributes
 
     def from_json(self, text: Mapping[str, Any]) -> _Value:
@@ -119,13 +119,13 @@ def many(name: str, attribute: str, fields: Fields[Any], *, is_rare: bool = Fals
 def _defaults(make: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
     if not dataclasses.is_dataclass(make):
         return dict(getattr(make, "_field_defaults", {}))
-    missing, found = dataclasses.MISSING, {}
-    for each in dataclasses.fields(make):
-        if each.default is not missing:
-            found[each.name] = each.default
-        elif each.default_factory is not missing:
-            found[each.name] = each.default_factory()
-    return found
+    missing, defaults = dataclasses.MISSING, {}
+    for field_ in dataclasses.fields(make):
+        if field_.default is not missing:
+            defaults[field_.name] = field_.default
+        elif field_.default_factory is not missing:
+            defaults[field_.name] = field_.default_factory()
+    return defaults
 
 
 def _getter(make: Any, names: list[str]) -> Callable[[Any], tuple[Any, ...]]:  # noqa: ANN401 - attrgetter or itemgetter

@@ -197,17 +197,17 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
 
 def _checked(companion: dict[str, Any], content: bytes) -> bytes:
     expected = f"{companion['lengthBytes']} bytes with {companion['checksum']}"
-    found = f"{len(content)} bytes with {checksum(content)}"
-    if found != expected:
-        raise CorruptData(companion["path"], expected, found, _ADVICE)
+    actual = f"{len(content)} bytes with {checksum(content)}"
+    if actual != expected:
+        raise CorruptData(companion["path"], expected, actual, _ADVICE)
     return content
 
 
-def check_format(header: dict[str, Any], name: str, known: int, path: str) -> None:
+def check_format(header: dict[str, Any], name: str, supported: int, path: str) -> None:
     """Refuse a header whose field `name` is not the `known` number: a newer ftfile wrote the file."""
-    if header.get(name) != known:
-        found = f"{name} {header.get(name)!r}"
-        raise CorruptData(path, f"{name} {known}", found, "A newer ftfile wrote it: read it with that one")
+    if header.get(name) != supported:
+        actual = f"{name} {header.get(name)!r}"
+        raise CorruptData(path, f"{name} {supported}", actual, "A newer ftfile wrote it: read it with that one")
 
 
 def compact_json(value: object) -> bytes:
@@ -233,11 +233,11 @@ def from_checked_text(content: bytes, path: str, advice: str = _ADVICE) -> list[
     """Return the lines before the last one, which is their checksum; CorruptData or, for a MAC, ConfigError if not."""
     body, _, last = content.removesuffix(b"\n").rpartition(b"\n")
     body += b"\n"
-    found = checksum(body)
+    actual = checksum(body)
     if last.startswith(b"hmac-"):
         raise ConfigError(IS_SEALED)
-    if not content.endswith(b"\n") or last.decode("ascii", "replace") != found:
-        raise CorruptData(path, f"a text that ends in its checksum {found}", repr(last[-40:]), advice)
+    if not content.endswith(b"\n") or last.decode("ascii", "replace") != actual:
+        raise CorruptData(path, f"a text that ends in its checksum {actual}", repr(last[-40:]), advice)
     return body.split(b"\n")[:-1]
 
 

@@ -31,8 +31,8 @@ class Block:
         if removed.isdisjoint(self.ids):
             return 0
         before = self.count()
-        kept = [add_id not in removed for add_id in self.ids]
-        self.chosen = kept if self.chosen is None else list(map(operator.and_, kept, self.chosen))
+        stays = [add_id not in removed for add_id in self.ids]
+        self.chosen = stays if self.chosen is None else list(map(operator.and_, stays, self.chosen))
         return before - self.count()
 
     def count(self) -> int:
@@ -51,15 +51,15 @@ class Block:
     def columns(self, names: Sequence[str]) -> list[list[Any]]:
         """Return fields of the adds by their names in records."""
         columns = decode_columns(len(self.ids), self.rest, names)
-        return columns if self.chosen is None else [[*itertools.compress(each, self.chosen)] for each in columns]
+        return columns if self.chosen is None else [[*itertools.compress(column, self.chosen)] for column in columns]
 
 
 class AddTable(Mapping[str, "Add"]):
     """Adds by id, those of blocks first. Iterating makes them anew each time; looking one up keeps its block."""
 
-    def __init__(self, blocks: Sequence[Block] = (), others: dict[str, Add] | None = None) -> None:
+    def __init__(self, blocks: Sequence[Block] = (), single_adds: dict[str, Add] | None = None) -> None:
         self._blocks = blocks
-        self._others = others or {}
+        self._others = single_adds or {}
         self._count = sum(block.count() for block in blocks) + len(self._others)
         self._homes: dict[str, int] | None = None
         self._made: dict[int, dict[str, Add]] = {}
@@ -162,7 +162,7 @@ class _Packer:
 def make_range(records: Sequence[Record], log_start: int) -> Range:
     """Return the range that stands for consecutive records."""
     live: dict[str, tuple[Add, int]] = {}
-    kept, ended = Columns(), Columns()
+    live_columns, ended = Columns(), Columns()
     removes: dict[str, int] = {}
     for record in records:
         for remove in record.removes:
@@ -174,7 +174,7 @@ def make_range(records: Sequence[Record], log_start: int) -> Range:
                 ended.append(add, added, record.version)
         live.update((add.id, (add, record.version)) for add in record.adds)
     for add, added in live.values():
-        kept.append(add, added)
+        live_columns.append(add, added)
     return Range(
         first=records[0].version,
         last=records[-1].version,
@@ -182,7 +182,7 @@ def make_range(records: Sequence[Record], log_start: int) -> Range:
         log_start=log_start,
         schemas=_changes((record.version, record.schema) for record in records if record.schema is not None),
         definitions={key: text for record in records for key, text in record.definitions.items()},
-        kept=_Packer().add(kept).documents(),
+        kept=_Packer().add(live_columns).documents(),
         ended=_Packer().add(ended).documents(),
         removes=removes,
         previous_nonce=records[0].previous_nonce,
@@ -193,14 +193,14 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
     """Return one range that stands for consecutive ranges, without the adds that ended at `log_start` or before."""
     removed = {add_id: version for part in ranges for add_id, version in part.removes.items()}
     removes = dict(removed)
-    kept, ended = _Packer(), _Packer()
+    live_packer, ended = _Packer(), _Packer()
     for document in (document for part in ranges for document in part.kept):
         ids = document.versions().ids
         if removed.keys().isdisjoint(ids):
-            kept.add_whole(document)
+            live_packer.add_whole(document)
             continue
         columns = document.columns()
-        kept.add(columns, [add_id not in removed for add_id in ids])
+        live_packer.add(columns, [add_id not in removed for add_id in ids])
         columns.removed = [removes.pop(add_id, 0) for add_id in ids]
         ended.add(columns, [version > log_start for version in columns.removed])
     for columns in (columns for part in ranges for columns in _ended(part)):
@@ -214,7 +214,7 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
         log_start=max(log_start, *(part.log_start for part in ranges)),
         schemas=_changes(change for part in ranges for change in part.schemas),
         definitions={key: text for part in ranges for key, text in part.definitions.items()},
-        kept=kept.documents(),
+        kept=live_packer.documents(),
         ended=ended.documents(),
         removes=removes,
     )
@@ -222,18 +222,18 @@ def merge(ranges: Sequence[Range], log_start: int) -> Range:
 
 def clip(content: Range, first: int) -> Range:
     """Return the range that stands for the versions from `first` on; the ended adds must have been read."""
-    kept, ended = _Packer(), _Packer()
+    live_packer, ended = _Packer(), _Packer()
     removes = {add_id: version for add_id, version in content.removes.items() if version >= first}
     for document in content.kept:
         columns = document.columns()
-        kept.add(columns, [added >= first for added in columns.added])
+        live_packer.add(columns, [added >= first for added in columns.added])
     for columns in _ended(content):
         ended.add(columns, [added >= first for added in columns.added])
         versions = zip(columns.ids, columns.added, columns.removed, strict=True)
         removes |= {add_id: removed for add_id, added, removed in versions if added < first <= removed}
     schemas = tuple(change for change in content.schemas if change[0] >= first)
     content = replace(content, first=first, previous_nonce=None, schemas=schemas, removes=removes)
-    return replace(content, kept=kept.documents(), ended=ended.documents())
+    return replace(content, kept=live_packer.documents(), ended=ended.documents())
 
 
 def _changes(schemas: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:

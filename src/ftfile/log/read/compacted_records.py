@@ -76,8 +76,8 @@ def read_range(fs: FileSystem, name: RangeName, *, ended: bool | None) -> Range:
     with fs.open(path) as file:
         content = decode_range(file, path, ended=ended)
     if (content.first, content.last) != (name.first, name.last):
-        found = f"{content.first} to {content.last}"
-        raise CorruptData(path, f"versions {name.first} to {name.last}", found)
+        actual = f"{content.first} to {content.last}"
+        raise CorruptData(path, f"versions {name.first} to {name.last}", actual)
     return content
 
 
@@ -89,32 +89,32 @@ def write_range(fs: FileSystem, ids: IdSource, content: Range) -> RangeName:
 
 
 def write_merged(
-    fs: FileSystem, ids: IdSource, new: Range, own: Sequence[RangeName], found: Mapping[RangeName, int]
+    fs: FileSystem, ids: IdSource, new: Range, own_ranges: Sequence[RangeName], sizes: Mapping[RangeName, int]
 ) -> RangeName:
     """Write a new range, merged with those before it as soon as four are of one size; return its name.
 
     So each add is written again as often as the ranges grow fourfold, and there are few ranges. What is within the new
     range is dropped.
     """
-    older = _mergeable(own, found, new)
+    older = _mergeable(own_ranges, sizes, new)
     if older:
         try:
             new = merge([*(read_range(fs, name, ended=True) for name in older), new], new.log_start)
         except (NotFound, CorruptData) as error:
             _log.warning("ranges stay apart: %s", error)
     name = write_range(fs, ids, new)
-    drop_contained(fs, found, [name])
+    drop_contained(fs, sizes, [name])
     return name
 
 
-def contained(names: Iterable[RangeName], own: Sequence[RangeName]) -> list[RangeName]:
+def contained(names: Iterable[RangeName], own_ranges: Sequence[RangeName]) -> list[RangeName]:
     """Return the ranges that lie within one that is known to be of this log; of two for the same versions, one."""
-    return [name for name in names if any(_contains(one, name) for one in own)]
+    return [name for name in names if any(_contains(one, name) for one in own_ranges)]
 
 
-def drop_contained(fs: FileSystem, names: Iterable[RangeName], own: Sequence[RangeName]) -> None:
+def drop_contained(fs: FileSystem, names: Iterable[RangeName], own_ranges: Sequence[RangeName]) -> None:
     """Delete the ranges that lie within one that is known to be of this log."""
-    for name in contained(names, own):
+    for name in contained(names, own_ranges):
         delete_file(fs, layout.range_path(name))
 
 
@@ -124,16 +124,16 @@ def _contains(one: RangeName, other: RangeName) -> bool:
     return is_within and ((one.first, one.last) != (other.first, other.last) or one.unique < other.unique)
 
 
-def _mergeable(chosen: Sequence[RangeName], found: Mapping[RangeName, int], new: Range) -> list[RangeName]:
+def _mergeable(chosen: Sequence[RangeName], sizes: Mapping[RangeName, int], new: Range) -> list[RangeName]:
     """Return the last ranges of a cover that are to be merged with the new one: by threes that it is as large as."""
     size_bytes, first = len(encode_range(new)), new.first
     older: list[RangeName] = []
-    left = list(chosen)
-    while len(left) >= MERGED_AT_ONCE - 1:
-        left, group = left[: 1 - MERGED_AT_ONCE], left[1 - MERGED_AT_ONCE :]
+    candidates = list(chosen)
+    while len(candidates) >= MERGED_AT_ONCE - 1:
+        candidates, group = candidates[: 1 - MERGED_AT_ONCE], candidates[1 - MERGED_AT_ONCE :]
         joined = is_joined(group) and group[-1].last + 1 == first
-        total = size_bytes + sum(found[name] for name in group)
-        if not joined or any(found[name] > ALIKE * size_bytes for name in group) or total > MERGED_BYTES:
+        total = size_bytes + sum(sizes[name] for name in group)
+        if not joined or any(sizes[name] > ALIKE * size_bytes for name in group) or total > MERGED_BYTES:
             break
         older, size_bytes, first = group + older, total, group[0].first
     return older
@@ -201,12 +201,12 @@ class OwnRanges:
         passed: set[int] = set()
         while content.last <= self._head.version and content.last not in passed:
             passed.add(content.last)
-            told = self._told(content)
-            if told is not None:
-                return told
+            nonce_there = self._told(content)
+            if nonce_there is not None:
+                return nonce_there
             after = [name for name in self.names if name.first == content.last + 1]
-            found = (summary for name in after if (summary := self._summary(name)) is not None)
-            following = next((each for each in found if _joins(content, each)), None)
+            summaries = (summary for name in after if (summary := self._summary(name)) is not None)
+            following = next((summary_ for summary_ in summaries if _joins(content, summary_)), None)
             if following is None:
                 return False
             content = following
@@ -240,24 +240,24 @@ def _joins(content: Range, following: Range | None) -> bool:
 
 def merge_all(log: CommitLog, head: LogState) -> None:
     """Make one range of all records up to the head."""
-    own = OwnRanges(log, head, list_ranges(log.fs))
-    contents = list(_contents(log, head, own))
-    spans = {(name.first, name.last) for name in own.names}
+    own_ranges = OwnRanges(log, head, list_ranges(log.fs))
+    contents = list(_contents(log, head, own_ranges))
+    spans = {(name.first, name.last) for name in own_ranges.names}
     if not contents or ((0, head.version) in spans and len(contents) == 1 and contents[0].log_start >= head.log_start):
         return
     name = write_range(log.fs, log.ids, merge(contents, head.log_start))
-    for each in own.damaged:
-        delete_file(log.fs, layout.range_path(each))
+    for damaged_range in own_ranges.damaged:
+        delete_file(log.fs, layout.range_path(damaged_range))
     drop_contained(log.fs, list_ranges(log.fs), [name])
 
 
-def _contents(log: CommitLog, head: LogState, own: OwnRanges) -> Iterator[Range]:
+def _contents(log: CommitLog, head: LogState, own_ranges: OwnRanges) -> Iterator[Range]:
     """Yield ranges that together stand for all records, without gap and overlap."""
     end = -1
     while end < head.version:
-        name = next(iter(own.cover(end)), None)
+        name = next(iter(own_ranges.cover(end)), None)
         if name is None:
-            last = min((name.first - 1 for name in own.names if name.first > end + 1), default=head.version)
+            last = min((name.first - 1 for name in own_ranges.names if name.first > end + 1), default=head.version)
             last = min(last, end + CHUNK_RECORDS, head.version)
             yield _from_records(log, head, end + 1, last)
             end = last
@@ -265,12 +265,12 @@ def _contents(log: CommitLog, head: LogState, own: OwnRanges) -> Iterator[Range]
         try:
             content = read_range(log.fs, name, ended=True)
         except NotFound:
-            own.names.discard(name)
+            own_ranges.names.discard(name)
             continue  # others merge, too
         except CorruptData as error:
             _log.warning("a range is made anew: %s", error)
-            own.names.discard(name)
-            own.damaged.add(name)
+            own_ranges.names.discard(name)
+            own_ranges.damaged.add(name)
             continue
         yield clip(content, end + 1) if name.first <= end else content
         end = name.last

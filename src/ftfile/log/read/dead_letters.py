@@ -60,12 +60,12 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
     is_sealed = keys_of(log.fs) is not None
     letters: list[DeadLetter] = []
     for path in sorted(places):
-        found = list(_letters(path, _plain(log.fs, path, _read(log.fs, places[path]))))
-        for letter in found if is_sealed else ():
+        decoded_letters = list(_letters(path, _plain(log.fs, path, _read(log.fs, places[path]))))
+        for letter in decoded_letters if is_sealed else ():
             task = layout.DeadLetterTask(letter.query_id, letter.batch_id, letter.partition)
             if task != _task(path):
                 raise CorruptData(path, f"dead letters of {_task(path)}", f"those of {task}", _REMOVE)
-        letters += found
+        letters += decoded_letters
     if is_sealed:
         _check_tasks(places, head)
     return letters
@@ -81,8 +81,8 @@ def _check_tasks(paths: Iterable[str], head: LogState) -> None:
             raise CorruptData(path, "a task's dead letters once", f"those of the same task as in {first!r}", _REMOVE)
         query = head.queries.get(task.owner)
         if query is not None and task.batch > query.last_batch:
-            found = f"batch {task.batch}, and the log has {query.last_batch} as the last one"
-            raise CorruptData(path, "dead letters of a batch that was committed", found, _REMOVE)
+            actual = f"batch {task.batch}, and the log has {query.last_batch} as the last one"
+            raise CorruptData(path, "dead letters of a batch that was committed", actual, _REMOVE)
 
 
 def _task(path: str) -> layout.DeadLetterTask:

@@ -124,10 +124,11 @@ def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
         if (last := last_commit_of(record)) is not None:
             later[last.version] = last
     oldest = log.read_on().log_start
-    kept = [version for version in versions if version.version >= oldest]
-    times = parallel(log.fs, lambda version: created_ms(log, version.version), kept)
+    kept_versions = [version for version in versions if version.version >= oldest]
+    times = parallel(log.fs, lambda version: created_ms(log, version.version), kept_versions)
     return [
-        _with_times(version, time_ms, later.get(version.version)) for version, time_ms in zip(kept, times, strict=True)
+        _with_times(version, time_ms, later.get(version.version))
+        for version, time_ms in zip(kept_versions, times, strict=True)
     ]
 
 

@@ -115,17 +115,17 @@ def _read(
     """Return the result of a builder that took in ranges and records; begin anew where ranges merge meanwhile."""
     seen: set[layout.RangeName] | None = None
     while True:
-        found = set(list_ranges(log.fs))
+        names = set(list_ranges(log.fs))
         builder = begin()
         try:
-            builder.add_ranges(log, OwnRanges(log, head, found))
+            builder.add_ranges(log, OwnRanges(log, head, names))
             builder.add_records(log, head)
             return end(builder)
         except CorruptData:
             # A listing may miss ranges that are merged meanwhile; a range missing from two listings is not there.
-            if found == seen:
+            if names == seen:
                 raise
-            seen = found
+            seen = names
 
 
 def last_restore(head: LogState) -> int:
@@ -228,9 +228,9 @@ class _Builder:
         self._definitions: dict[str, Any] = {}
         self._ranges_to = -1
 
-    def add_ranges(self, log: CommitLog, own: OwnRanges) -> None:
+    def add_ranges(self, log: CommitLog, own_ranges: OwnRanges) -> None:
         ends: list[int] = []
-        for content in self._read_ranges(log.fs, own):
+        for content in self._read_ranges(log.fs, own_ranges):
             overlaps = content.first <= self._end
             if overlaps:
                 # Only a record at the end of the one before can tell which log that is of.
@@ -246,19 +246,19 @@ class _Builder:
             self._add_record(record)
 
     def snapshot(self) -> Snapshot:
-        found = sum(block.without(self._removed) for block in self._blocks)
-        if found != len(self._removed):
-            told = f"{len(self._removed) - found} others"
-            raise CorruptData(layout.RANGES, "removes of live adds", told, _ADVICE)
+        removed_count = sum(block.without(self._removed) for block in self._blocks)
+        if removed_count != len(self._removed):
+            actual = f"{len(self._removed) - removed_count} others"
+            raise CorruptData(layout.RANGES, "removes of live adds", actual, _ADVICE)
         adds = AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
 
-    def _read_ranges(self, fs: FileSystem, own: OwnRanges) -> list[Range]:
+    def _read_ranges(self, fs: FileSystem, own_ranges: OwnRanges) -> list[Range]:
         """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
         while True:
             contents: list[Range] = []
             end = -1
-            chosen = cover(own.names, self._version)
+            chosen = cover(own_ranges.names, self._version)
             for name in chosen:
                 # What a range removed itself is left out unless it may be asked for.
                 ended = name.last > self._since or name.first <= end
@@ -266,11 +266,11 @@ class _Builder:
                     contents.append(self._checked(read_range(fs, name, ended=ended)))
                 except (NotFound, CorruptData) as error:
                     _log.warning("a range is passed over: %s", error)
-                    own.names.discard(name)
+                    own_ranges.names.discard(name)
                     break
                 end = name.last
             else:
-                if own.foreign(contents, chosen) is None:
+                if own_ranges.foreign(contents, chosen) is None:
                     return contents
 
     def _checked(self, content: Range) -> Range:

@@ -39,9 +39,11 @@ def version_at(log: CommitLog, time: datetime) -> int:
     if at >= 0 and created_ms(log, versions[at]) is not None:
         return versions[at]
     oldest = bisect_left(versions, x=True, key=lambda version: created_ms(log, version) is not None)
-    kept = versions[oldest:]
-    found = f"version {kept[0]} of {time_text(created_ms(log, kept[0]))}" if kept else "none"
-    raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {found}")
+    kept_versions = versions[oldest:]
+    oldest_text = (
+        f"version {kept_versions[0]} of {time_text(created_ms(log, kept_versions[0]))}" if kept_versions else "none"
+    )
+    raise ConfigError(f"no version is as old as {time_text(time_ms)}: the oldest that can be read is {oldest_text}")
 
 
 def parsed_version_at(log: CommitLog, time: str | datetime) -> int:

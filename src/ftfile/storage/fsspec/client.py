@@ -88,9 +88,9 @@ class FsspecClient:
         scheme = url.partition(":")[0]
         try:
             kind = fsspec.get_filesystem_class(scheme)
-            found = kind._get_kwargs_from_urls(url)  # noqa: SLF001 - nothing public takes a URL apart
+            url_arguments = kind._get_kwargs_from_urls(url)  # noqa: SLF001 - nothing public takes a URL apart
             self._root: str = kind._strip_protocol(url).rstrip("/")  # noqa: SLF001
-            arguments = {**found, **settings.arguments()}
+            arguments = {**url_arguments, **settings.arguments()}
             self._endpoints: list[str] = _ENDPOINT.findall(str(arguments))
             # Kept listings would hide files that other processes wrote.
             make = functools.partial(kind, **arguments, use_listings_cache=False, skip_instance_cache=True)
@@ -129,16 +129,16 @@ class FsspecClient:
 
     def _translated(self, operation: str, path: str, error: Exception, *, is_upload: bool) -> StorageError:
         text = hidden(str(error), self._secrets)
-        found = remote_error(operation, path, self.where, error, text, is_upload=is_upload)
+        translated = remote_error(operation, path, self.where, error, text, is_upload=is_upload)
         fault = tls_fault(error, _BUNDLE)
-        if fault is None and not self._has_answered and type(found) in {Unavailable, OutcomeUnknown, StorageError}:
+        if fault is None and not self._has_answered and type(translated) in {Unavailable, OutcomeUnknown, StorageError}:
             faults = (endpoint_fault(endpoint, _BUNDLE) for endpoint in self._endpoints)
-            fault = next((each for each in faults if each is not None), None)
-        return found if fault is None else WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
+            fault = next((endpoint_error for endpoint_error in faults if endpoint_error is not None), None)
+        return translated if fault is None else WrongConnection(operation, path, f"{self.where}: {fault} ({text})")
 
     def _shown(self, error: Exception) -> Exception | None:
         """Return the cause to show: None if it, or what it comes from, shows a secret."""
-        texts = [str(each) for each in causes_of(error)]
+        texts = [str(cause) for cause in causes_of(error)]
         return error if all(hidden(text, self._secrets) == text for text in texts) else None
 
     def info(self, operation: str, path: str) -> FileInfo:
@@ -241,21 +241,23 @@ def _anew(store: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
 
 def _children(path: str, name: str, store: Any) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
     # An entry named like the directory is the marker of an empty directory, or a file.
-    own, found = name.strip("/"), store.ls(name, detail=True)
-    children = {each["name"].rstrip("/").rpartition("/")[2]: each for each in found if each["name"].strip("/") != own}
-    return [_file_info(join(path, child), each) for child, each in children.items()]
+    own_name, entries = name.strip("/"), store.ls(name, detail=True)
+    children = {
+        entry["name"].rstrip("/").rpartition("/")[2]: entry for entry in entries if entry["name"].strip("/") != own_name
+    }
+    return [_file_info(join(path, child), entry) for child, entry in children.items()]
 
 
-def _file_info(path: str, found: Mapping[str, Any]) -> FileInfo:
-    if found["type"] == "directory":
+def _file_info(path: str, entry: Mapping[str, Any]) -> FileInfo:
+    if entry["type"] == "directory":
         return FileInfo(path, 0, 0, is_directory=True)
-    size = found.get("size")
-    return FileInfo(path, -1 if size is None else int(size), _milliseconds(found))
+    size = entry.get("size")
+    return FileInfo(path, -1 if size is None else int(size), _milliseconds(entry))
 
 
-def _milliseconds(found: Mapping[str, Any]) -> int:
+def _milliseconds(entry: Mapping[str, Any]) -> int:
     """Return the time of modification in whole seconds, as fractions may be in listings only; 0 for none."""
-    value = next((found[name] for name in _TIMES if found.get(name) is not None), 0)
+    value = next((entry[name] for name in _TIMES if entry.get(name) is not None), 0)
     if isinstance(value, str):
         value = datetime.fromisoformat(f"{value[:-1]}+00:00" if value.endswith("Z") else value)
     if isinstance(value, datetime):

@@ -169,16 +169,16 @@ class Probe:
         for client in self._clients:
             try:
                 info = client.file_info("stat", path)
-                found = client.read("read", path, 0, min(len(content), max(info.size_bytes, 0)))
+                content_there = client.read("read", path, 0, min(len(content), max(info.size_bytes, 0)))
             except NotFound as error:
                 raise self._lacks("does not find at once what was written", error) from error
             if info.size_bytes != len(content):
                 raise self._lacks(f"tells a length of {info.size_bytes} bytes for a file of {len(content)}")
-            if found != content:
+            if content_there != content:
                 raise self._lacks("reads something else than what was written last")
             if not info.modified_ms:
                 raise self._lacks("tells no time of modification, by which garbage is known")
-            listed = [each for each in client.children("list", self._directory) if each.path == path]
+            listed = [child for child in client.children("list", self._directory) if child.path == path]
             if not listed:
                 raise self._lacks("does not list at once what was written")
             if listed != [info]:
@@ -190,7 +190,7 @@ class Probe:
             with contextlib.suppress(NotFound):
                 client.info("stat", path)
                 raise self._lacks("finds a file that was deleted")
-            if path in {each.path for each in client.children("list", self._directory)}:
+            if path in {child.path for child in client.children("list", self._directory)}:
                 raise self._lacks("lists a file that was deleted")
 
     def _path(self, name: str) -> str:
@@ -289,10 +289,10 @@ class FsspecFileSystem(FileSystem):
         return self.client.info("stat", path) if path else FileInfo("", 0, 0, is_directory=True)
 
     def list(self, path: str) -> list[FileInfo]:
-        found = self.client.children("list", path)
-        if path and not found:
+        children = self.client.children("list", path)
+        if path and not children:
             raise NotFound("list", path, f"nothing is there below {self._url}")
-        return found
+        return children
 
     def make_directories(self, path: str) -> None:
         self.client.name("make_directories", path)

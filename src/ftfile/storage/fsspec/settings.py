@@ -47,12 +47,12 @@ class FsspecSettings:
         """Read the settings of a location; raises `ConfigError`, also for a secret in plain text."""
         texts = dict(location.settings)
         name = next((name for name in texts if name.lower() == TIMEOUT.lower()), "")
-        given = {TIMEOUT: texts.pop(name)} if name else {}
+        timeout_text = {TIMEOUT: texts.pop(name)} if name else {}
         variables: list[str] = []
         for name, text in texts.items():
             _refuse_secrets(name, name, value := _parsed(text))
             variables += _references(value)
-        return cls(tuple(sorted(texts.items())), read_seconds(given, TIMEOUT, "60"), tuple(sorted(variables)))
+        return cls(tuple(sorted(texts.items())), read_seconds(timeout_text, TIMEOUT, "60"), tuple(sorted(variables)))
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments with references resolved; raises `ConfigError` for an unset variable."""

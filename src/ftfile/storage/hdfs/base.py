@@ -119,10 +119,10 @@ class HadoopFileSystem(FileSystem):
             return self._run_repeatable("make_directories", path, lambda: self._make(full, mode))
 
         try:
-            made = self.retry_until_ready(make)
+            is_made = self.retry_until_ready(make)
         except AlreadyExists as error:
             raise NotADirectory("make_directories", path, error.detail) from error
-        if not made:
+        if not is_made:
             raise StorageError("make_directories", path, f"{self.where} made no directory, and does not say why")
 
     def sync_directory(self, path: str) -> None:
@@ -261,9 +261,9 @@ class HadoopFileSystem(FileSystem):
         """Raise `StorageError` unless the file has this content, or its length."""
         self._require_length(path, self._look("create_exclusive", path, full).size_bytes, len(content))
 
-    def _require_length(self, path: str, found: int, length: int) -> None:
-        if found != length:
-            raise StorageError("create_exclusive", path, f"{found} of {length} bytes reached {self.where}")
+    def _require_length(self, path: str, size_bytes: int, length: int) -> None:
+        if size_bytes != length:
+            raise StorageError("create_exclusive", path, f"{size_bytes} of {length} bytes reached {self.where}")
 
     def _full(self, operation: str, path: str) -> str:
         require_hdfs_name(operation, path)

@@ -100,6 +100,8 @@ def remote_error(operation: str, path: str, where: str, java_class: str, message
     reason = message.partition("\n")[0].partition("\\n")[0].strip()
     kind, advice = _MEANINGS.get(name, (None, ""))
     if kind is None:
-        found = ((error, text) for part, error, text in _TEXTS if part in reason)
-        kind, advice = next(found, (Unavailable if operation in READING else OutcomeUnknown, "see the NameNode's log"))
+        matches = ((error, text) for part, error, text in _TEXTS if part in reason)
+        kind, advice = next(
+            matches, (Unavailable if operation in READING else OutcomeUnknown, "see the NameNode's log")
+        )
     return kind(operation, path, f"{name} below {where}: {reason}: {advice}")

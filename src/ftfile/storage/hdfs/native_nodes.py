@@ -279,10 +279,10 @@ def _is_web_server(address: str) -> bool:
         with socket.create_connection((host.strip("[]"), int(port)), PULSE_S) as connection:
             connection.sendall(f"GET / HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
             with connection.makefile("rb") as answer:
-                found = answer.read(_ANSWER_BYTES)
+                answer_bytes = answer.read(_ANSWER_BYTES)
     except (OSError, ValueError):
         return False
-    return found.startswith(b"HTTP/") and IPC_PORT.encode() not in found
+    return answer_bytes.startswith(b"HTTP/") and IPC_PORT.encode() not in answer_bytes
 
 
 def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
@@ -291,8 +291,8 @@ def name_nodes(url: str, settings: HadoopSettings) -> NameNodes:
         raise ConfigError("hdfs:// takes its user from HADOOP_USER_NAME or a ticket; leave storage.user out")
     if settings.handed_user is not None and settings.handed_user != current_user():
         os.environ[USER] = settings.handed_user  # the library's only way to name a user
-    found = tuple(os.environ.get(name) for name in _VARIABLES)
-    return _nodes.of((url, tuple(sorted(settings.handed.items())), found))
+    environment = tuple(os.environ.get(name) for name in _VARIABLES)
+    return _nodes.of((url, tuple(sorted(settings.handed.items())), environment))
 
 
 def _open_nodes(key: _Key) -> NameNodes:
@@ -370,9 +370,9 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
         return AlreadyExists(operation, path, f"something is there already below {where}: {line}")
     if isinstance(error, NotImplementedError):
         return Unsupported(operation, path, f"hdfs-native cannot do this below {where}: {line}")
-    found = _REMOTE.search(text)
-    if found is not None:
-        return remote_error(operation, path, where, found[1], found[2])
+    remote = _REMOTE.search(text)
+    if remote is not None:
+        return remote_error(operation, path, where, remote[1], remote[2])
     kind, detail = _library_error(operation, where, line)
     return kind(operation, path, detail)
 

@@ -70,22 +70,22 @@ class HadoopSettings:
         """Read the settings of a location, or raise `ConfigError`, also if only the driver has a token."""
         settings = dict(location.settings)
         handed, handed_user = _take_over(settings.pop(HANDED_OVER, None))
-        given = replace(location, settings=settings).known_settings(*_SETTINGS)
+        values = replace(location, settings=settings).known_settings(*_SETTINGS)
         return cls(
-            user=given.get("user"),
-            timeout_s=read_seconds(given, "timeout", "60"),
-            patience_s=read_seconds(given, "patience", "30", zero=True),
-            replication=_count(given, "replication"),
-            block_size=_count(given, "blockSize"),
-            file_mode=_mode(given, "filePermission", _FILE_MODE),
-            directory_mode=_mode(given, "directoryPermission", _DIRECTORY_MODE),
+            user=values.get("user"),
+            timeout_s=read_seconds(values, "timeout", "60"),
+            patience_s=read_seconds(values, "patience", "30", zero=True),
+            replication=_count(values, "replication"),
+            block_size=_count(values, "blockSize"),
+            file_mode=_mode(values, "filePermission", _FILE_MODE),
+            directory_mode=_mode(values, "directoryPermission", _DIRECTORY_MODE),
             handed=handed,
             handed_user=handed_user,
         )
 
 
-def _count(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
+def _count(values: Mapping[str, str], name: str) -> int | None:
+    text = values.get(name)
     if text is None:
         return None
     if not text.isdecimal() or int(text) == 0:
@@ -93,8 +93,8 @@ def _count(given: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _mode(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name, f"{default:o}")
+def _mode(values: Mapping[str, str], name: str, default: int) -> int:
+    text = values.get(name, f"{default:o}")
     if not _MODE.fullmatch(text):
         raise ConfigError(f"{name}={text!r}: it takes permissions as octal digits, such as {default:o}")
     return int(text, 8)
@@ -159,7 +159,7 @@ def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
     """Return the properties in core-site.xml and hdfs-site.xml of this host and, before them, those handed over."""
     home = os.environ.get("HADOOP_HOME")
     directory = os.environ.get("HADOOP_CONF_DIR") or (home and os.path.join(home, "etc/hadoop"))
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for name in ("core-site.xml", "hdfs-site.xml") if directory else ():
         path = os.path.join(str(directory), name)
         if not os.path.exists(path):
@@ -168,9 +168,9 @@ def read_configuration(handed: Mapping[str, str]) -> dict[str, str]:
             root = ElementTree.parse(path).getroot()  # noqa: S314 - the administrator's own file
         except (ElementTree.ParseError, OSError) as error:
             raise ConfigError(f"Hadoop's configuration {path!r} cannot be read: {error}") from error
-        pairs = ((each.findtext("name"), each.findtext("value")) for each in root.iter("property"))
-        found |= {name.strip(): (value or "").strip() for name, value in pairs if name}
-    return found | dict(handed)
+        pairs = ((element.findtext("name"), element.findtext("value")) for element in root.iter("property"))
+        properties |= {name.strip(): (value or "").strip() for name, value in pairs if name}
+    return properties | dict(handed)
 
 
 class NameService:
@@ -199,23 +199,23 @@ class NameService:
         if not self.members:
             host, _, port = self.name.rpartition(":")
             return {self.name: self.name} if host and port.isdigit() else {}
-        found = {name: self._configuration.get(f"{property_name}.{self.name}.{name}", "") for name in self.members}
-        return {name: address for name, address in found.items() if address}
+        addresses = {name: self._configuration.get(f"{property_name}.{self.name}.{name}", "") for name in self.members}
+        return {name: address for name, address in addresses.items() if address}
 
 
 def find_service(scheme: str, authority: str, configuration: Mapping[str, str]) -> NameService:
     """Return the name service of a URL's authority; raises `ConfigError` for several hosts, or a name with a port."""
     service = NameService(authority, configuration)
-    given = f"{scheme}://{authority}" if authority else f"fs.defaultFS={configuration.get(_DEFAULT, '')}"
+    written = f"{scheme}://{authority}" if authority else f"fs.defaultFS={configuration.get(_DEFAULT, '')}"
     host, _, port = service.name.rpartition(":")
     if "," in service.name:
         raise ConfigError(
-            f"{given} names several NameNodes: write the name of their service, {scheme}://NAME/path, "
+            f"{written} names several NameNodes: write the name of their service, {scheme}://NAME/path, "
             "and point HADOOP_CONF_DIR at the hdfs-site.xml that lists them in dfs.ha.namenodes.NAME"
         )
     if port.isdigit() and f"{_MEMBERS}.{host}" in configuration:
         raise ConfigError(
-            f"{given}: {host!r} is a name service of Hadoop's configuration, and has no port: write "
+            f"{written}: {host!r} is a name service of Hadoop's configuration, and has no port: write "
             f"{scheme}://{host}/path"
         )
     return service

@@ -49,16 +49,16 @@ def find_token(name: str, addresses: Sequence[str], *, native: bool = False, nea
         return None  # there may be a ticket
     tokens = [token for token in _own_tokens() if not native or token.kind == _NATIVE_KIND]
     exact = {*addresses} if native else {*addresses, *(f"{kind}:{name}" for kind in _LOGICAL)}
-    found = next((token for token in tokens if token.service in exact), None)
-    if found is not None or not tokens:
-        return found
+    exact_token = next((token for token in tokens if token.service in exact), None)
+    if exact_token is not None or not tokens:
+        return exact_token
     places = {place for address in addresses for place in _places(address)}
-    found = next((token for token in tokens if places & _places(token.service)), None)
-    if found is not None or not near:
-        return found
+    exact_token = next((token for token in tokens if places & _places(token.service)), None)
+    if exact_token is not None or not near:
+        return exact_token
     hosts = {host for host, _ in places}
-    others = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
-    return others[0] if len({token.service for token in others}) == 1 else None
+    of_other_ports = [token for token in tokens if hosts & {host for host, _ in _places(token.service)}]
+    return of_other_ports[0] if len({token.service for token in of_other_ports}) == 1 else None
 
 
 def has_tokens() -> bool:
@@ -72,11 +72,11 @@ def lack_of_tokens() -> str:
     if not path:
         return f"{FILE_VARIABLE} is not set"
     if not os.path.exists(path):
-        found = "is not there"
+        state = "is not there"
     else:
         services = ", ".join(sorted({repr(token.service) for token in _own_tokens()}))
-        found = f"has none for it that is valid: it has tokens for {services or 'no HDFS'}"
-    return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {found}"
+        state = f"has none for it that is valid: it has tokens for {services or 'no HDFS'}"
+    return f"the file {os.path.abspath(path)!r}, which {FILE_VARIABLE} names, {state}"
 
 
 def _own_tokens() -> list[Token]:
@@ -98,10 +98,10 @@ def _places(address: str) -> set[tuple[str, str]]:
     if not host or not port.isdigit() or host in _LOGICAL:
         return set()
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except (OSError, OverflowError):
         return {(host, port)}
-    return {(str(place[4][0]), port) for place in found}
+    return {(str(place[4][0]), port) for place in addresses}
 
 
 def _read_tokens(data: bytes) -> list[Token]:
@@ -131,8 +131,8 @@ def _tokens_of_protobuf(data: bytes) -> list[Token]:
     stream = io.BytesIO(data)
     tokens = []
     # CredentialsProto.tokens, CredentialsKVProto.token, and the four fields of TokenProto.
-    for each in _fields(_read(stream, _read_varint(stream))).get(1, ()):
-        for token in _fields(each).get(2, ()):
+    for token_message in _fields(_read(stream, _read_varint(stream))).get(1, ()):
+        for token in _fields(token_message).get(2, ()):
             parts = [_fields(token).get(number, [b""])[-1] for number in (1, 2, 3, 4)]
             content = b"".join(_number(len(part)) + part for part in parts)
             tokens.append(Token(content, parts[2].decode(), parts[3].decode()))

@@ -142,16 +142,16 @@ class WebHdfsFileSystem(HadoopFileSystem):
     def verify(self, operation: str, path: str, full: str, checksum: HadoopChecksum) -> None:
         """Raise `StorageError` if a closed file, which is not empty, has other content than was sent."""
         try:
-            found = digest_of(self.do("stat", path, lambda: self._client.checksum(full)))
+            digest = digest_of(self.do("stat", path, lambda: self._client.checksum(full)))
         except (Unsupported, PermissionDenied):
-            found = None
-        if found is None:
+            digest = None
+        if digest is None:
             if self._tells_checksums:
                 _log.warning(
                     "%s tells no checksums to compare: of its files the lengths are known to be right", self.where
                 )
             self._tells_checksums = False
-        elif found != checksum.digest():
+        elif digest != checksum.digest():
             detail = (
                 f"other bytes than were sent reached {self.where}, though as many: something on the way changes them "
                 "(a proxy, a network card, memory); hdfs:// has checksums on its way"

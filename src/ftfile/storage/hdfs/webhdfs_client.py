@@ -234,8 +234,8 @@ class WebClient:
 
     def status(self, path: str) -> dict[str, Any]:
         """Return the `FileStatus`."""
-        found: dict[str, Any] = self._ask("GET", "GETFILESTATUS", path).json()["FileStatus"]
-        return found
+        status_json: dict[str, Any] = self._ask("GET", "GETFILESTATUS", path).json()["FileStatus"]
+        return status_json
 
     def has(self, path: str) -> bool:
         """Return True if anything is there."""
@@ -249,13 +249,13 @@ class WebClient:
 
     def children(self, path: str) -> list[dict[str, Any]]:
         """Return the `FileStatus` of each child; of a file, one with an empty `pathSuffix`."""
-        found: list[dict[str, Any]] = self._ask("GET", "LISTSTATUS", path).json()["FileStatuses"]["FileStatus"]
-        return found
+        entries: list[dict[str, Any]] = self._ask("GET", "LISTSTATUS", path).json()["FileStatuses"]["FileStatus"]
+        return entries
 
     def checksum(self, path: str) -> dict[str, Any]:
         """Return the `FileChecksum`, as a DataNode computes it."""
-        found: dict[str, Any] = self._fetch("GETFILECHECKSUM", path).json()["FileChecksum"]
-        return found
+        checksum_json: dict[str, Any] = self._fetch("GETFILECHECKSUM", path).json()["FileChecksum"]
+        return checksum_json
 
     def make_directories(self, path: str, mode: int) -> bool:
         """Return the reply."""

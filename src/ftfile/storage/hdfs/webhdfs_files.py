@@ -202,8 +202,8 @@ def refusal(server: str, status: int, text: bytes) -> HdfsError:
     if status == http.client.UNAUTHORIZED:
         return HdfsError(f"{server} answered {status}, Authentication required", exception=UNAUTHORISED)
     try:
-        found = json.loads(text)["RemoteException"]
+        exception_json = json.loads(text)["RemoteException"]
         # A server, or a proxy before it, may repeat what it was asked.
-        return HdfsError(scrub(str(found["message"])), exception=str(found["exception"]))
+        return HdfsError(scrub(str(exception_json["message"])), exception=str(exception_json["exception"]))
     except (ValueError, KeyError, TypeError):
         return HdfsError(f"{server} answered {status}: {scrub(repr(text))[:200]}")

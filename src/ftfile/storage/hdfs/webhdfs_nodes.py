@@ -149,25 +149,25 @@ class WebNodes:
 
     def require_answer(self, node: str, is_active: Callable[[str], bool]) -> None:
         """Raise `SilentNodeError` if a server does not answer, and another one is active; `is_active` asks one."""
-        others = [other for other in self._rpc_addresses if other != node]
-        if not node or not others:
+        other_nodes = [other for other in self._rpc_addresses if other != node]
+        if not node or not other_nodes:
             return
         found_s, why = self._found.get(node, (float("-inf"), ""))
         # One at a time finds out; a fork may have begun while one did.
         if SYSTEM.clock.monotonic_s() - found_s >= BELIEVED_S and self._looking.acquire(blocking=False):
             try:
-                why = self._why_silent(node, others, is_active)
+                why = self._why_silent(node, other_nodes, is_active)
                 self._found[node] = SYSTEM.clock.monotonic_s(), why
             finally:
                 self._looking.release()
         if why:
             raise SilentNodeError(why)
 
-    def _why_silent(self, node: str, others: Iterable[str], is_active: Callable[[str], bool]) -> str:
+    def _why_silent(self, node: str, other_nodes: Iterable[str], is_active: Callable[[str], bool]) -> str:
         """Return that another server is active, and this one is not there; empty for all else."""
         if is_active(node):
             return ""
-        active = next(filter(is_active, others), None)
+        active = next(filter(is_active, other_nodes), None)
         if active is None:
             return ""
         self.note_silence(node)
@@ -205,8 +205,8 @@ class WebNodes:
             return place
         parts = urllib.parse.urlsplit(place)
         query = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
-        told = [(name, address if name.lower() == _ADDRESS else text) for name, text in query]
-        return parts._replace(query=urllib.parse.urlencode(told)).geturl()
+        new_query = [(name, address if name.lower() == _ADDRESS else text) for name, text in query]
+        return parts._replace(query=urllib.parse.urlencode(new_query)).geturl()
 
     def in_order(self) -> list[str]:
         """Return the servers, the one to ask first at the front."""
@@ -230,17 +230,17 @@ def find_nodes(scheme: str, authority: str, configuration: dict[str, str]) -> tu
     service = find_service(scheme, authority, configuration)
     tls = scheme == "swebhdfs"
     rpc_addresses = service.rpc_addresses() if service.members else {}
-    found = {
+    addresses = {
         f"{'https' if tls else 'http'}://{address}": rpc_addresses.get(name, "")
         for name, address in service.web_addresses(tls=tls).items()
     }
-    if not found or not authority:
+    if not addresses or not authority:
         raise ConfigError(
             f"{scheme}://{authority} names no port, and Hadoop's configuration knows no name service {authority!r} "
             f"with addresses for it: write {scheme}://namenode:{9871 if tls else 9870}/path, or point HADOOP_CONF_DIR "
             "at the directory of hdfs-site.xml"
         )
-    return service.name, found
+    return service.name, addresses
 
 
 # By the items of a mapping as `WebNodes` takes it.

@@ -109,13 +109,13 @@ class LocalFileSystem(FileSystem):
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
         with self._at("list", path) as full:
-            return [found for found in os.listdir(full) if found > name]
+            return [entry for entry in os.listdir(full) if entry > name]
 
     def make_directories(self, path: str) -> None:
         with self._at("make_directories", path) as full:
-            made = _make_directories(full, self._directory_mode)
+            new_directories = _make_directories(full, self._directory_mode)
             # No caller can sync the names of the root and its parents.
-            unreachable = [directory for directory in made if len(directory) <= len(self.root)]
+            unreachable = [directory for directory in new_directories if len(directory) <= len(self.root)]
             if unreachable or not path:
                 for directory in unreachable or [self.root]:
                     with contextlib.suppress(PermissionError):  # a parent that this user may not open
@@ -201,9 +201,9 @@ class LocalFileSystem(FileSystem):
 
 def open_location(location: Location) -> FileSystem:
     """Open a `file` URL."""
-    given = location.known_settings("filePermission", "directoryPermission")
-    file_mode = int(given.get("filePermission", "666"), 8)
-    directory_mode = int(given.get("directoryPermission", "777"), 8)
+    settings = location.known_settings("filePermission", "directoryPermission")
+    file_mode = int(settings.get("filePermission", "666"), 8)
+    directory_mode = int(settings.get("directoryPermission", "777"), 8)
     return LocalFileSystem(location.path, location.context, file_mode=file_mode, directory_mode=directory_mode)
 
 
@@ -296,7 +296,7 @@ def _info(path: str, status: os.stat_result, *, is_link: bool = False) -> FileIn
 
 def _make_directories(full: str, mode: int) -> list[str]:
     """Create the missing directories and return those created here, outermost first; others may create them too."""
-    made = []
+    new_directories = []
     waiting, missing = [full], 0
     while waiting:
         try:
@@ -311,9 +311,9 @@ def _make_directories(full: str, mode: int) -> list[str]:
             if not os.path.isdir(waiting[-1]):
                 raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), waiting[-1]) from error
         else:
-            made.append(waiting[-1])
+            new_directories.append(waiting[-1])
         waiting.pop()
-    return made
+    return new_directories
 
 
 def _sync_directory(full: str) -> None:
@@ -331,9 +331,9 @@ def _write_all(descriptor: int, data: memoryview) -> None:
 
 def _write_durably(file: io.FileIO, content: bytes) -> None:
     _write_all(file.fileno(), memoryview(content))
-    found = os.fstat(file.fileno()).st_size
-    if found != len(content):
-        raise OSError(errno.EIO, f"{found} of {len(content)} bytes were written", file.name)
+    size_bytes = os.fstat(file.fileno()).st_size
+    if size_bytes != len(content):
+        raise OSError(errno.EIO, f"{size_bytes} of {len(content)} bytes were written", file.name)
     os.fsync(file.fileno())
 
 

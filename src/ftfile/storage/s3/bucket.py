@@ -105,8 +105,8 @@ class S3Bucket:
 
     def _is_made(self, operation: str, path: str, identity: Callable[[], str | None]) -> bool:
         try:
-            made = identity()
-            return made is not None and self.identity(operation, path) == made
+            identity_there = identity()
+            return identity_there is not None and self.identity(operation, path) == identity_there
         except StorageError as error:
             raise OutcomeUnknown(operation, path, error.detail) from error
 
@@ -122,10 +122,10 @@ class S3Bucket:
     def identity(self, operation: str, path: str) -> str | None:
         """Return the id of the object; None if there is no object, or one without an id."""
         try:
-            found: str | None = self.head(operation, path)["Metadata"].get(ID)
+            object_id: str | None = self.head(operation, path)["Metadata"].get(ID)
         except NotFound:
             return None
-        return found
+        return object_id
 
     def discard(self, path: str, identity: str) -> bool:
         """Delete an object if it has this id; return False if that is unknown or failed."""

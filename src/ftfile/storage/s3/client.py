@@ -64,20 +64,20 @@ class S3Settings:
         if secrets:
             names = ", ".join(f"storage.{name}" for name in secrets)
             raise ConfigError(f"{names}: {_ELSEWHERE}")
-        given = location.known_settings(*_SETTINGS, *_VARIABLES)
-        if "@" in given.get("endpoint", ""):
+        values = location.known_settings(*_SETTINGS, *_VARIABLES)
+        if "@" in values.get("endpoint", ""):
             raise ConfigError(f"storage.endpoint has a user before its host: {_ELSEWHERE}")
         settings = cls(
-            endpoint=given.get("endpoint"),
-            region=given.get("region"),
-            addressing=given.get("addressing", "path" if "endpoint" in given else "auto"),
-            profile=given.get("profile"),
-            variables=tuple(given[name] for name in _VARIABLES if name in given),
-            timeout_s=read_seconds(given, "timeout", "60"),
-            patience_s=read_seconds(given, "patience", "30"),
-            part_bytes=_part_bytes(given),
+            endpoint=values.get("endpoint"),
+            region=values.get("region"),
+            addressing=values.get("addressing", "path" if "endpoint" in values else "auto"),
+            profile=values.get("profile"),
+            variables=tuple(values[name] for name in _VARIABLES if name in values),
+            timeout_s=read_seconds(values, "timeout", "60"),
+            patience_s=read_seconds(values, "patience", "30"),
+            part_bytes=_part_bytes(values),
         )
-        if settings.variables and not given.keys() >= {*_KEYS}:
+        if settings.variables and not values.keys() >= {*_KEYS}:
             raise ConfigError("storage.accessKeyVariable and storage.secretKeyVariable belong together: give both")
         if settings.addressing not in _ADDRESSING:
             raise ConfigError(f"storage.addressing={settings.addressing!r}: it is one of {', '.join(_ADDRESSING)}")
@@ -97,8 +97,8 @@ class S3Settings:
         return {argument: os.environ[name] for argument, name in zip(arguments, self.variables, strict=False)}
 
 
-def _part_bytes(given: Mapping[str, str]) -> int:
-    text = given.get("partSize", "8MiB")
+def _part_bytes(values: Mapping[str, str]) -> int:
+    text = values.get("partSize", "8MiB")
     try:
         size_bytes = parse_size_bytes(text)
     except ValueError:
@@ -251,27 +251,27 @@ class S3Client:
         )
 
     def _translated(self, operation: str, path: str, where: str, error: Exception, *, reads: bool) -> StorageError:
-        known = self._errors
+        errors = self._errors
         if (fault := self._fault_of_connection(error)) is not None:
             return WrongConnection(operation, path, f"{where} at {self._client.meta.endpoint_url}: {fault}")
-        if isinstance(error, known.ClientError):
-            told, status = error.response["Error"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
-            code, message = str(told.get("Code", "")), str(told.get("Message", ""))
+        if isinstance(error, errors.ClientError):
+            error_json, status = error.response["Error"], error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+            code, message = str(error_json.get("Code", "")), str(error_json.get("Message", ""))
             if code in UNKNOWN_USER:
                 # The library reads credential files once; a new client may find others.
                 clients.forget(self._settings)
             kind, detail = meaning_of_answer(where, code=code, status=status, message=message, reads=reads)
             return kind(operation, path, detail)
         if isinstance(
-            error, known.NoCredentialsError | known.PartialCredentialsError | known.CredentialRetrievalError
+            error, errors.NoCredentialsError | errors.PartialCredentialsError | errors.CredentialRetrievalError
         ) or type(error).__name__ in {"TokenRetrievalError", "SSOTokenLoadError", "UnauthorizedSSOTokenError"}:
             detail = f"there are no credentials for {where} ({error}): docs/object-stores.md says where to give them"
             return PermissionDenied(operation, path, detail)
-        if isinstance(error, known.ParamValidationError | known.InvalidRegionError | known.NoRegionError):
+        if isinstance(error, errors.ParamValidationError | errors.InvalidRegionError | errors.NoRegionError):
             return Unsupported(operation, path, f"the library cannot ask {where} for this: {error}")
         never_sent = isinstance(
             error,
-            known.EndpointConnectionError | known.ConnectTimeoutError | known.ProxyConnectionError | NoThreadError,
+            errors.EndpointConnectionError | errors.ConnectTimeoutError | errors.ProxyConnectionError | NoThreadError,
         )
         if reads or never_sent:
             return Unavailable(operation, path, f"{where} does not answer: {error}")
@@ -281,7 +281,7 @@ class S3Client:
         """Return why no request gets through, and what to do; None for any other error."""
         if isinstance(error, self._errors.SSLError):
             cause = error.kwargs.get("error")
-            if any(isinstance(each, FileNotFoundError) for each in getattr(cause, "args", ())):
+            if any(isinstance(argument, FileNotFoundError) for argument in getattr(cause, "args", ())):
                 return f"{BUNDLE}, or ca_bundle of the profile, names a file that is not there"
             return tls_fault(error, BUNDLE)
         # A server of TLS resets plain HTTP, or answers it with a 400 that is no answer of S3.

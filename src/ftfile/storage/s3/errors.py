@@ -66,8 +66,8 @@ def meaning_of_answer(
     """Return class and detail of the port's error for an answer that is no success; `code` may be the status."""
     named = bool(code) and not code.isdecimal()
     # A conflict with an unknown name may last: it is not tried again.
-    known = _MEANINGS.get(str(status)) if status != _CONFLICTING or not named else (StorageError, "")
-    kind, advice = _MEANINGS.get(code) or known or (None, "")
+    meaning = _MEANINGS.get(str(status)) if status != _CONFLICTING or not named else (StorageError, "")
+    kind, advice = _MEANINGS.get(code) or meaning or (None, "")
     if code == "InvalidRequest" and "maximum allowable size" in message:
         kind, advice = TooLargeToCopy, "it is larger than one request may be"
     if kind is None and (status >= _SERVER_FAILED or code in _FAILURES):

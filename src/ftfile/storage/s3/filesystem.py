@@ -95,28 +95,28 @@ class S3FileSystem(FileSystem):
         """Return the direct children of a directory; files have no identity here."""
         prefix = self._bucket.directory_key("list", path)
         cut = len(prefix)
-        found: list[FileInfo] = []
+        children: list[FileInfo] = []
         for page in self._bucket.pages("list", path, Prefix=prefix, Delimiter="/"):
             # No path leads to a key with two slashes in a row.
-            found += [
-                FileInfo(join(path, each["Prefix"][cut:-1]), 0, 0, is_directory=True)
-                for each in page.get("CommonPrefixes", ())
-                if each["Prefix"] != f"{prefix}/"
+            children += [
+                FileInfo(join(path, entry["Prefix"][cut:-1]), 0, 0, is_directory=True)
+                for entry in page.get("CommonPrefixes", ())
+                if entry["Prefix"] != f"{prefix}/"
             ]
             # An object named like the directory marks an empty one.
-            found += [
-                FileInfo(join(path, each["Key"][cut:]), int(each["Size"]), _milliseconds(each))
-                for each in page.get("Contents", ())
-                if each["Key"] != prefix
+            children += [
+                FileInfo(join(path, entry["Key"][cut:]), int(entry["Size"]), _milliseconds(entry))
+                for entry in page.get("Contents", ())
+                if entry["Key"] != prefix
             ]
-        if path and not found:
+        if path and not children:
             raise NotFound("list", path, f"nothing is there below {self._bucket.where}")
-        return found
+        return children
 
     def names_after(self, path: str, name: str) -> Sequence[str]:
         prefix = self._bucket.directory_key("list", path)
         pages = self._bucket.pages("list", path, Prefix=prefix, Delimiter="/", StartAfter=f"{prefix}{name}")
-        return [each["Key"][len(prefix) :] for page in pages for each in page.get("Contents", ())]
+        return [entry["Key"][len(prefix) :] for page in pages for entry in page.get("Contents", ())]
 
     def make_directories(self, path: str) -> None:
         self._bucket.key("make_directories", path)

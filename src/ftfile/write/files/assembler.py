@@ -223,9 +223,9 @@ class _Job:
             rest_id = _rest_id(segment.id, segment.offset + start, skipped)
             rest = replace(segment, id=rest_id, rows=rows, skip_rows=skipped)
             if start:
-                found = reader.data[start:]
-                rest = replace(rest, offset=segment.offset + start, length=len(found), logical_length=len(found))
-                rest = replace(rest, checksum=checksum(found))
+                data = reader.data[start:]
+                rest = replace(rest, offset=segment.offset + start, length=len(data), logical_length=len(data))
+                rest = replace(rest, checksum=checksum(data))
             self._rests.append(rest)
 
     def end(self, read_version: int) -> Rewrite:
@@ -233,17 +233,20 @@ class _Job:
         if self._open is not None:
             self._finish(self._open)
         expected = sum(segment.rows for segment in self._used)
-        found = sum(part.rows for part, _ in self._parts) + sum(rest.rows for rest in self._rests)
-        if found != expected:
-            raise CorruptData(self._used[0].path, f"{expected} rows", f"{found} rows")
+        rows = sum(part.rows for part, _ in self._parts) + sum(rest.rows for rest in self._rests)
+        if rows != expected:
+            raise CorruptData(self._used[0].path, f"{expected} rows", f"{rows} rows")
         used, rests, adds = tuple(self._used), tuple(self._rests), map(self._add, self._parts)
         return Rewrite(used, (*adds, *rests), read_version, self._job.reason)
 
     def _add(self, part: tuple[StagedPart, tuple[SourceRange, ...]]) -> Add:
         """Return a part as the log has it, with the batches of the segments that it is made of."""
         origins = {segment.id: segment.origin for segment in self._used}
-        took = [origins[each.add_id] for each in part[1]]
-        first, last = min(each.first_batch for each in took), max(each.last_batch for each in took)
+        took = [origins[source_range.add_id] for source_range in part[1]]
+        first, last = (
+            min(source_range.first_batch for source_range in took),
+            max(source_range.last_batch for source_range in took),
+        )
         segment = self._used[0]
         return add_of(part[0], segment.encoding, Origin(segment.origin.query_id, first, last), part[1])
 

@@ -157,8 +157,8 @@ class _ColumnTime(Bucketer):
     def _words(self, values: pa.Array) -> list[str]:
         is_date = pa.types.is_date(values.type)
         unit = "days" if is_date else str(values.type.unit)
-        found = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
-        return ["null" if value is None else f"{value} {unit} since 1970" for value in found]
+        numbers = values.cast(pa.int32() if is_date else pa.int64()).to_pylist()
+        return ["null" if value is None else f"{value} {unit} since 1970" for value in numbers]
 
 
 def _is_within(values: NDArray[np.integer], units_of_day: int, more_days: int = 0) -> NDArray[np.bool_]:
@@ -193,8 +193,8 @@ class Bucketing:
             raise ConfigError(
                 f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses one or the other"
             )
-        left = [name for name in schema.names if name not in partition_by and name != file_name]
-        if not left:
+        file_columns = [name for name in schema.names if name not in partition_by and name != file_name]
+        if not file_columns:
             names = "partitionBy and fileNameColumn name" if file_name else "partitionBy names"
             raise SchemaError(f"{names} every column: at least one must be left for the files")
         return cls(

@@ -128,9 +128,9 @@ class UserBucketer(Bucketer):
 
     def __init__(self, name: str, options: Mapping[str, str], stem_bytes_max: int = NAME_BYTES_MAX) -> None:
         self._option = f"{_BUCKETER}={name!r}"
-        made = load(_BUCKETER, name)
+        class_ = load(_BUCKETER, name)
         try:
-            self._instance = made(dict(options))
+            self._instance = class_(dict(options))
         except Exception as error:  # anything may happen in it
             raise ConfigError(f"{self._option} cannot be made from {dict(options)}: {error!r}") from error
         if not callable(getattr(self._instance, "bucket_keys", None)):
@@ -208,9 +208,9 @@ class Router:
         self._refuse = refuse
         self._path_check = path_check
         self._leaving = [column for bucketer in bucketers for column in bucketer.leaving]
-        known = [bucketer.only for bucketer in bucketers if bucketer.only is not None]
+        fixed = [bucketer.only for bucketer in bucketers if bucketer.only is not None]
         # The key of the bucket of all rows, where it does not depend on them.
-        self.only = bucket_key(*reduce(_below, known, Bucket(""))) if len(known) == len(bucketers) else None
+        self.only = bucket_key(*reduce(_below, fixed, Bucket(""))) if len(fixed) == len(bucketers) else None
 
     def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int, int]]]:
         """Return the rows bucket by bucket, and each bucket's key, first row and number of rows.
@@ -237,8 +237,8 @@ class Router:
         faults = [self._path_check.fault_of(*bucket) for bucket in assigned.buckets]
         if not any(faults):
             return assigned
-        found = zip(assigned.buckets, faults, strict=True)
-        outcomes = [bucket if fault is None else f"it {fault}" for bucket, fault in found]
+        checked = zip(assigned.buckets, faults, strict=True)
+        outcomes = [bucket if fault is None else f"it {fault}" for bucket, fault in checked]
         codes = np.where(assigned.codes < 0, len(outcomes) - 1 - assigned.codes, assigned.codes)
         return assign_by_value([*outcomes, *assigned.faults], codes)
 
@@ -261,8 +261,8 @@ def _combined(outer: Assignment, inner: Assignment) -> Assignment:
     count = len(inner.buckets)
     is_good = (outer.codes >= 0) & (inner.codes >= 0)
     pairs = from_numpy((outer.codes * count + inner.codes)[is_good], pa.int64()).dictionary_encode()
-    found = (divmod(pair, count) for pair in values_of(pairs.dictionary, np.int64).tolist())
-    buckets = [_below(outer.buckets[above], inner.buckets[index]) for above, index in found]
+    index_pairs = (divmod(pair, count) for pair in values_of(pairs.dictionary, np.int64).tolist())
+    buckets = [_below(outer.buckets[above], inner.buckets[index]) for above, index in index_pairs]
     codes = np.where(outer.codes < 0, outer.codes, inner.codes - len(outer.faults))
     codes[is_good] = values_of(pairs.indices, np.int32)
     return Assignment(buckets, codes, [*outer.faults, *inner.faults])

@@ -83,8 +83,8 @@ class SinkConfig(WriteConfig):
         is_dynamic = (overwrite_mode or "").lower() == "dynamic" and self.overwrite_mode is None
         if not (self.overwrite and is_dynamic and columns) or self.replacement is not None:
             return self
-        found = Replacement(partition_schema(self.schema, columns), self.bucketing.time_zone, None)
-        return replace(self, replacement=found)
+        partition_replacement = Replacement(partition_schema(self.schema, columns), self.bucketing.time_zone, None)
+        return replace(self, replacement=partition_replacement)
 
     @property
     def storage_options(self) -> Storage:
@@ -215,12 +215,18 @@ def _chain(parsed: ParsedOptions, file_format: Format, encryption: Encryption | 
 
 def _format_options(parsed: ParsedOptions, name: str) -> dict[str, Any]:
     """Return the options of the format, and those of the user's encoder or format, if there is one."""
-    options, own, formats_own = parsed.for_format(name), parsed.prefixed("encoder"), parsed.prefixed("format")
+    options, encoder_options, formats_own = (
+        parsed.for_format(name),
+        parsed.prefixed("encoder"),
+        parsed.prefixed("format"),
+    )
     if formats_own and name in FORMATS:
         raise ConfigError(f"format.{next(iter(formats_own))} is for a format of your own, and fileFormat is {name}")
-    if own and "encoder" not in options:
-        raise ConfigError(f"encoder.{next(iter(own))} is for a class of your own, and option encoder names none")
-    return {**options, **formats_own, "encoder.": own} if own else options | formats_own
+    if encoder_options and "encoder" not in options:
+        raise ConfigError(
+            f"encoder.{next(iter(encoder_options))} is for a class of your own, and option encoder names none"
+        )
+    return {**options, **formats_own, "encoder.": encoder_options} if encoder_options else options | formats_own
 
 
 def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...]) -> RollingSettings | None:

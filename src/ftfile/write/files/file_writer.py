@@ -182,16 +182,16 @@ def _snapshot_of(log: CommitLog) -> Snapshot:
 
 def _greet(config: SinkConfig, log: CommitLog) -> None:
     """Log once, before the first commit, what may surprise later; refuse tables of others, and unknown layouts."""
-    found = [info.path for info in entries_of_new(log.fs, config.path) if info.path[0] not in "_."]
+    foreign_entries = [info.path for info in entries_of_new(log.fs, config.path) if info.path[0] not in "_."]
     with contextlib.suppress(NotFound):
         log.check_layout()
     # Written under their names, own files may be there before the first commit.
-    if found and not config.publishing.direct:
+    if foreign_entries and not config.publishing.direct:
         _log.warning(
             "%s is not empty: it has %d entries that ftfile did not write, such as %r. Plain readers read them, too",
             config.path,
-            len(found),
-            found[0],
+            len(foreign_entries),
+            foreign_entries[0],
         )
     if config.bucketing.is_single:
         _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")

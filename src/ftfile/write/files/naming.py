@@ -79,7 +79,7 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
 
 def check_extension(extension: str, chain: Chain) -> None:
     """Raise a ConfigError for the extension of a codec that is not the last filter: one of the user's asked for it."""
-    last = next((each for each in reversed(chain.filters) if each.extension), None)
+    last = next((filter_ for filter_ in reversed(chain.filters) if filter_.extension), None)
     fault = ending_fault(extension, last.extension if last is not None and last.name in CODECS else "")
     if fault is not None:
         raise ConfigError(f"files {fault}; give the class of the encoder, or of the filter, another extension")
@@ -194,9 +194,10 @@ def _piece(template: str, match: re.Match[str]) -> _Piece:
         return _Piece(name, digits=int(argument or _DIGITS[name]))
     if name in _PLAIN and argument is None:
         return _Piece(name)
-    known = [f"{{{known}}}" for known in (*_PLAIN, *_DIGITS)]
+    placeholder = [f"{{{placeholder}}}" for placeholder in (*_PLAIN, *_DIGITS)]
     raise ConfigError(
-        f"{_OPTION}={template!r}: {match[0]!r} is not understood; accepted are {', '.join(known)}, a number of digits "
+        f"{_OPTION}={template!r}: {match[0]!r} is not understood; accepted are {', '.join(placeholder)}, a number of "
+        "digits "
         "as in {number:5}, and {time:yyyyMMdd-HHmm}"
     )
 
@@ -373,12 +374,12 @@ def _refusal(name: str, part: PartFacts, fault: str) -> str:
 
 
 def _check_contradictions(parsed: ParsedOptions) -> None:
-    given = parsed.given
+    set_options = parsed.given
     for name in ("partPrefix", "partSuffix"):
-        if name in given and "partFileName" in given:
+        if name in set_options and "partFileName" in set_options:
             raise ConfigError(f"partFileName and {name} are both given: write the {name[4:].lower()} into partFileName")
-    if "partPrefix" in given and "fileNameColumn" in given:
+    if "partPrefix" in set_options and "fileNameColumn" in set_options:
         raise ConfigError(
             "fileNameColumn and partPrefix both say how names begin: for both, write partFileName="
-            f"{given['partPrefix'] + DEFAULT_TEMPLATE!r} instead of partPrefix"
+            f"{set_options['partPrefix'] + DEFAULT_TEMPLATE!r} instead of partPrefix"
         )

@@ -60,7 +60,7 @@ class EncodableRows:
 
 def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
     """Return the place of each row that cannot be encoded, in their order, with its fault: by halving."""
-    found: dict[int, str] = {}
+    faults: dict[int, str] = {}
     # Ranges to try, the first one last.
     waiting = [(0, rows.num_rows)] if rows.num_rows else []
     while waiting:
@@ -69,11 +69,11 @@ def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, str
             _encode(file_format, rows.slice(start, count))
         except UnencodableRows as error:
             if count == 1:
-                found[start] = _fault(file_format, rows.slice(start, 1), error)
+                faults[start] = _fault(file_format, rows.slice(start, 1), error)
             else:
                 half = count // 2
                 waiting += [(start + half, count - half), (start, half)]
-    return found
+    return faults
 
 
 class _Nowhere:

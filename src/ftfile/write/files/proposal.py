@@ -67,18 +67,19 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
     if head.encoding is None:
         return
     encoding = head.definitions[head.encoding]
-    known = encoding["format"]["name"]
-    if known != config.format.name and config.on_format_change == "fail":
+    recorded_format = encoding["format"]["name"]
+    if recorded_format != config.format.name and config.on_format_change == "fail":
         raise ConfigError(
-            f"fileFormat={config.format.name}, but the directory was written as {known}: plain readers would fail at "
-            f"files of two formats, or read half of them. Set fileFormat={known}, use a new directory, or overwrite "
-            "this one; if only ftfile reads it, set onFormatChange=accept"
+            f"fileFormat={config.format.name}, but the directory was written as {recorded_format}: plain readers would "
+            "fail at files of two formats, or read half of them. "
+            f"Set fileFormat={recorded_format}, use a new directory, or overwrite this one; if only ftfile reads it, "
+            "set onFormatChange=accept"
         )
     # That of the newest rows is that of all rows: only an overwrite may change it.
-    recorded, found = encoding["partitionBy"], list(config.bucketing.partition_by)
-    if recorded != found:
+    recorded, partition_by = encoding["partitionBy"], list(config.bucketing.partition_by)
+    if recorded != partition_by:
         raise ConfigError(
-            f"this write is {_partition_by(found)}, but the directory was written {_partition_by(recorded)}: "
+            f"this write is {_partition_by(partition_by)}, but the directory was written {_partition_by(recorded)}: "
             "readers could not tell which columns are in the paths. Use a new directory, or overwrite this one"
         )
 
@@ -95,9 +96,14 @@ def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapsh
         if isinstance(text, dict) and "partitionBy" in text
     }
     for clauses_of, refuse in ((respelled_of, refuse_respelled), (misfits_of, refuse_misfits)):
-        if found := {key: clauses for key, recorded in older.items() if (clauses := clauses_of(recorded, schema))}:
+        if clauses_by_key := {
+            key: clauses for key, recorded in older.items() if (clauses := clauses_of(recorded, schema))
+        }:
             live = {add.encoding for add in snapshot().adds.values()}
-            refuse(sorted({clause for key in live & found.keys() for clause in found[key]}), " in older rows")
+            refuse(
+                sorted({clause for key in live & clauses_by_key.keys() for clause in clauses_by_key[key]}),
+                " in older rows",
+            )
 
 
 def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
@@ -173,13 +179,13 @@ def _replaced(replacement: Replacement | None, written: Sequence[Add], snapshot:
 def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str | None, dict[str, Any]]:
     """Return the keys of the schema, the encoding and the query's settings, if any, and the definitions by key."""
     key, schema = config.encoding_key, config.recorded_schema_json
-    found: dict[str, Any] = {key: config.encoding, definition_key(schema): schema}
+    definitions: dict[str, Any] = {key: config.encoding, definition_key(schema): schema}
     if not is_stream:
-        return definition_key(schema), key, None, found
+        return definition_key(schema), key, None, definitions
     # Also of a query that keeps nothing open: segments of an earlier configuration may still be open.
     rolling = ROLLING.to_json(config.rolling or ALL_END)
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json()}
-    return definition_key(schema), key, definition_key(settings), {**found, definition_key(settings): settings}
+    return definition_key(schema), key, definition_key(settings), {**definitions, definition_key(settings): settings}
 
 
 def _metrics(config: SinkConfig, messages: Sequence[TaskCommit], store: Capabilities) -> dict[str, Any]:

@@ -275,5 +275,5 @@ def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
     for version in waiting:
         call_on_publish(name, url, version, added_by(log, version))
     if waiting:
-        told = {UNTOLD: {"drop": [str(version) for version in waiting]}}
-        commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(tables=told))
+        table_change = {UNTOLD: {"drop": [str(version) for version in waiting]}}
+        commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(tables=table_change))

@@ -141,7 +141,9 @@ class Candidate:
     @property
     def segments_over(self) -> list[Add]:
         """Return the segments that were over before others came."""
-        return [each for each in self.segments if self.over is not None and each.origin.last_batch <= self.over[0]]
+        return [
+            segment for segment in self.segments if self.over is not None and segment.origin.last_batch <= self.over[0]
+        ]
 
 
 class GroupIndex:
@@ -168,13 +170,13 @@ class GroupIndex:
         if self._at == (head.version, head.nonce):
             return
         changes = list(head.segment_changes)
-        known = [(change.version, change.nonce) for change in changes]
+        versions = [(change.version, change.nonce) for change in changes]
         taken = {add.id for job in head.assembly_jobs for add in job.inputs}
         # The user's policy may raise meanwhile: then the next call begins anew.
         at, self._at = self._at, (-1, "")
-        if at in known:
+        if at in versions:
             ended, opened = taken - self._taken, self._taken - taken
-            for change in changes[known.index(at) + 1 :]:
+            for change in changes[versions.index(at) + 1 :]:
                 ended.update(change.ended)
                 opened.update(add.id for add in change.opened)
         else:
@@ -208,29 +210,29 @@ class GroupIndex:
 
     def passed_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
         """Return the groups whose window is over because others of these keys are there."""
-        found: dict[GroupKey, None] = {}
+        earlier_keys: dict[GroupKey, None] = {}
         for bucket, encoding, window in keys:
             for earlier in self._windows.get((bucket, encoding), ()) if window else ():
                 if earlier[1] <= window[0]:
-                    found[bucket, encoding, earlier] = None
-        return list(found)
+                    earlier_keys[bucket, encoding, earlier] = None
+        return list(earlier_keys)
 
     def overdue(self, now_ms: int) -> list[GroupKey]:
         """Return the groups whose deadline has passed, in its order; all of them when the clock was set back."""
         if now_ms < self._newest_ms:
-            found = sorted(self.groups, key=lambda key: self._noted.get(key, math.inf))
+            keys = sorted(self.groups, key=lambda key: self._noted.get(key, math.inf))
             self._newest_ms = max((group.totals.last_ms for group in self.groups.values()), default=0)
         else:
-            found = []
+            keys = []
             while self._deadlines and self._deadlines[0][0] <= now_ms:
                 noted_ms, key = heapq.heappop(self._deadlines)
                 if self._noted.get(key) == noted_ms:
                     del self._noted[key]
-                    found.append(key)
+                    keys.append(key)
             # They stay due until a record takes them; a deadline that moved is looked at when it passes.
-            for key in found:
+            for key in keys:
                 self._note_deadline(key)
-        return found
+        return keys
 
     def _apply(self, opened: Iterable[Add], ended: Iterable[str]) -> None:
         """Take in what records changed."""
@@ -259,8 +261,8 @@ class GroupIndex:
                 gone.setdefault(key, set()).add(add_id)
         for key, add_ids in gone.items():
             before = self.groups.pop(key).segments
-            if kept := [segment for segment in before.values() if segment.id not in add_ids]:
-                self.groups[key] = self._group(key, kept)
+            if rest := [segment for segment in before.values() if segment.id not in add_ids]:
+                self.groups[key] = self._group(key, rest)
                 continue
             self._noted.pop(key, None)
             windows = self._windows.get(key[:2], set())

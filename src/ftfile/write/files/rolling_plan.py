@@ -49,7 +49,7 @@ def jobs_of(
     after those of the next. `tasks` is the number of tasks that will do the jobs.
     """
     in_order = sorted(segments, key=order_of)
-    last_final = max((place for place, each in enumerate(in_order) if _is_final(each)), default=-1)
+    last_final = max((place for place, segment in enumerate(in_order) if _is_final(segment)), default=-1)
     for inputs in _final_runs(in_order[: last_final + 1]):
         # One job after the other makes these parts: rows before a final one never get behind it.
         for start in range(0, len(inputs), settings.max_segments):
@@ -89,9 +89,9 @@ def _chunks(
         chunk.append(segment)
         size_bytes += size_of(segment)
         rows += segment.rows
-        found = full_parts(size_bytes, rows)
-        if found >= parts_each or len(chunk) >= settings.max_segments or (found and place == len(segments)):
-            chunks.append((chunk, found > 0))
+        full = full_parts(size_bytes, rows)
+        if full >= parts_each or len(chunk) >= settings.max_segments or (full and place == len(segments)):
+            chunks.append((chunk, full > 0))
             chunk, size_bytes, rows = [], 0, 0
     return chunks, chunk
 
@@ -161,10 +161,10 @@ class RollingPlanner:
         if not (head.segments or head.assembly_jobs or any(add.kind == "segment" for add in record.adds)):
             self.in_progress = 0  # no file is open, and none was
             return ()
-        left = head.jobs_left(record.removes)
+        jobs_left = head.jobs_left(record.removes)
         ended = {remove.id for remove in record.removes}
-        others = [job for job in left if not self._is_own(job) and _is_awaited(job, head)]
-        jobs = self._again([job for job in left if self._is_own(job)], head, failed, ended)
+        foreign_jobs = [job for job in jobs_left if not self._is_own(job) and _is_awaited(job, head)]
+        jobs = self._again([job for job in jobs_left if self._is_own(job)], head, failed, ended)
         batch = author.batch_id if isinstance(author, StreamAuthor) else -1
         opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
         busy = ended | {add.id for job in jobs for add in job.inputs}
@@ -177,7 +177,7 @@ class RollingPlanner:
         self._index.follow(head)
         room = DUE_SEGMENTS_MAX - sum(len(job.inputs) for job in jobs if not job.attempts)
         open_segments = len(head.segments) + len(opened) - len(ended & head.segments.keys())
-        open_segments -= sum(len(job.inputs) for job in (*jobs, *others))
+        open_segments -= sum(len(job.inputs) for job in (*jobs, *foreign_jobs))
         for job in self._due(changes, now_ms, open_segments, record.tasks):
             if len(job.inputs) > room < DUE_SEGMENTS_MAX:
                 break
@@ -186,7 +186,7 @@ class RollingPlanner:
         self.in_progress = self._count_open(changes, jobs)
         # What failed comes last: nothing waits for it. Another query may write the next record, with other tasks.
         dealt = [replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
-        return (*others, *sorted(dealt, key=lambda job: job.attempts))
+        return (*foreign_jobs, *sorted(dealt, key=lambda job: job.attempts))
 
     def due_at(self, head: LogState, now_ms: int) -> list[AssemblyJob]:
         """Return the jobs that a batch without rows would do and plan at this head."""
@@ -199,11 +199,11 @@ class RollingPlanner:
         return job.inputs[0].origin.query_id == self._query_id
 
     def _again(
-        self, left: Iterable[AssemblyJob], head: LogState, failed: Collection[str], ended: set[str]
+        self, jobs_left: Iterable[AssemblyJob], head: LogState, failed: Collection[str], ended: set[str]
     ) -> list[AssemblyJob]:
         """Return jobs as they are still due: without the segments that failed, which get jobs of their own."""
         jobs: list[AssemblyJob] = []
-        for job in left:
+        for job in jobs_left:
             inputs = tuple(add for add in job.inputs if add.id not in failed)
             if inputs:
                 jobs.append(replace(job, inputs=inputs, attempts=job.attempts + (job.id in failed)))
@@ -231,8 +231,8 @@ class RollingPlanner:
         planned: set[GroupKey] = set()
         # A group that is over ends without the rows of the batch; one that has reached a limit, with them.
         for key in dict.fromkeys((*index.overdue(now_ms), *older)):
-            found = index.candidate(key, older.get(key, ()), busy)
-            for job in self._ending(found, now_ms, tasks, at_limits=key not in new):
+            candidate = index.candidate(key, older.get(key, ()), busy)
+            for job in self._ending(candidate, now_ms, tasks, at_limits=key not in new):
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
@@ -240,8 +240,8 @@ class RollingPlanner:
         over = frozenset(planned)
         for key in dict.fromkeys((*new, *index.passed_by(new))):
             more = new.get(key, []) if key in over else [*older.get(key, ()), *new.get(key, ())]
-            found = index.candidate(key, more, busy, begins_us.get(key[:2]), afresh=key in over)
-            for job in self._ending(found, now_ms, tasks):
+            candidate = index.candidate(key, more, busy, begins_us.get(key[:2]), afresh=key in over)
+            for job in self._ending(candidate, now_ms, tasks):
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
@@ -249,31 +249,33 @@ class RollingPlanner:
             for key in sorted(index.groups.keys() - planned, key=lambda key: index.groups[key].totals.first_ms):
                 if open_segments <= self._settings.max_open_segments:
                     break
-                found = index.candidate(key, [*older.get(key, ()), *new.get(key, ())], busy)
-                for job in jobs_of(found.segments, _TOO_MANY_OPEN, self._settings, self._ids, tasks):
+                candidate = index.candidate(key, [*older.get(key, ()), *new.get(key, ())], busy)
+                for job in jobs_of(candidate.segments, _TOO_MANY_OPEN, self._settings, self._ids, tasks):
                     open_segments -= len(job.inputs)
                     yield job
 
-    def _ending(self, found: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True) -> Iterator[AssemblyJob]:
+    def _ending(
+        self, candidate: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True
+    ) -> Iterator[AssemblyJob]:
         """Yield the jobs of a group if it is due, or of those of its segments that were over before others came."""
-        reason = self._reason(found, now_ms) if found.totals.segments else None
+        reason = self._reason(candidate, now_ms) if candidate.totals.segments else None
         if reason and (at_limits or reason not in LIMITS):
-            yield from jobs_of(found.segments, reason, self._settings, self._ids, tasks)
-        elif found.over is not None:
-            yield from jobs_of(found.segments_over, found.over[1], self._settings, self._ids, tasks)
+            yield from jobs_of(candidate.segments, reason, self._settings, self._ids, tasks)
+        elif candidate.over is not None:
+            yield from jobs_of(candidate.segments_over, candidate.over[1], self._settings, self._ids, tasks)
 
-    def _reason(self, found: Candidate, now_ms: int) -> str | None:
-        if found.key[1] != self._encoding:
+    def _reason(self, candidate: Candidate, now_ms: int) -> str | None:
+        if candidate.key[1] != self._encoding:
             return _OTHER_ENCODING
-        return _EVENT_TIME if found.is_passed else reason_to_end(self._settings, found.totals, now_ms)
+        return _EVENT_TIME if candidate.is_passed else reason_to_end(self._settings, candidate.totals, now_ms)
 
-    def _deadline_ms(self, found: Candidate) -> int | None:
-        is_over = found.key[1] != self._encoding or found.is_passed or found.over is not None
-        return 0 if is_over else deadline_ms(self._settings, found.totals)
+    def _deadline_ms(self, candidate: Candidate) -> int | None:
+        is_over = candidate.key[1] != self._encoding or candidate.is_passed or candidate.over is not None
+        return 0 if is_over else deadline_ms(self._settings, candidate.totals)
 
     def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyJob]) -> int:
-        others = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
-        return len(self._index.groups) + len(others - self._index.groups.keys())
+        new_keys = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
+        return len(self._index.groups) + len(new_keys - self._index.groups.keys())
 
 
 def _is_awaited(job: AssemblyJob, head: LogState) -> bool:

@@ -81,13 +81,14 @@ ROLLING = Fields(
 
 def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
     """Return the rules that the options ask for, or None if every part ends with its batch."""
-    given = [name for name in _ACROSS_BATCHES if name in parsed.given]
+    set_options = [name for name in _ACROSS_BATCHES if name in parsed.given]
     mode = parsed.given.get("rolling")
-    if mode == "batch" and given:
+    if mode == "batch" and set_options:
         raise ConfigError(
-            f"rolling=batch ends every file with its batch, and {', '.join(given)} can only fire later: leave out one"
+            f"rolling=batch ends every file with its batch, and {', '.join(set_options)} can only fire later: "
+            "leave out one"
         )
-    if mode != "policy" and not given:
+    if mode != "policy" and not set_options:
         idle = [name for name in _OF_OPEN_FILES if name in parsed.given]
         if idle:
             raise ConfigError(f"{', '.join(idle)}: this is for files that stay open over batches; set rolling=policy")
@@ -164,7 +165,7 @@ def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
         None if settings.clock_ms is None else _next_tick_ms(totals.first_ms, settings.clock_ms, settings.clock_zone),
         _asked(settings.policy, "deadline_ms", int, totals) if settings.policy else None,
     ]
-    return min((each for each in deadlines if each is not None), default=None)
+    return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
 
 def over_reason(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
@@ -182,13 +183,13 @@ def over_reason(settings: RollingSettings, totals: GroupTotals, next_ms: int) ->
 def load_policy(name: str) -> RollingPolicy:
     """Return an instance of the user's class; a ConfigError if it cannot be made."""
     try:
-        found: RollingPolicy = pkgutil.resolve_name(name)()
+        policy: RollingPolicy = pkgutil.resolve_name(name)()
     except Exception as error:  # anything may happen in it
         raise ConfigError(f"rollingPolicy={name!r} cannot be loaded as `module:Class`: {error!r}") from error
     for method in ("reason_to_end", "deadline_ms"):
-        if not callable(getattr(found, method, None)):
+        if not callable(getattr(policy, method, None)):
             raise ConfigError(f"rollingPolicy={name!r} has no method {method}(): see docs/rolling.md")
-    return found
+    return policy
 
 
 def _asked(name: str, method: str, kind: type[_Answer], *args: object) -> _Answer | None:
@@ -209,7 +210,7 @@ def _limits(settings: RollingSettings, totals: GroupTotals) -> dict[str, bool]:
         "rows": (settings.max_rows, totals.rows),
         "segments": (settings.max_segments, totals.segments),
     }
-    over = {reason: limit is not None and found >= limit for reason, (limit, found) in reached.items()}
+    over = {reason: limit is not None and amount >= limit for reason, (limit, amount) in reached.items()}
     return {"finalize": totals.is_final} | over
 
 

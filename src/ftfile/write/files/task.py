@@ -170,16 +170,16 @@ class SpoolWriter:
         rows, buckets = self._router.route(as_one(self._collected))
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
             return rows, [(bucket, count) for bucket, _, count in buckets]
-        kept, others = [], []
+        small_rows, small_buckets = [], []
         for bucket, start, count in buckets:
             of_bucket = rows.slice(start, count)
             is_large = self._spooled_bytes.get(bucket, 0) >= self._large_bytes
             if is_large and self._parts.has_room_for(bucket):
                 self._parts.write_bucket(bucket, of_bucket)
             else:
-                kept.append(of_bucket)
-                others.append((bucket, count))
-        return pa.concat_batches(kept) if kept else rows.slice(0, 0), others
+                small_rows.append(of_bucket)
+                small_buckets.append((bucket, count))
+        return pa.concat_batches(small_rows) if small_rows else rows.slice(0, 0), small_buckets
 
     def _append(self, spool: StagedFile, rows: pa.RecordBatch, buckets: list[tuple[str, int]]) -> None:
         """Append rows; a segment that a bad row interrupts is appended anew."""
@@ -196,14 +196,14 @@ class SpoolWriter:
         self, rows: pa.RecordBatch, buckets: list[tuple[str, int]], start: int
     ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
         """Give the bad rows from `start` on to `badRecords`, and return the others."""
-        kept, left, end = [], [], 0
+        good_rows, counts, end = [], [], 0
         for bucket, count in buckets:
             first, end = max(end, start), end + count
             if first < end:
-                kept.append(self._encodable.of_bucket(bucket, rows.slice(first, end - first)))
-                left.append((bucket, kept[-1].num_rows))
-        good = pa.Table.from_batches(kept).combine_chunks().to_batches()
-        return good[0] if good else rows.slice(0, 0), [(bucket, count) for bucket, count in left if count]
+                good_rows.append(self._encodable.of_bucket(bucket, rows.slice(first, end - first)))
+                counts.append((bucket, good_rows[-1].num_rows))
+        good = pa.Table.from_batches(good_rows).combine_chunks().to_batches()
+        return good[0] if good else rows.slice(0, 0), [(bucket, count) for bucket, count in counts if count]
 
     def _append_segments(
         self, spool: StagedFile, segments: list[tuple[str, int, dict[str, Any]]], rows: pa.RecordBatch
