@@ -42,8 +42,8 @@ def _row(option: Option, told: str, meaning: str) -> str:
     formats = f" ({', '.join(option.formats)})" if option.formats else ""
     default = _default(option)
     # The page tells more of a default of the table, and in words what it is where the table has none.
-    is_told = not _VALUE.fullmatch(told) if default in {"none", "nothing"} else told.startswith(default)
-    default = told if is_told else default
+    has_warned = not _VALUE.fullmatch(told) if default in {"none", "nothing"} else told.startswith(default)
+    default = told if has_warned else default
     return f"| `{option.name}` | {uses}{formats} | {default} | {_cell(option.kind.accepts)} | {meaning} |"
 
 

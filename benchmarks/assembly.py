@@ -58,7 +58,7 @@ def run(settings: Settings) -> list[Table]:
 def _measure(settings: Settings, rows: pyarrow.Table, file_format: str, segment_rows: int) -> tuple[Cell, ...]:
     directory = settings.directory / f"{file_format}-{segment_rows}"
     head = _due(directory, rows, file_format, segment_rows)
-    segments = head.assembly_jobs[0].inputs
+    segments = head.assembly_tasks[0].inputs
     size = sum(segment.length for segment in segments)
     source = directory / "copied"
     source.write_bytes(os.urandom(size))
@@ -93,11 +93,11 @@ def _due(directory: Path, rows: pyarrow.Table, file_format: str, segment_rows: i
         task = TaskIdentity(StreamIdentity("query", "run", batch_id), 0, 0)
         message = writer.write(task, rows.slice(batch_id * segment_rows, segment_rows).to_batches(10_000), current())
         writer.commit([message], batch_id, current())
-    return CommitLog(open_filesystem(str(directory / "out"))).read_on()
+    return CommitLog(open_filesystem(str(directory / "out"))).refresh()
 
 
 def _assemble(assembler: Assembler, head: LogState) -> None:
-    (job,) = head.assembly_jobs
+    (job,) = head.assembly_tasks
     done = assembler.assemble(job)
     if sum(part.rows for part in done.adds) != sum(segment.rows for segment in job.inputs):
         raise RuntimeError("the assembly lost rows")

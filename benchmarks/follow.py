@@ -84,8 +84,10 @@ def _plans(settings: Settings) -> list[tuple[Cell, ...]]:
         options = {"path": str(path), "maxFilesPerTrigger": str(limit)}
         found = {
             "idle": in_own_process(_idle, options, looks),
-            f"behind, {limit:,} files a plan": in_own_process(_read_on, {**options, "startingVersion": "0"}),
-            f"from the first snapshot, {limit:,} files a plan": in_own_process(_read_on, options),
+            f"behind, {limit:,} files a plan": in_own_process(
+                _apply_records_since, {**options, "startingVersion": "0"}
+            ),
+            f"from the first snapshot, {limit:,} files a plan": in_own_process(_apply_records_since, options),
         }
         for work, (plans, spent_s, megabytes) in found.items():
             rate = versions / spent_s if work.startswith("behind") else None
@@ -110,7 +112,7 @@ def _idle(options: dict[str, str], looks: int) -> tuple[int, float, None]:
     return looks, time.process_time() - began, None
 
 
-def _read_on(options: dict[str, str]) -> tuple[int, float, float]:
+def _apply_records_since(options: dict[str, str]) -> tuple[int, float, float]:
     """Return the number of plans to the head of the log, their processor time in seconds, and the memory in MB."""
     stream = _stream(options)
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

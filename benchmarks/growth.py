@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from benchmarks.report import Cell, Table, percentile
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
-from ftfile.log.checkpoints import encode_base
+from ftfile.log.checkpoints import encode_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Body, Fingerprint, Origin, StreamAuthor
@@ -125,14 +125,14 @@ def run(settings: Settings) -> list[Table]:
 
 def _row(label: str, writer: _Writer, times_ms: list[float]) -> tuple[Cell, ...]:
     found = len(take_snapshot(CommitLog(writer.fs)).adds)
-    state = encode_base(writer.log.read_on())
+    state = encode_checkpoint(writer.log.refresh())
     return (
         label,
         found,
         percentile(times_ms, 50),
         percentile(times_ms, 90),
         len(state) / 1000,
-        _median_ms(lambda: CommitLog(writer.fs).read_on()),
+        _median_ms(lambda: CommitLog(writer.fs).refresh()),
         _median_ms(lambda: take_snapshot(CommitLog(writer.fs))),
     )
 

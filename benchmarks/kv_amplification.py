@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from benchmarks.settings import Settings
     from ftfile.kv.key_columns import Key
-    from ftfile.log.format.model import AssemblyJob
+    from ftfile.log.format.model import AssemblyTask
 
 __all__ = ("Amplification", "Workload", "run", "simulate")
 
@@ -110,7 +110,7 @@ class _Simulation:
         self._ids = SeededIds()
         self._pieces: dict[str, tuple[_Piece, ...]] = {}  # by path
         self._live: dict[str, Add] = {}
-        self._jobs: list[AssemblyJob] = []
+        self._jobs: list[AssemblyTask] = []
         self.found = Amplification()
 
     def flush(self, number: int, of: int) -> None:
@@ -146,7 +146,7 @@ class _Simulation:
             return (_Piece(0, KEY_SPACE, 1.0),)
         return (_Piece(KEY_SPACE * number // of, KEY_SPACE * (number + 1) // of, float(of)),)
 
-    def _do(self, job: AssemblyJob) -> Rewrite:
+    def _do(self, job: AssemblyTask) -> Rewrite:
         inputs: list[Add] = []
         adds: list[Add] = []
         for group in groups_of(job):

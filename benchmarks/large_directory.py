@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ftfile
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, Record, StreamAuthor
@@ -66,7 +66,7 @@ def link_files(path: Path, files: int) -> None:
 
     A file system allows some ten thousand names of a file.
     """
-    head = CommitLog(open_filesystem(str(path))).read_on()
+    head = CommitLog(open_filesystem(str(path))).refresh()
     originals = [*ftfile.open(path).snapshot().adds.values()]
     version, previous = head.version, head.nonce
     for batch, first in enumerate(range(len(originals), files, FILES_A_COMMIT)):
@@ -91,9 +91,9 @@ def _end_with_base(path: Path) -> None:
     """Let one file stand for all records, and one for the state, in which all files are at their final names."""
     merge_ranges(str(path))
     fs = open_filesystem(str(path))
-    head = CommitLog(fs).read_on()
+    head = CommitLog(fs).refresh()
     head.unpublished.clear()
-    write_base(fs, SYSTEM.ids, head)
+    write_checkpoint(fs, SYSTEM.ids, head)
 
 
 def _linked(path: Path, original: Add, batch: int) -> Add:

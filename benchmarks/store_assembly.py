@@ -74,14 +74,14 @@ def _due(store: Store, batch_bytes: int) -> tuple[LogState, FileSystem]:
         line = {"value": os.urandom(MIB // 2 - 1).hex()}
         query.run(batch, [[line] * (batch_bytes // MIB)])
     fs = open_filesystem(url, settings=store.settings)
-    return CommitLog(fs).read_on(), fs
+    return CommitLog(fs).refresh(), fs
 
 
 def _assemble(fs: FileSystem, head: LogState) -> tuple[float, float]:
     """Return milliseconds by the clock, and of the processor."""
     stage = Stage(fs, TaskIdentity(JobIdentity("benchmark"), 0, 0))
     began_s, began_processor_s = time.perf_counter(), time.process_time()
-    (job,) = head.assembly_jobs
+    (job,) = head.assembly_tasks
     done = Assembler(fs, stage, head.definitions, head.version).assemble(job)
     wall_ms = (time.perf_counter() - began_s) * 1000
     processor_ms = (time.process_time() - began_processor_s) * 1000

@@ -210,18 +210,18 @@ def left_out(name: str, patch: pytest.MonkeyPatch) -> Iterator[None]:
 
     Ranges stay once a record says that old records may be gone: then they are all that tells of those.
     """
-    read_on = CommitLog.read_on
+    refresh = CommitLog.refresh
 
-    @functools.wraps(read_on)
+    @functools.wraps(refresh)
     def read_on_without(log: CommitLog, *args: Any, **more: Any) -> LogState:
         if name == "hints":
             _forget(log.fs, name)
-        state = read_on(log, *args, **more)
+        state = refresh(log, *args, **more)
         if name == "ranges" and state.log_start == 0:
             _forget(log.fs, name)
         return state
 
-    patch.setattr(CommitLog, "read_on", read_on_without)
+    patch.setattr(CommitLog, "refresh", read_on_without)
     patch.setattr(f"{__name__}._LEFT_OUT", [DERIVED[name]])
     yield
 

@@ -41,7 +41,7 @@ def made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, settled_once():
         for module in (records, log_check):
             patch.setattr(module, "decode_record", _decode_once)
-        decode_base = lru_cache(KEPT)(bases.decode_base)
+        decode_checkpoint = lru_cache(KEPT)(bases.decode_checkpoint)
         for module in (bases, log_check):
-            patch.setattr(module, "decode_base", decode_base)
+            patch.setattr(module, "decode_checkpoint", decode_checkpoint)
         yield

@@ -179,16 +179,16 @@ def test_every_crash(scenario: Scenario, record_property: Callable[[str, object]
 def test_every_crash_around_a_base(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
 ) -> None:
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
-    monkeypatch.setattr(bases, "BASES_KEPT", 1)
+    monkeypatch.setattr(bases, "CHECKPOINTS_KEPT", 1)
     assert explore(REPLACING, record_property, seed) >= PORTION * 5_000
 
 
 def test_every_crash_around_a_vacuum(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
 ) -> None:
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     # Nothing syncs what vacuum deletes, so that there are too many states for all of them.
     assert explore(VACUUMED, record_property, seed, limit=16 if THOROUGH else 4) >= (10_000 if THOROUGH else 250)
@@ -278,7 +278,7 @@ def test_each_query_into_a_store_merges_runs(scenario: Scenario) -> None:
         fs = state.filesystem()
         scenario.play(fs, 1, state.notes, fs.note)
         log = CommitLog(scenario.with_keys(fs))
-        records = [log.read_record(version) for version in range(log.read_on().version + 1)]
+        records = [log.read_record(version) for version in range(log.refresh().version + 1)]
     authors = [record.author for record in records if record is not None and record.removes]
     merging = {author.query_id for author in authors if isinstance(author, StreamAuthor)}
     assert merging == {batch.query for batch in scenario.batches if batch.is_of_a_stream}

@@ -222,7 +222,7 @@ class Ring:
 def with_bases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Bases and ranges at every second version or so."""
     if request.param:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     with repeatable(CLOCK, IDS):
         yield

@@ -160,14 +160,14 @@ def check_finished(fs: FileSystem) -> None:
         assert {key: store.get(key) for key in KEYS} == {key: expected(WINDOWS - 1).get(key) for key in KEYS}
     log = CommitLog(fs)
     epochs, windows = [], []
-    for version in range(log.read_on().version + 1):
+    for version in range(log.refresh().version + 1):
         record = log.read_record(version)
         assert record is not None
         epochs += [change["set"]["w"] for table, change in record.tables.items() if table == "operators"]
         transaction = getattr(record.author, "transaction", None)
         windows += [transaction.version] if transaction is not None else []
     assert epochs == sorted(set(epochs))
-    assert epoch_of(log.read_on(), "w") == epochs[-1]
+    assert epoch_of(log.refresh(), "w") == epochs[-1]
     assert windows == sorted(set(windows))
     assert list_wal(fs, "w") == []
 

@@ -40,7 +40,7 @@ ROLLING = (("rolling", "policy"), ("maxRecordsPerFile", "1"))
 @pytest.fixture(autouse=True)
 def _with_bases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Bases and ranges at every second version or so, so that vacuum takes records, too."""
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     with repeatable(CLOCK, IDS):
         yield

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ftfile.core.errors import PermissionDenied
-from ftfile.storage.hdfs.settings import HANDED_OVER
+from ftfile.storage.hdfs.settings import FROM_DRIVER
 from ftfile.storage.hdfs.tokens import FILE_VARIABLE
 from ftfile.testing.context import open_filesystem
 
@@ -84,7 +84,7 @@ def test_it_is_an_error_at_once_that_says_what_is_missing(
     monkeypatch.chdir(tmp_path)
     if file is not None:
         monkeypatch.setenv(FILE_VARIABLE, f"./{file}")
-    fs = open_filesystem(namenode, settings={HANDED_OVER: KERBEROS})
+    fs = open_filesystem(namenode, settings={FROM_DRIVER: KERBEROS})
     with pytest.raises(PermissionDenied, match=r"asks for Kerberos.*executors need tokens") as caught:
         getattr(fs, operation)("directory")
     why = f"{str(tmp_path / file)!r}, which {FILE_VARIABLE} names, is not there" if file else "is not set"

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ftfile.log.checkpoints import decode_base
-from ftfile.log.format.compacted import decode_adds, decode_range
+from ftfile.log.checkpoints import decode_checkpoint
+from ftfile.log.format.compacted import decode_adds, decode_compacted
 from ftfile.log.format.record import decode_record
 from ftfile.storage.api import RangeFile
 
@@ -47,26 +47,26 @@ def _adds(ids: tuple[str, ...], rest: bytes) -> tuple[Add, ...]:
 
 
 def _decode_range_once(file: InputFile, path: str, *, ended: bool | None) -> Range:
-    """Read a range as `decode_range` does."""
+    """Read a range as `decode_compacted` does."""
     return _range(file.read_at(0, file.size_bytes), path, ended)
 
 
 @cache
 def _range(content: bytes, path: str, ended: bool | None) -> Range:
-    return decode_range(RangeFile.of_content(path, content), path, ended=ended)
+    return decode_compacted(RangeFile.of_content(path, content), path, ended=ended)
 
 
 @cache
 def _decode_base_once(content: bytes, path: str) -> LogState:
-    """Decode a base as `decode_base` does; nothing changes a state."""
-    return decode_base(content, path)
+    """Decode a base as `decode_checkpoint` does; nothing changes a state."""
+    return decode_checkpoint(content, path)
 
 
 _ONCE: dict[Callable[..., Any], Callable[..., Any]] = {
     decode_record: decode_once,
     decode_adds: _decode_adds_once,
-    decode_range: _decode_range_once,
-    decode_base: _decode_base_once,
+    decode_compacted: _decode_range_once,
+    decode_checkpoint: _decode_base_once,
 }
 
 

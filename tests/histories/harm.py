@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ftfile.core.errors import AlreadyExists, NotFound, PermissionDenied
-from ftfile.log.checkpoints import list_bases
+from ftfile.log.checkpoints import list_checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.record import to_checked_text
 from ftfile.log.places import list_or_empty
@@ -161,7 +161,7 @@ def _lose_record(world: World, step: Step) -> None:
     """Take one of the newest records away, where something tells of it, and put it back."""
     head, hint = world.head(), read_published(world.raw)
     lost = head.version - step.pick(1, 2)
-    bases = [name.version for name in list_bases(world.raw)]
+    bases = [name.version for name in list_checkpoints(world.raw)]
     told = head.version if lost < head.version else -1 if hint is None else hint.version
     if world.is_troubled or told < lost or lost < max(0, head.log_start, *bases):
         return

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # By the names of constants, wherever they are defined or imported.
 SMALL_LIMITS: dict[str, float] = {
-    "AWAITED_RECORDS": 5,
-    "BASE_MIN_BYTES": 24_000,
+    "FOREIGN_TASK_RECORDS": 5,
+    "CHECKPOINT_MIN_BYTES": 24_000,
     "CHUNK_RECORDS": 5,
     "CLOSERS_MAX": 1,
     "COMPANION_FROM_BYTES": 2_000,

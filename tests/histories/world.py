@@ -128,7 +128,7 @@ class World:
 
     def head(self) -> LogState:
         """Return the state of the log as somebody sees it who starts anew."""
-        return CommitLog(self.raw).read_on()
+        return CommitLog(self.raw).refresh()
 
     def explains(self, error: FtfileError, *, of_damage: bool = False) -> bool:
         """Return True if something done to the directory, or damage that the call read, is a reason for the error."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ftfile.log.checkpoints import encode_base
+from ftfile.log.checkpoints import encode_checkpoint
 from ftfile.log.format import layout
 from ftfile.log.places import walk
 from ftfile.log.read.snapshot import snapshot_at
@@ -183,7 +183,7 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
 
     `since_version` is the head before the second one.
     """
-    fs, head = log.fs, log.read_on()
+    fs, head = log.fs, log.refresh()
     needed = {add.path for add in snapshot_at(log, head).adds.values()}
     needed |= {add.path for entry in head.unpublished.values() for add in entry.adds}
     staged = [path for path in walk(fs, layout.STAGED) if path not in needed]
@@ -193,7 +193,7 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
     names = [layout.parse_log_name(path) for path in walk(fs, layout.LOG)]
     old = [name for name in names if name is None or name.version < head.log_start]
     require(not old, "L4", f"records before {head.log_start} are there: {old}")
-    base_names = [layout.parse_base_name(path) for path in walk(fs, layout.BASES)]
+    base_names = [layout.parse_checkpoint_name(path) for path in walk(fs, layout.BASES)]
     # A commit of the vacuum itself may have written a newer base.
     bases = sorted(name.version for name in base_names if name is not None and name.version <= since_version)
     if len(bases) > 1:
@@ -204,12 +204,12 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
 def check_state_size(state: LogState, open_segments: Collection[str]) -> None:
     """Check L5 of the state at the log's head; `open_segments` are the ids of those that the records say are open."""
     require(state.segments.keys() == set(open_segments), "L5", "the state has other open segments than the records")
-    due = [segment.id for job in state.assembly_jobs for segment in job.inputs]
+    due = [segment.id for job in state.assembly_tasks for segment in job.inputs]
     require(len(due) == len(set(due)), "L5", f"two jobs have one segment: {sorted(due)}")
     require(state.segments.keys() >= set(due), "L5", "jobs are kept of segments that are open no more")
     longest = max(map(len, state.segments), default=0)
     require(longest <= ADD_ID_CHARACTERS, "L5", f"the id of a segment has {longest} characters")
     unpublished = sum(len(entry.adds) + len(entry.removes) for entry in state.unpublished.values())
     entries = len(state.segments) + len(due) + unpublished + len(state.queries) + len(state.definitions)
-    size, bound = len(encode_base(state)), STATE_BYTES + BYTES_PER_ENTRY * entries
+    size, bound = len(encode_checkpoint(state)), STATE_BYTES + BYTES_PER_ENTRY * entries
     require(size <= bound, "L5", f"the state takes {size} bytes, {bound} would do for {entries} entries")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import CorruptData
-from ftfile.log.checkpoints import BASES_KEPT, list_bases
+from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.places import list_own
@@ -86,7 +86,7 @@ def check_plans(fs: FileSystem, offsets: Sequence[str], commits: int, kept_max: 
 def read_plans(fs: FileSystem) -> Plans:
     """Return the plans that the log keeps."""
     log = CommitLog(fs)
-    found = Plans(log.read_on())
+    found = Plans(log.refresh())
     for version in range(found.state.log_start, found.state.version + 1):
         record = log.read_record(version)
         if record is None:
@@ -149,9 +149,11 @@ def _check_columns(fs: FileSystem, found: Plans) -> None:
             require(known.to_bytes() == later.to_bytes(), "S1", f"{file.path} is not what its plans make of it")
         version, known = file.name.version, later
     if state.log_start > 0:
-        covered = sorted(name.version for name in list_bases(fs))[-BASES_KEPT:]
+        covered = sorted(name.version for name in list_checkpoints(fs))[-CHECKPOINTS_KEPT:]
         require(
-            len(covered) == BASES_KEPT and covered[0] >= state.log_start, "S4", f"bases {covered} for {state.log_start}"
+            len(covered) == CHECKPOINTS_KEPT and covered[0] >= state.log_start,
+            "S4",
+            f"bases {covered} for {state.log_start}",
         )
         require(files[0].name.version + 1 >= state.log_start, "S4", f"columns {files} for {state.log_start}")
         names = [layout.parse_columns_name(info.path) for info in list_own(fs, layout.COLUMNS)]

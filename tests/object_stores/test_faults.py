@@ -141,7 +141,7 @@ def test_a_fault_that_passes_is_survived(
 @pytest.fixture
 def many_bases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no run have much more to read than the one before."""
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
 
 

@@ -22,7 +22,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.read.shares import pack
 from ftfile.spark import load, load_plan
 from ftfile.spark import native_load as native
-from ftfile.spark.plain_files import find_ways
+from ftfile.spark.plain_files import plan_groups
 from ftfile.testing.micro_batch import MicroBatch
 from tests.unit.write.files.changing_columns import Changing, tables_of
 from tests.unit.write.files.encrypted import ring
@@ -339,14 +339,14 @@ def test_times_that_spark_tells_otherwise_are_not_compared(
     out = written(str(tmp_path / "out"), {"text": ("string", ["a", "b", "c" * 1000])}, fileFormat="text")
 
     def otherwise(*given: Any, **named: Any) -> Any:
-        ways = find_ways(*given, **named)
+        ways = plan_groups(*given, **named)
         for group in ways.groups:
             group.files.sort(key=lambda each: each[0].length)
             add, info = group.files[-1]
             group.files[-1] = add, info._replace(modified_ms=info.modified_ms - 5000)
         return ways
 
-    monkeypatch.setattr(native, "find_ways", otherwise)
+    monkeypatch.setattr(native, "plan_groups", otherwise)
     frame = load(spark, out)
     assert len(frame.inputFiles()) == 2
     assert frame.count() == 3

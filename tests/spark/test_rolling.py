@@ -112,7 +112,7 @@ def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, pa
     script = Script(paths["script"]).write(batches, available=0)
     options = {"partitionBy": "word", "maxBatchesPerFile": "2"}
     run(spark, paths, script, 2, **options)
-    assert len(CommitLog(open_filesystem(paths["out"])).read_on().assembly_jobs) == 3
+    assert len(CommitLog(open_filesystem(paths["out"])).refresh().assembly_tasks) == 3
     run(spark, paths, script, 4, **{**options, "maxRecordsPerFile": "6"})
     assert [file.rows for file in ftfile.open(paths["out"]).files()] == [8] * 3
     Path(paths["out"]).rename(tmp_path / "moved")
@@ -123,7 +123,7 @@ def test_everything_changes_while_files_are_open_and_due(spark: SparkSession, pa
     found = {suffix: [*Path(moved["out"]).rglob(f"*.{suffix}")] for suffix in ("json", "parquet")}
     assert len(found["json"]) == 12  # in each directory one of 8 records, of 6 and 2, and of the fifth batch alone
     assert len(found["parquet"]) == 3
-    assert not CommitLog(open_filesystem(moved["out"])).read_on().segments
+    assert not CommitLog(open_filesystem(moved["out"])).refresh().segments
     check_directory(open_filesystem(moved["out"]), rows_of=lambda _: ())
 
 

@@ -150,7 +150,7 @@ def test_files_over_batches_are_finished_when_the_stream_ends(attached: SparkSes
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
     # The listener tells of a checkpoint that the writer has no option with.
-    ((query_id, known),) = CommitLog(open_filesystem(out)).read_on().queries.items()
+    ((query_id, known),) = CommitLog(open_filesystem(out)).refresh().queries.items()
     assert (query_id, known.last_batch) == (str(query.id), 1)
     assert known.offsets_hash is not None
     wait_until(lambda: sum(file.rows for file in ftfile.open(out).files()) == 20, "the files to be finished")

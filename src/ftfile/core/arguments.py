@@ -145,7 +145,7 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(text) if is_relative else text
 
 
-def require_count(name: str, count: int | None) -> None:
+def check_count(name: str, count: int | None) -> None:
     """Raise a ConfigError if an argument is a negative number."""
     if count is not None and count < 0:
         raise ConfigError(f"{name}={count}: it takes a number of 0 or more")

@@ -23,7 +23,7 @@ class Crc32:
 
     def extend(self, other: str, length: int) -> None:
         """Add the next `length` bytes by their checksum; a ValueError for a kind of checksum not known here."""
-        require_known(other)
+        check_known_checksum(other)
         self._value = isal_zlib.crc32_combine(self._value, int(other.removeprefix(_KIND), 16), length)
 
     def text(self) -> str:
@@ -43,11 +43,11 @@ def checksum(data: Buffer) -> str:
 
 def matches(data: Buffer, expected: str) -> bool:
     """Return True if `data` has the checksum `expected`; a ValueError for a kind not known here."""
-    require_known(expected)
+    check_known_checksum(expected)
     return checksum(data) == expected
 
 
-def require_known(text: str) -> None:
+def check_known_checksum(text: str) -> None:
     """Raise a ValueError for a checksum of a kind that this version does not know."""
     if not text.startswith(_KIND):
         raise ValueError(f"unknown kind of checksum {text!r}: read it with a newer ftfile")

@@ -13,8 +13,8 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
 from ftfile.core.extensions import installed, is_name_of_code, load
 from ftfile.core.options.table import DEFAULTS
-from ftfile.formats.line_formats import EncodedRows, Lines, ends_as_it_begins, rows_of, separator_ends, whole_lines
-from ftfile.formats.reading import batch_as, corrupt, refuse_all_but_one_text
+from ftfile.formats.line_formats import EncodedRows, Lines, overlaps_itself, rows_of, separator_ends, whole_lines
+from ftfile.formats.reading import batch_as, check_one_text_column, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import ragged, string_parts, text_scalar, varints
 
@@ -40,7 +40,7 @@ def framing_from_options(delimiter: bytes | None, length_prefix: str | None) -> 
     used = DEFAULTS["delimiter"] if delimiter is None else delimiter
     if not used:
         raise ConfigError("option delimiter='': it takes at least one byte; records of any bytes want a lengthPrefix")
-    if ends_as_it_begins(used):
+    if overlaps_itself(used):
         raise ConfigError(f"option delimiter={used!r} ends as it begins: choose one that does not, or a lengthPrefix")
     return _Delimited(used)
 
@@ -290,7 +290,7 @@ class BinaryRecords(Lines):
             self.user.check_schema(schema)
             return
         advice = "select one, name a class of your own as encoder, or use avro, json or parquet"
-        refuse_all_but_one_text(self.name, schema, advice, "BINARY")
+        check_one_text_column(self.name, schema, advice, "BINARY")
 
     def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - batches say what they are
         return self._encode

@@ -38,8 +38,8 @@ __all__ = (
     "LineSegments",
     "Lines",
     "check_characters",
-    "ends_as_it_begins",
     "naming",
+    "overlaps_itself",
     "rows_of",
     "separator_ends",
     "whole_lines",
@@ -282,7 +282,7 @@ def _encoded(encode: Encode, batch: pa.RecordBatch) -> EncodedRows:
         raise UnencodableRows(str(error)) from error
 
 
-def ends_as_it_begins(separator: bytes | str) -> bool:
+def overlaps_itself(separator: bytes | str) -> bool:
     """Return True if a separator can be found too early, as `||` in `a|||`."""
     return any(separator[start:] == separator[: len(separator) - start] for start in range(1, len(separator)))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from ftfile.core.checksum import checksum, matches, require_known
+from ftfile.core.checksum import check_known_checksum, checksum, matches
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
@@ -187,7 +187,7 @@ def read_add(
     If the snapshot `is_old`, it is not the newest one; see `open_add`. Rows that are not `wanted` may be left out; a
     span is for files that `is_splittable` allows, and no row outside of it comes.
     """
-    _require_fitting(add, encoding, schema)
+    _check_fitting(add, encoding, schema)
     in_path = columns_in_path(encoding)
     in_file = pa.schema([field for field in schema if field.name not in in_path])
     keys = keys_of(fs)
@@ -241,7 +241,7 @@ def read_part(
     if add.length > WHOLE_BYTES:
         with open_add(add, fs.open) as opened:
             if not isinstance(file_format, LineFormat):
-                require_known(add.checksum)
+                check_known_checksum(add.checksum)
                 actual = checksum_of(opened)
                 if actual != (add.length, add.checksum):
                     raise _other(add, _recorded(add), f"{actual[0]} bytes with {actual[1]}")
@@ -272,7 +272,7 @@ def plain_segment(file: InputFile, segment: Add, chain: Chain, *, framed: bool) 
         return chain.unseal(data, identity) if framed else chain.decode(data, identity)
 
 
-def _require_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
+def _check_fitting(add: Add, encoding: dict[str, Any], schema: pa.Schema) -> None:
     """Raise a SchemaError for columns whose values this file would not give back in the types of `schema`."""
     stored = arrow_schema(encoding["schema"])
     clauses = [] if stored.equals(schema) else [*misfits(stored, schema, narrower=True)]

@@ -24,11 +24,11 @@ __all__ = (
     "TimeFormats",
     "batch_as",
     "batch_of",
+    "check_one_text_column",
     "columns_within",
     "corrupt",
     "reading_errors",
     "refuse",
-    "refuse_all_but_one_text",
 )
 
 
@@ -91,7 +91,7 @@ def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tup
             yield from columns_within([pa.field("key", kind.key_type), pa.field("value", kind.item_type)], f"{path}.")
 
 
-def refuse_all_but_one_text(format_name: str, schema: pa.Schema, advice: str, cast: str) -> None:
+def check_one_text_column(format_name: str, schema: pa.Schema, advice: str, cast: str) -> None:
     """Raise `SchemaError` unless a schema is one column of strings or binary values."""
     if len(schema) != 1:
         refuse(format_name, [f"columns {', '.join(schema.names)}: {format_name} has exactly one column; {advice}"])

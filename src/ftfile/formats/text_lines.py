@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS
-from ftfile.formats.line_formats import EncodedRows, Lines, ends_as_it_begins, rows_of, whole_lines
-from ftfile.formats.reading import batch_of, corrupt, refuse_all_but_one_text
+from ftfile.formats.line_formats import EncodedRows, Lines, overlaps_itself, rows_of, whole_lines
+from ftfile.formats.reading import batch_of, check_one_text_column, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import text_scalar
 
@@ -35,7 +35,7 @@ class TextLines(Lines):
         line_sep = options.get("lineSep", DEFAULTS["lineSep"])
         if not line_sep:
             raise ConfigError("option lineSep='': it takes at least one character")
-        if ends_as_it_begins(line_sep):
+        if overlaps_itself(line_sep):
             raise ConfigError(f"option lineSep={line_sep!r} ends as it begins: for text, choose one that does not")
         return cls(line_sep)
 
@@ -47,7 +47,7 @@ class TextLines(Lines):
         return cls(definition["lineSep"], definition["column"])
 
     def check_schema(self, schema: pa.Schema) -> None:
-        refuse_all_but_one_text(self.name, schema, "select one, or use csv, json or parquet", "STRING")
+        check_one_text_column(self.name, schema, "select one, or use csv, json or parquet", "STRING")
 
     def rows(self, schema: pa.Schema) -> Encode:  # noqa: ARG002 - there is one column
         return self._encode

@@ -21,10 +21,10 @@ from ftfile.write.options import (
     Encryption,
     Storage,
     WriteConfig,
+    check_no_transaction,
     client_settings,
-    column_named,
-    common_settings,
-    refuse_in_stream,
+    common_values,
+    resolve_column,
     transaction_of,
 )
 
@@ -83,7 +83,7 @@ class StoreConfig(WriteConfig):
                 "onSchemaChange=widen for new columns and wider types"
             )
         if stream:
-            refuse_in_stream(transaction)
+            check_no_transaction(transaction)
         recorded = None if overwrite else recorded
         schema_json = as_nullable(_respelled(schema_json, recorded))
         delete_column, definition = _define(parsed, arrow_schema(schema_json), recorded)
@@ -97,7 +97,7 @@ class StoreConfig(WriteConfig):
             block_bytes=parsed["blockBytes"],
             encryption=encryption,
             storage=Storage.from_options(parsed, client_settings(parsed)),
-            **common_settings(parsed) | {"max_record_bytes": parsed["maxRecordBytes"] or _RECORD_BYTES},
+            **common_values(parsed) | {"max_record_bytes": parsed["maxRecordBytes"] or _RECORD_BYTES},
             overwrite=overwrite,
             transaction=transaction,
             grace_s=parsed["grace"],
@@ -165,19 +165,19 @@ def _define(
             f"keyColumns is not given: name the columns that make the key, of {', '.join(schema.names)}, as in "
             f"keyColumns={schema.names[0]}"
         )
-    keys = [column_named("keyColumns", name, schema) for name in names]
+    keys = [resolve_column("keyColumns", name, schema) for name in names]
     if deletes is not None:
-        deletes = column_named("deleteColumn", deletes, schema, pa.types.is_boolean, "a boolean column")
+        deletes = resolve_column("deleteColumn", deletes, schema, pa.types.is_boolean, "a boolean column")
         if deletes in keys:
             raise ConfigError(f"deleteColumn={deletes}: it is a key column, too, and would not be stored")
         schema = pa.schema([field for field in schema if field.name != deletes])
     definition = define(
         schema,
         keys,
-        bucket_by=[column_named("bucketBy", name, schema) for name in fixed["bucketBy"]],
+        bucket_by=[resolve_column("bucketBy", name, schema) for name in fixed["bucketBy"]],
         buckets=fixed["buckets"],
         merge=fixed["merge"],
-        sequence=sequence and column_named("sequenceColumn", sequence, schema),
+        sequence=sequence and resolve_column("sequenceColumn", sequence, schema),
     )
     return deletes, definition
 

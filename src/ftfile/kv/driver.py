@@ -19,10 +19,10 @@ from ftfile.kv.planning.runs import open_state, placed, seal_jobs, seal_marks
 from ftfile.kv.run.writer import BLOCK_BYTES
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites
-from ftfile.log.directory import refuse_files, refusing_file, store_of
+from ftfile.log.directory import check_is_store, file_as_config_error, store_of
 from ftfile.log.format.model import Add, Body, Remove
 from ftfile.log.format.record import definition_key
-from ftfile.log.opening import NO_ROWS, NO_STORE, open_as_written
+from ftfile.log.opening import NO_ROWS, NO_STORE, open_with_written_settings
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import spark_schema_json
 from ftfile.storage.registry import normalise
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ftfile.kv.config import StoreConfig
     from ftfile.log.checks import Rewrite
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import AssemblyJob, MaintenanceAuthor, Transaction
+    from ftfile.log.format.model import AssemblyTask, MaintenanceAuthor, Transaction
     from ftfile.log.protocol import Prepare
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
@@ -97,9 +97,12 @@ def open_store_log(
     path: str | os.PathLike[str], key_provider: str | None, storage: Mapping[str, str] | None, context: Context
 ) -> CommitLog:
     """Return a log of a store that nobody else uses, with its keys; ConfigError for no store, or keys not known."""
-    log, url = open_as_written(path, key_provider, storage, context, otherwise=NO_STORE), normalise(os.fspath(path))
-    head = log.read_on()
-    refuse_files(head, url)
+    log, url = (
+        open_with_written_settings(path, key_provider, storage, context, otherwise=NO_STORE),
+        normalise(os.fspath(path)),
+    )
+    head = log.refresh()
+    check_is_store(head, url)
     if head.encoding is None:
         raise ConfigError(f"{url!r} is {NO_ROWS}")
     return log
@@ -110,15 +113,15 @@ def recorded_definition(
 ) -> StoreDefinition | None:
     """Return the definition of the store that a writer's options name; None if nothing was committed there.
 
-    For `durable`, see `CommitLog.read_on`. A ConfigError says which option is wrong.
+    For `durable`, see `CommitLog.refresh`. A ConfigError says which option is wrong.
     """
     parsed = parse_options(options, "ftkv-write")
     if parsed["path"] is None:
         return None
     path, storage = normalise(parsed["path"]), Storage.from_options(parsed, client_settings(parsed))
     log = storage.log_at(path, Encryption.from_options(parsed), context)
-    with refusing_file(log, path):
-        text = store_of(log.read_on(durable=durable))
+    with file_as_config_error(log, path):
+        text = store_of(log.refresh(durable=durable))
     return None if text is None else StoreDefinition.from_json(text)
 
 
@@ -129,7 +132,7 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
         ConfigError: the directory is no store, or an option differs from the store's.
         SchemaError: value columns differ more than `onSchemaChange` allows.
     """
-    refuse_files(head, config.path)
+    check_is_store(head, config.path)
     text = store_of(head)
     if text is None or config.overwrite:
         return config.definition
@@ -216,7 +219,7 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
         adds=seal_marks(log.fs, adds),
         removes=removes,
         overwrite=config.overwrite,
-        assembly_jobs=due_after(log, state, live, config.plan, failed=change.failed, tasks=change.tasks),
+        assembly_tasks=due_after(log, state, live, config.plan, failed=change.failed, tasks=change.tasks),
         tasks=change.tasks,
         schema=keys[1],
         settings=keys[2],
@@ -246,8 +249,8 @@ def due_after(
     *,
     failed: Collection[str] = (),
     tasks: int,
-) -> tuple[AssemblyJob, ...]:
+) -> tuple[AssemblyTask, ...]:
     """Return the due jobs, as the record behind a state has them, given the runs that are live after it, by id."""
-    due = still_due(state.assembly_jobs, live, failed, state.version + 1)
+    due = still_due(state.assembly_tasks, live, failed, state.version + 1)
     more = plan_jobs(live.values(), due, plan, log.ids, now_ms=log.clock.now_ms(), tasks=tasks)
     return seal_jobs(log.fs, (*due, *more))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ftfile.kv.planning.runs import Run
     from ftfile.kv.run.reader import RunReader
     from ftfile.kv.run_files import RunSpool
-    from ftfile.log.format.model import Add, AssemblyJob
+    from ftfile.log.format.model import Add, AssemblyTask
     from ftfile.log.state import LogState
     from ftfile.write.stage import Stage
 
@@ -227,7 +227,7 @@ def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple
     come last. Raises nothing: what fails is logged, with the path, and stays due; other jobs go on. Of the
     head, the state of a view is enough.
     """
-    jobs = head.assembly_jobs
+    jobs = head.assembly_tasks
     tasks = jobs[-1].payload["taskCount"] if jobs else 0
     own = [
         job
@@ -261,7 +261,7 @@ class Merger:
     read_version: int  # at which the inputs of the jobs are live
     window_bytes: int = _WINDOW_BYTES
 
-    def merge(self, job: AssemblyJob) -> tuple[Rewrite | None, list[Exception]]:
+    def merge(self, job: AssemblyTask) -> tuple[Rewrite | None, list[Exception]]:
         """Return the rewrite of a job, None if nothing was merged, and the errors of runs that stay.
 
         A bucket whose runs cannot be merged leaves the others of the job alone, unless the store is away.
@@ -286,7 +286,7 @@ class Merger:
         inputs, adds = ([add for each in found for add in getattr(each, name)] for name in ("inputs", "adds"))
         return replace(found[0], inputs=tuple(inputs), adds=tuple(adds)), errors
 
-    def _merged(self, job: AssemblyJob, groups: Sequence[Group]) -> Rewrite:
+    def _merged(self, job: AssemblyTask, groups: Sequence[Group]) -> Rewrite:
         """Return the rewrite of groups of a job; if one fails, all that was written is removed."""
         inputs: list[Add] = []
         adds: list[Add] = []

@@ -19,7 +19,7 @@ from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import bools_of
 from ftfile.kv.planning.runs import open_state
 from ftfile.kv.upkeep.automatic import vacuum_if_due
-from ftfile.log.directory import entries_of_new, refuse_new_tables
+from ftfile.log.directory import check_foreign_tables, list_new_directory
 from ftfile.log.format import layout
 from ftfile.log.format.record import definition_key
 from ftfile.rows.buffers import from_numpy, is_valid, rows_where
@@ -65,7 +65,7 @@ class RunWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the next rows, in the schema of the config."""
-        batch = self._without_nulls(self._bad.without_oversized(batch))
+        batch = self._without_nulls(self._bad.split_oversized(batch))
         if not batch.num_rows:
             return
         self._held.append(self._with_operations(batch))
@@ -136,16 +136,16 @@ class StoreWriter(Writer[StoreConfig]):
     def _look(config: StoreConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
         check_staged_names(config.path, config.hidden_chain, log.fs.capabilities)
         log.fs.prove(layout.META)
-        head = log.read_on()
+        head = log.refresh()
         if head.version < 0:
-            entries_of_new(log.fs, config.path)
+            list_new_directory(log.fs, config.path)
             with contextlib.suppress(NotFound):
                 log.check_layout()
         else:
-            refuse_new_tables(log, head, config.path)
+            check_foreign_tables(log, head, config.path)
         definition_after(config, head)
         refuse_operator(head, config.transaction)
-        return head, {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_jobs else {}
+        return head, {head.encoding: head.definitions[head.encoding]} if head.encoding and head.assembly_tasks else {}
 
     def _write_rows(
         self, _: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords

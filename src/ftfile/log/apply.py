@@ -42,7 +42,7 @@ class Fold:
     def __init__(self, state: LogState) -> None:
         self.version, self.nonce, self.whole = state.version, state.nonce, state.whole
         self._horizon_ms, self._log_start = state.horizon_ms, state.log_start
-        self._schema, self._encoding, self._assembly_jobs = state.schema, state.encoding, state.assembly_jobs
+        self._schema, self._encoding, self._assembly_jobs = state.schema, state.encoding, state.assembly_tasks
         self._definitions, self._removed_since = state.definitions, state.removed_since
         self._tables = TablesDraft(state.tables)
         self._queries, self._transactions = state.queries.draft(), state.transactions.draft()
@@ -66,7 +66,7 @@ class Fold:
             definitions=self._definitions,
             segments=self._segments.finish(),
             segment_changes=tuple(self._segment_changes),
-            assembly_jobs=self._assembly_jobs,
+            assembly_tasks=self._assembly_jobs,
             removed=self._removed.finish(),
             removed_since=self._removed_since,
             reserved=self._reserved.finish(),
@@ -100,7 +100,7 @@ class Fold:
             self._segments.set(add.id, add)
         self._segment_changes.append(SegmentChange(record.version, record.nonce, opened, ended))
         self._apply_definitions(record)
-        self._assembly_jobs = record.assembly_jobs
+        self._assembly_jobs = record.assembly_tasks
         self._tables.apply(record.tables, record.time_ms)
         parts = (*(add for add in record.adds if add.kind == "part"), *record.dead_letters)
         removes = tuple(remove for remove in record.removes if remove.kind == "part")

@@ -15,7 +15,7 @@ from ftfile.log.format.compacted import adds_from_json, adds_to_json
 from ftfile.log.format.model import LIST, NUMBER, OBJECT, OR_NULL, TEXT, Field, Fields, many, one
 from ftfile.log.format.record import (
     ADD,
-    ASSEMBLY_JOB,
+    ASSEMBLY_TASK,
     FINGERPRINT,
     REMOVE,
     UNREADABLE,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-BASE_FORMAT = 1
+CHECKPOINT_FORMAT = 1
 
 
 def _by_key(name: str, attribute: str, fields: Fields[Any]) -> Field:
@@ -113,7 +113,7 @@ BASE = Fields(
         lambda segments: adds_to_json(segments.values()),
         lambda text: SharedMap({add.id: add for add in adds_from_json(text["id"], text)}),
     ),
-    many("assemblyJobs", "assembly_jobs", ASSEMBLY_JOB),
+    many("assemblyJobs", "assembly_tasks", ASSEMBLY_TASK),
     _versions("removedParts", "removed"),
     Field("removedPartsSinceVersion", "removed_since", NUMBER),
     _versions("reservedPaths", "reserved"),
@@ -135,16 +135,16 @@ BASE = Fields(
     always=True,
 )
 _ADVICE = "Restore it from a copy; while every record from version 0 on is there, it may simply be deleted"
-BASES_KEPT = 2
+CHECKPOINTS_KEPT = 2
 # A base is due when reading what came after it costs more than this, and than half of reading the base.
-BASE_MIN_BYTES = 1 << 20
+CHECKPOINT_MIN_BYTES = 1 << 20
 # What opening a record costs, as bytes read: a restart must not open thousands of small ones.
 RECORD_COST_BYTES = 4 << 10
 
 _log = get_logger(__name__)
 
 
-class OwnBases:
+class LogCheckpoints:
     """The bases of a log that can be read and whose record is there.
 
     Vacuum keeps the records of the last bases, so that a base without its record was written by another history of the
@@ -154,13 +154,13 @@ class OwnBases:
     def __init__(self, fs: FileSystem, read_record: Callable[[int], Record | None]) -> None:
         self._fs = fs
         self._read_record = read_record
-        self.useless: set[layout.BaseName] = set()
+        self.useless: set[layout.CheckpointName] = set()
 
-    def names(self) -> list[layout.BaseName]:
+    def names(self) -> list[layout.CheckpointName]:
         """Return the bases that may be useful, in the order of versions."""
-        return sorted(name for name in list_bases(self._fs) if name not in self.useless)
+        return sorted(name for name in list_checkpoints(self._fs) if name not in self.useless)
 
-    def newest(self) -> layout.BaseName | None:
+    def newest(self) -> layout.CheckpointName | None:
         """Return the newest base by listing their names, or None."""
         return max(self.names(), default=None)
 
@@ -171,15 +171,15 @@ class OwnBases:
                 return state_and_size
         return None
 
-    def read(self, name: layout.BaseName) -> tuple[LogState, int] | None:
+    def read(self, name: layout.CheckpointName) -> tuple[LogState, int] | None:
         """Return a base with its length in bytes; None when it is gone, damaged, or not of this log."""
-        path = layout.base_path(name)
+        path = layout.log_checkpoint_path(name)
         try:
             content = self._fs.read(path)
         except NotFound:
             return None  # replaced by a newer one since the listing
         try:
-            state = decode_base(content, path)
+            state = decode_checkpoint(content, path)
             record = self._read_record(name.version)
             if state.version == name.version and record is not None and record.nonce == state.nonce:
                 return state, len(content)
@@ -191,37 +191,39 @@ class OwnBases:
         return None
 
 
-def write_base(fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.BaseName] = ()) -> int:
+def write_checkpoint(
+    fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.CheckpointName] = ()
+) -> int:
     """Write a base of the state and return its length in bytes; drop the bases that it makes useless.
 
     Those of later versions may be another committer's. The `useless` replace nothing.
     """
-    name = layout.BaseName(state.version, ids.unique()[:16])
-    content = encode_base(state)
-    write_file(fs, fs.create_exclusive, layout.base_path(name), content)
-    older = {name for name in list_bases(fs) if name.version <= state.version}
-    for old in older - set(sorted(older - set(useless))[-BASES_KEPT:]):
-        delete_file(fs, layout.base_path(old))
+    name = layout.CheckpointName(state.version, ids.unique()[:16])
+    content = encode_checkpoint(state)
+    write_file(fs, fs.create_exclusive, layout.log_checkpoint_path(name), content)
+    older = {name for name in list_checkpoints(fs) if name.version <= state.version}
+    for old in older - set(sorted(older - set(useless))[-CHECKPOINTS_KEPT:]):
+        delete_file(fs, layout.log_checkpoint_path(old))
     return len(content)
 
 
-def encode_base(state: LogState) -> bytes:
+def encode_checkpoint(state: LogState) -> bytes:
     """Return the bytes of a base."""
-    return to_checked_text([compact_json({"ftfileBase": BASE_FORMAT} | BASE.to_json(state))])
+    return to_checked_text([compact_json({"ftfileBase": CHECKPOINT_FORMAT} | BASE.to_json(state))])
 
 
-def decode_base(content: bytes, path: str) -> LogState:
-    """Return the state that `encode_base` wrote."""
+def decode_checkpoint(content: bytes, path: str) -> LogState:
+    """Return the state that `encode_checkpoint` wrote."""
     lines = from_checked_text(content, path, _ADVICE)
     try:
         text = json.loads(lines[0])
-        check_format(text, "ftfileBase", BASE_FORMAT, path)
+        check_format(text, "ftfileBase", CHECKPOINT_FORMAT, path)
         return BASE.from_json(text)
     except UNREADABLE as error:
         raise CorruptData(path, "a base of the log", f"unreadable fields ({error!r})", _ADVICE) from error
 
 
-def list_bases(fs: FileSystem) -> list[layout.BaseName]:
+def list_checkpoints(fs: FileSystem) -> list[layout.CheckpointName]:
     """Return the names of all bases, in any order."""
-    names = (layout.parse_base_name(info.path) for info in list_own(fs, layout.BASES))
+    names = (layout.parse_checkpoint_name(info.path) for info in list_own(fs, layout.BASES))
     return [name for name in names if name is not None]

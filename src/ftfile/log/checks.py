@@ -163,13 +163,13 @@ class FinalPaths:
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
     """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow."""
     known_paths = log.known_paths
-    if not _read_on(log, head, known_paths):
+    if not _apply_records_since(log, head, known_paths):
         known_paths.live = _repeating(snapshot_at(log, head).adds.values())
     known_paths.version, known_paths.nonce = head.version, head.nonce
     return known_paths.live
 
 
-def _read_on(log: CommitLog, head: LogState, known_paths: KnownPaths) -> bool:
+def _apply_records_since(log: CommitLog, head: LogState, known_paths: KnownPaths) -> bool:
     """Take in the records up to the head; False if they do not follow the known version, or are too many."""
     version, nonce, known_paths.version = known_paths.version, known_paths.nonce, -1
     if version < 0 or not version <= head.version <= version + FOLLOWED_MAX:
@@ -191,11 +191,11 @@ def _repeating(adds: Iterable[Add]) -> set[str]:
 
 def _found(log: CommitLog, paths: Sequence[str]) -> dict[str, FileInfo]:
     """Return the files and directories that are there, by path."""
-    infos = parallel(log.fs, lambda path: _taker(log.fs, path), paths)
+    infos = parallel(log.fs, lambda path: _file_at(log.fs, path), paths)
     return {path: info for path, info in zip(paths, infos, strict=True) if info is not None}
 
 
-def _taker(fs: FileSystem, path: str) -> FileInfo | None:
+def _file_at(fs: FileSystem, path: str) -> FileInfo | None:
     """Return the file or directory at a path, or None; a link that leads nowhere counts as a file."""
     try:
         return fs.stat(path)

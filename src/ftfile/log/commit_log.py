@@ -29,7 +29,7 @@ LAYOUT_VERSION = b"ftfile directory, layout 1\n"
 # Of the log of a source of files.
 PLANS_LAYOUT = b"ftfile plans, layout 1\n"
 # Times that reading starts over from a newer base, which others write meanwhile.
-READ_ON_TRIES = 100
+REFRESH_TRIES = 100
 # Directories that a process remembers, so that each is looked up once; some 100 bytes each.
 DIRECTORIES_KEPT = 100_000
 _HAS_PLANS = (
@@ -91,8 +91,8 @@ class CommitLog(Records):
         super().__init__(fs)
         self._layout_line = layout_line
         self.recent = RecentRecords()
-        self.known_ranges: set[layout.RangeName] = set()
-        self.base_bytes = self.delta_bytes = 0
+        self.known_compacted: set[layout.CompactedName] = set()
+        self.checkpoint_bytes = self.delta_bytes = 0
         self.reads = 0  # records and bases read so far to know the head
         self.notes = CommitNotes()
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
@@ -138,14 +138,14 @@ class CommitLog(Records):
             advice = "Use the version of ftfile that wrote it"
             raise CorruptData(layout.FORMAT_FILE, repr(self._layout_line), repr(line[:80]), advice)
 
-    def read_on(self, *, durable: bool = False) -> LogState:
+    def refresh(self, *, durable: bool = False) -> LogState:
         """Return the state at the head of the log; it does not change when the log goes on.
 
         Callers that act on the log make it `durable` first, since its writer may have died before that, and make sure
         that none of it is lost. CorruptData says that a record is damaged or missing.
         """
         with self.lock:
-            for _ in range(READ_ON_TRIES):
+            for _ in range(REFRESH_TRIES):
                 began = self._start().version
                 state = self._follow(acts=durable)
                 newest = self.bases.newest()
@@ -155,7 +155,7 @@ class CommitLog(Records):
                         self._make_durable(state.version)
                     return state
                 self._forget()
-            raise StorageError("read_on", layout.LOG, "the log's bases changed faster than they could be read")
+            raise StorageError("refresh", layout.LOG, "the log's bases changed faster than they could be read")
 
     def _follow(self, *, acts: bool) -> LogState:
         """Read records to the end; make sure, the first time, that it is the end."""
@@ -195,10 +195,10 @@ class CommitLog(Records):
             if size_bytes is None:
                 return None
             try:
-                included = self._is_part_of_the_log(record)
+                included = self._is_in_log(record)
                 if not included or next_state is None:
                     self._forget()
-                    return self.read_on(durable=True) if included else None
+                    return self.refresh(durable=True) if included else None
             except StorageError as error:
                 raise outcome_unknown(record, error) from error
             self._durable_to = record.version
@@ -217,15 +217,15 @@ class CommitLog(Records):
             if record is not None and record.nonce == self._state.nonce:
                 self._newest_content = content
                 if not self._state.whole:
-                    self._state = replace(self._state, assembly_jobs=record.assembly_jobs)  # a view does not have it
+                    self._state = replace(self._state, assembly_tasks=record.assembly_tasks)  # a view does not have it
                 return self._state
             self.bases.useless.clear()
-            self.known_ranges.clear()
+            self.known_compacted.clear()
         self._prepared = self.has_hint = False
         self._forget()
         base = self.bases.read_newest()
         self.reads += base is not None
-        self._state, self.base_bytes = base if base is not None else (LogState(), 0)
+        self._state, self.checkpoint_bytes = base if base is not None else (LogState(), 0)
         self._durable_to = self._state.version
         return self._state
 
@@ -240,7 +240,7 @@ class CommitLog(Records):
             self.fs.sync_directory(layout.LOG)
             self._durable_to = version
 
-    def _is_part_of_the_log(self, record: Record) -> bool:
+    def _is_in_log(self, record: Record) -> bool:
         """Return False if a base shows that our record is dead: the slot at or before it had been emptied."""
         newest = self.bases.newest()
         if newest is None or newest.version < record.version:

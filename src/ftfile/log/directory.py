@@ -59,16 +59,16 @@ def directory_url(path: str, option: str = "path") -> str:
         ConfigError: it is malformed, or lies within the log of another directory.
     """
     url = normalise(path)
-    _refuse_within_log(option, path, url)
+    _check_outside_log(option, path, url)
     return url
 
 
-def refuse_checkpoint(checkpoint: str | None) -> None:
+def check_checkpoint_location(checkpoint: str | None) -> None:
     """Raise a ConfigError if a checkpoint lies within the log of a directory."""
-    _refuse_within_log("checkpointLocation", checkpoint, checkpoint or "")
+    _check_outside_log("checkpointLocation", checkpoint, checkpoint or "")
 
 
-def _refuse_within_log(option: str, value: str | None, url: str) -> None:
+def _check_outside_log(option: str, value: str | None, url: str) -> None:
     above, meta, _ = f"{url}/".partition(f"/{layout.META}/")
     if meta:
         raise ConfigError(
@@ -77,7 +77,7 @@ def _refuse_within_log(option: str, value: str | None, url: str) -> None:
         )
 
 
-def entries_of_new(fs: FileSystem, path: str) -> list[FileInfo]:
+def list_new_directory(fs: FileSystem, path: str) -> list[FileInfo]:
     """Return the entries of a directory without a log; none if there is no directory.
 
     Raises:
@@ -95,7 +95,7 @@ def entries_of_new(fs: FileSystem, path: str) -> list[FileInfo]:
 
 
 @contextlib.contextmanager
-def refusing_file(log: CommitLog, path: str) -> Iterator[None]:
+def file_as_config_error(log: CommitLog, path: str) -> Iterator[None]:
     """Raise a ConfigError where the block finds that the path of a directory is a file."""
     try:
         yield
@@ -106,7 +106,7 @@ def refusing_file(log: CommitLog, path: str) -> Iterator[None]:
         raise ConfigError(f"path={path!r} is a file; give the directory") from error
 
 
-def refuse_new_tables(log: CommitLog, head: LogState, path: str) -> None:
+def check_foreign_tables(log: CommitLog, head: LogState, path: str) -> None:
     """Look, once for each log of this process, for tables of other programs that began after the first commit.
 
     It lists their directories alone, since the root may have many files.
@@ -168,7 +168,7 @@ def migration_of(head: LogState) -> dict[str, Any] | None:
     return None if entry is None else entry[1]
 
 
-def refuse_store(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None:
+def check_is_files(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None:
     """Raise a ConfigError, with what to do instead, if the directory is a store."""
     if store_of(head) is not None:
         raise ConfigError(
@@ -177,7 +177,7 @@ def refuse_store(head: LogState, path: str, advice: str = _STORE_ADVICE) -> None
         )
 
 
-def refuse_files(head: LogState, path: str) -> None:
+def check_is_store(head: LogState, path: str) -> None:
     """Raise a ConfigError if the directory has files that are no store's."""
     if head.encoding is not None and store_of(head) is None:
         raise ConfigError(

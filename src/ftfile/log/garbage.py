@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.filters.chain import Chain
-from ftfile.log.checkpoints import BASES_KEPT, list_bases
+from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
 from ftfile.log.places import is_recorded, list_or_empty, stat_or_none
-from ftfile.log.read.compacted_records import OwnRanges, contained, list_ranges
+from ftfile.log.read.compacted_records import CompactedFiles, contained, list_compacted
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.read.times import newest_at
 from ftfile.log.sealed import keys_of
@@ -102,7 +102,7 @@ def find_garbage(
     # What came back is known, and its name reserved, for as long as the record that removed it is kept.
     possible = head.log_start if returned else _log_start(log, head, since)
     if log_start is None:
-        log_start = max(head.log_start, min(possible, within.ranges_to + 1))
+        log_start = max(head.log_start, min(possible, within.compacted_to + 1))
     returned_paths = {file.path for _, file in returned}
     foreign = [info.path for _, info in garbage if info.path not in returned_paths]
     findings = Findings(log_start, log_start < possible, returned=returned, foreign=foreign)
@@ -138,9 +138,9 @@ def _log_start(log: CommitLog, head: LogState, since: int) -> int:
     Who reads at that time needs it. Both bases stand for what goes: should the newer one be lost, the older one and
     records replace it.
     """
-    names = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
+    names = [name for name in log.bases.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
     bases = [name for name in names if log.bases.read(name) is not None]
-    if len(bases) < BASES_KEPT:
+    if len(bases) < CHECKPOINTS_KEPT:
         return head.log_start
     # Names that a part to be retired has are reserved for as long as its record is kept.
     return max(head.log_start, min(since, bases[0].version, *head.unpublished))
@@ -219,12 +219,15 @@ def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) ->
 
 def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
     """Find bases and ranges that others replace, and what killed processes left beside them."""
-    fs, ranges = log.fs, list_ranges(log.fs)
-    own_bases = [name for name in log.bases.names() if name.version <= head.version][-BASES_KEPT:]
-    older = [name for name in list_bases(fs) if own_bases and name.version < own_bases[-1].version]
+    fs, ranges = log.fs, list_compacted(log.fs)
+    own_bases = [name for name in log.bases.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
+    older = [name for name in list_checkpoints(fs) if own_bases and name.version < own_bases[-1].version]
     replaced: Mapping[str, str] = {
-        **{layout.base_path(name): "base" for name in older if name not in own_bases},
-        **{layout.range_path(name): "range" for name in contained(ranges, OwnRanges(log, head, ranges).cover())},
+        **{layout.log_checkpoint_path(name): "base" for name in older if name not in own_bases},
+        **{
+            layout.compacted_path(name): "range"
+            for name in contained(ranges, CompactedFiles(log, head, ranges).cover())
+        },
     }
     writers = list_wal_writers(fs)
     replaced = {**replaced, **dict.fromkeys(_unneeded_windows(fs, head, writers), "windows")}

@@ -113,7 +113,7 @@ def _is_sealed(log: CommitLog, version: int) -> bool:
     return False
 
 
-def open_as_written(
+def open_with_written_settings(
     path: str | os.PathLike[str],
     key_provider: str | None,
     storage: Mapping[str, str] | None,
@@ -130,7 +130,7 @@ def open_as_written(
     """
     log = open_log(path, key_provider, storage, context, otherwise)
     if settings is None:
-        settings = written_settings(log.read_on())
+        settings = written_settings(log.refresh())
     if not settings:
         return log
     settings = (*(storage or {}).items(), *settings)
@@ -150,7 +150,7 @@ def maintaining(
     key_provider: str | None,
     storage: Mapping[str, str] | None,
     context: Context,
-    opener: Callable[..., CommitLog] = open_as_written,
+    opener: Callable[..., CommitLog] = open_with_written_settings,
 ) -> Iterator[tuple[CommitLog, MaintenanceAuthor]]:
     """Give the log of a directory, and the author of what one operation records; messages carry its job id.
 

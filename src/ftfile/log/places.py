@@ -9,7 +9,7 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from ftfile.core.checksum import Crc32, require_known
+from ftfile.core.checksum import Crc32, check_known_checksum
 from ftfile.core.errors import (
     AlreadyExists,
     CorruptData,
@@ -108,7 +108,7 @@ class Place(enum.Enum):
     DAMAGED = "damaged"  # of another length than was recorded
 
 
-class Whereabouts(NamedTuple):
+class PartPlace(NamedTuple):
     """Where the file of a part is."""
 
     place: Place
@@ -116,13 +116,13 @@ class Whereabouts(NamedTuple):
     fault: str | None = None  # why its final name is impossible, as in "it …"
 
 
-def find_part(fs: FileSystem, add: Add) -> Whereabouts:
+def find_part(fs: FileSystem, add: Add) -> PartPlace:
     """Return where a part is. It may move from staged to final and from there to retired while one looks."""
     assert add.final_path is not None, f"part {add.id} has no final name"
     fault = shape_fault(add.final_path) or fs.capabilities.fault_of(add.final_path)
     if fault is not None:
         staged = stat_or_none(fs, add.path)
-        return _retired(fs, add) if staged is None else Whereabouts(Place.IMPOSSIBLE, staged, fault)
+        return _retired(fs, add) if staged is None else PartPlace(Place.IMPOSSIBLE, staged, fault)
     final = stat_or_none(fs, add.final_path)
     staged = stat_or_none(fs, add.path) if add.path != add.final_path else None
     if final is None and staged is None:
@@ -130,24 +130,24 @@ def find_part(fs: FileSystem, add: Add) -> Whereabouts:
     if final is not None:
         is_other = staged is not None and not _is_same_file(final, staged) and not is_recorded(fs, final, add)
         if final.is_directory or is_other:
-            return Whereabouts(Place.TAKEN, final)
-        return Whereabouts(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
+            return PartPlace(Place.TAKEN, final)
+        return PartPlace(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
     return _retired(fs, add) if staged is None else _staged(fs, add, staged)
 
 
-def _retired(fs: FileSystem, add: Add) -> Whereabouts:
+def _retired(fs: FileSystem, add: Add) -> PartPlace:
     hidden = stat_or_none(fs, layout.retired_path(add.id))
-    return Whereabouts(Place.NOWHERE if hidden is None else Place.RETIRED, hidden)
+    return PartPlace(Place.NOWHERE if hidden is None else Place.RETIRED, hidden)
 
 
-def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> Whereabouts:
+def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> PartPlace:
     if staged.size_bytes != add.length:
-        return Whereabouts(Place.DAMAGED, staged)
+        return PartPlace(Place.DAMAGED, staged)
     for directory in layout.ancestors(layout.parent(add.final_path or ""))[:-1]:
         above = stat_or_none(fs, directory)
         if above is not None and not above.is_directory:
-            return Whereabouts(Place.TAKEN, above)
-    return Whereabouts(Place.STAGED, staged)
+            return PartPlace(Place.TAKEN, above)
+    return PartPlace(Place.STAGED, staged)
 
 
 def has_content(fs: FileSystem, path: str, recorded: Add | Remove) -> bool:
@@ -259,7 +259,7 @@ def is_recorded(fs: FileSystem, info: FileInfo, recorded: Add | Remove, *, read:
         return False
     if not read:
         return True
-    require_known(recorded.checksum)
+    check_known_checksum(recorded.checksum)
     try:
         with fs.open(info.path) as file:
             return checksum_of(file) == (recorded.length, recorded.checksum)
@@ -308,7 +308,7 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
     try:
         _move(fs, add.path, add.final_path)
     except AlreadyExists:
-        _settle_both(fs, add, add.final_path)
+        _resolve_collision(fs, add, add.final_path)
     except NotFound:
         target = stat_or_none(fs, add.final_path)
         if target is None:
@@ -321,7 +321,7 @@ def _place_one(fs: FileSystem, add: Add) -> _Step:
     return "done"
 
 
-def _settle_both(fs: FileSystem, add: Add, final_path: str) -> None:
+def _resolve_collision(fs: FileSystem, add: Add, final_path: str) -> None:
     """Accept two names that are of one file, or whose final one has the recorded content."""
     source, target = stat_or_none(fs, add.path), stat_or_none(fs, final_path)
     if target is None:

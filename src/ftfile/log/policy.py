@@ -129,7 +129,7 @@ def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None
             high = at - 1
         else:
             # Records that are not kept any more may be dead ones.
-            return record if log.read_on().log_start <= at else None
+            return record if log.refresh().log_start <= at else None
         version = -1
     return None
 

@@ -16,7 +16,7 @@ from ftfile.log.checks import FinalPaths, check_staged
 from ftfile.log.commit_log import Measured
 from ftfile.log.format.model import Body, Record
 from ftfile.log.policy import DEFAULT_POLICY, check_replay, fingerprint_mac, lineage_start
-from ftfile.log.publish import post_commit, raise_own, require_removed_published, roll_forward
+from ftfile.log.publish import check_removes_published, post_commit, raise_own_or_warn, roll_forward
 from ftfile.log.read.snapshot import Snapshot, snapshot_at
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ def commit(  # noqa: PLR0913 - the last by name
     policy: Policy = DEFAULT_POLICY,
     *,
     fingerprint: Fingerprint | None = None,
-    claims_replay: bool = False,
+    task_found_batch: bool = False,
     progress: OnProgress | None = None,
 ) -> Committed:
     """Make what an author prepares part of the directory exactly once, and publish it; repeatable for the same batch.
 
-    With `claims_replay`, a task found the batch in the log and wrote nothing: there must be a record. `progress` is
+    With `task_found_batch`, a task found the batch in the log and wrote nothing: there must be a record. `progress` is
     called with a `Progress` after each file that is published; what it raises leaves the rest to the next commit.
 
     Raises:
@@ -66,23 +66,23 @@ def commit(  # noqa: PLR0913 - the last by name
     """
     nonce, measured = log.ids.unique(), Measured(log)
     while True:
-        head = log.read_on(durable=True)
+        head = log.refresh(durable=True)
         problems = roll_forward(log, head, policy, author)
-        raise_own(problems, author)
+        raise_own_or_warn(problems, author)
         if head.has(author):
             check_replay(log, head, author, fingerprint, policy)
             log.notes.replays += 1
             return Committed(head.version, replayed=True)
-        if claims_replay:
+        if task_found_batch:
             raise InvalidMessages("a task found this batch in the log and wrote nothing, but there is no record of it")
         starts = lineage_start(head, author, policy)
         log.prepare_directory()  # for a batch that is refused, a lost log gets no new directory that would hide it
         if (body := prepare(head, partial(snapshot_at, log, head))) is None:
             return Committed(head.version, replayed=False)
-        _require_publishable(log, head, body)
+        _check_publishable(log, head, body)
         mac = fingerprint_mac(log.fs, fingerprint, author)
         record = replace(record_of(log, head, body, author, nonce), lineage_start=starts, fingerprint=mac)
-        require_removed_published(problems, record)
+        check_removes_published(problems, record)
         record = replace(record, metrics=body.metrics | measured.metrics())
         if (after := log.create(record)) is not None:
             break
@@ -90,28 +90,28 @@ def commit(  # noqa: PLR0913 - the last by name
     measured.created()
     problems = roll_forward(log, after, policy, author, tried=problems, created=record.version, progress=progress)
     measured.published(record.version)
-    raise_own(problems, author, record.version)
+    raise_own_or_warn(problems, author, record.version)
     post_commit(log, after)
     return Committed(record.version, replayed=False, record=record)
 
 
 def catch_up(log: CommitLog, author: Author) -> tuple[LogState, list[Problem]]:
     """Publish all records, as every commit does first; return the head, and what could not be published."""
-    head = log.read_on(durable=True)
+    head = log.refresh(durable=True)
     problems = roll_forward(log, head, DEFAULT_POLICY, author)
-    raise_own(problems, author)
+    raise_own_or_warn(problems, author)
     return head, problems
 
 
 def record_of(log: CommitLog, head: LogState, body: Body, author: Author, nonce: str) -> Record:
     """Return the record that follows a head."""
     said = {body_field.name: getattr(body, body_field.name) for body_field in fields(Body)}
-    said["assembly_jobs"] = head.jobs_left(body.removes) if body.assembly_jobs is None else body.assembly_jobs
+    said["assembly_tasks"] = head.jobs_left(body.removes) if body.assembly_tasks is None else body.assembly_tasks
     said["definitions"] = {key: text for key, text in body.definitions.items() if key not in head.definitions}
     return Record(head.version + 1, nonce, author, log.clock.now_ms(), previous_nonce=head.nonce, **said)
 
 
-def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
+def _check_publishable(log: CommitLog, head: LogState, body: Body) -> None:
     """Check the files and final paths of all that is added; nothing is committed that cannot be published.
 
     A restore adds files that are old, and has checked itself that no vacuum may delete them.
@@ -121,11 +121,11 @@ def _require_publishable(log: CommitLog, head: LogState, body: Body) -> None:
     assert len({add.id for add in adds}) == len(adds), "two adds with one id"
     assert len({add.path for add in parts}) == len(parts), "two parts in one file"
     if body.restored is None:
-        _require_staged(log, head, body, adds)
+        _check_staged_adds(log, head, body, adds)
     FinalPaths(log, head, adds).claim(adds)
 
 
-def _require_staged(log: CommitLog, head: LogState, body: Body, adds: Sequence[Add]) -> None:
+def _check_staged_adds(log: CommitLog, head: LogState, body: Body, adds: Sequence[Add]) -> None:
     # The rest of a segment lies in the same spool, which is safe as long as one segment of it is live.
     shared_spools = {segment.path for remove in body.removes if (segment := head.segments.get(remove.id)) is not None}
     check_staged(log.fs, [add for add in adds if add.path not in shared_spools], head.horizon_ms)

@@ -18,8 +18,8 @@ from ftfile.log import checkpoints as bases
 from ftfile.log.format import layout
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.places import clear_stage, place, retire, sync_names
-from ftfile.log.read.add_table import make_range
-from ftfile.log.read.compacted_records import OwnRanges, list_ranges, reach, write_merged
+from ftfile.log.read.add_table import compact_records
+from ftfile.log.read.compacted_records import CompactedFiles, list_compacted, reach, write_compacted
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.records import PublishedHint, read_published, write_published
 
@@ -98,7 +98,7 @@ def skip_published(log: CommitLog, head: LogState) -> None:
             del head.unpublished[version]
 
 
-def raise_own(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
+def raise_own_or_warn(problems: Sequence[Problem], author: Author, version: int | None = None) -> None:
     """Raise the first problem of the author's own query, or of the version just created; warn of all others."""
     for problem in problems:
         at = problem.entry.version
@@ -107,7 +107,7 @@ def raise_own(problems: Sequence[Problem], author: Author, version: int | None =
         _log.warning("version %d, of another writer, is not wholly published: %s", at, problem.error)
 
 
-def require_removed_published(problems: Sequence[Problem], record: Record) -> None:
+def check_removes_published(problems: Sequence[Problem], record: Record) -> None:
     """Refuse a record that removes what is not published yet: publishing it later would bring it back."""
     removed = {remove.id for remove in record.removes}
     for problem in problems:
@@ -147,7 +147,7 @@ def still_live(log: CommitLog, adds: Sequence[Add], read_version: int) -> list[A
     """Return the adds that no later record removed, by reading the log again; too old ones count as removed."""
     if not adds:
         return []
-    head = log.read_on(durable=True)
+    head = log.refresh(durable=True)
     return [add for add in adds if head.is_live(add, read_version)]
 
 
@@ -155,7 +155,7 @@ def _missing_parts(log: CommitLog, unplaced: Sequence[tuple[Add, NameCollision |
     """Return the live parts that are nowhere; dead letters may be deleted, and removed parts have no name any more."""
     letters = {add.id for add, _ in unplaced if (add.final_path or "").startswith(f"{layout.DEAD_LETTERS}/")}
     if any(error is not None for _, error in unplaced):
-        live = snapshot_at(log, log.read_on(durable=True)).adds
+        live = snapshot_at(log, log.refresh(durable=True)).adds
         for add, error in unplaced:
             if error is not None and (add.id in live or add.id in letters):
                 raise error
@@ -204,7 +204,7 @@ def post_commit(log: CommitLog, head: LogState) -> None:
     if (head.version + 1) % RANGE_EVERY == 0 or recent.size_bytes >= RANGE_BYTES:
         if head.version >= recent.paused_to:
             try:
-                extend_ranges(log, head)
+                compact_new_records(log, head)
                 recent.failures = 0
             except FtfileError as error:
                 recent.paused_to = head.version + (RANGE_EVERY << min(recent.failures, PAUSES_MAX))
@@ -212,14 +212,14 @@ def post_commit(log: CommitLog, head: LogState) -> None:
                 _log.warning("could not write a range up to version %d, readers read records: %s", head.version, error)
         # What no range stands for is read again.
         recent.clear()
-    keep_base(log, head)
+    write_checkpoint_if_due(log, head)
 
 
-def extend_ranges(log: CommitLog, head: LogState) -> int:
+def compact_new_records(log: CommitLog, head: LogState) -> int:
     """Write a range of the records that no range covers yet; return the last version that ranges cover now."""
-    sizes = list_ranges(log.fs)
-    log.known_ranges &= sizes.keys()
-    own_ranges = OwnRanges(log, head, sizes).cover()
+    sizes = list_compacted(log.fs)
+    log.known_compacted &= sizes.keys()
+    own_ranges = CompactedFiles(log, head, sizes).cover()
     first = reach(own_ranges) + 1
     records: list[Record] = []
     read_again = 0
@@ -233,20 +233,22 @@ def extend_ranges(log: CommitLog, head: LogState) -> int:
         records.append(record)
     if not records or records[0].version != first:
         return first - 1
-    log.known_ranges.add(write_merged(log.fs, log.ids, make_range(records, head.log_start), own_ranges, sizes))
+    log.known_compacted.add(
+        write_compacted(log.fs, log.ids, compact_records(records, head.log_start), own_ranges, sizes)
+    )
     return records[-1].version
 
 
-def keep_base(log: CommitLog, state: LogState) -> None:
+def write_checkpoint_if_due(log: CommitLog, state: LogState) -> None:
     """Write a base when one is due."""
-    if log.delta_bytes > max(bases.BASE_MIN_BYTES, log.base_bytes // 2):
-        renew_base(log, state)
+    if log.delta_bytes > max(bases.CHECKPOINT_MIN_BYTES, log.checkpoint_bytes // 2):
+        renew_checkpoint(log, state)
 
 
-def renew_base(log: CommitLog, state: LogState) -> None:
+def renew_checkpoint(log: CommitLog, state: LogState) -> None:
     """Write a base."""
     log.delta_bytes = 0
     try:
-        log.base_bytes = bases.write_base(log.fs, log.ids, state, log.bases.useless)
+        log.checkpoint_bytes = bases.write_checkpoint(log.fs, log.ids, state, log.bases.useless)
     except StorageError as error:
         _log.warning("could not write a base of version %d, a restart will read more records: %s", state.version, error)

@@ -16,7 +16,7 @@ from ftfile.core.errors import (
     Unavailable,
 )
 from ftfile.core.logs import get_logger
-from ftfile.log.checkpoints import OwnBases
+from ftfile.log.checkpoints import LogCheckpoints
 from ftfile.log.format import layout
 from ftfile.log.format.record import UNREADABLE, decode_record, encode_record, from_checked_text, to_checked_text
 from ftfile.log.places import write_file
@@ -83,7 +83,7 @@ class Records:
         self.fs = fs
         self.clock = fs.context.clock
         self.ids = fs.context.ids
-        self.bases = OwnBases(fs, self.read_record)
+        self.bases = LogCheckpoints(fs, self.read_record)
 
     def read_record(self, version: int) -> Record | None:
         """Return a record, or None when there is none at that version (yet, or any more)."""

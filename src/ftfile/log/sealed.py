@@ -238,8 +238,8 @@ def _is_sealed(path: str) -> bool:
 
 def _version_of(path: str) -> int | None:
     """Return the last version that a file of the log stands for; None for a hint."""
-    covered = layout.parse_range_name(path)
-    name = layout.parse_log_name(path) or layout.parse_base_name(path)
+    covered = layout.parse_compacted_name(path)
+    name = layout.parse_log_name(path) or layout.parse_checkpoint_name(path)
     return covered.last if covered else name.version if name else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ftfile.log.format.model import Add, AssemblyJob, Fingerprint, JobAuthor, Remove, StreamAuthor
+from ftfile.log.format.model import Add, AssemblyTask, Fingerprint, JobAuthor, Remove, StreamAuthor
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterable, Iterator, ValuesView
@@ -220,7 +220,7 @@ class LogState:
     segments: SharedMap[str, Add] = field(default_factory=SharedMap)
     # Of the last records, for indexes that follow them.
     segment_changes: tuple[SegmentChange, ...] = field(default=(), compare=False)
-    assembly_jobs: tuple[AssemblyJob, ...] = ()
+    assembly_tasks: tuple[AssemblyTask, ...] = ()
     # Version that removed each part since `removed_since`.
     removed: SharedMap[str, int] = field(default_factory=SharedMap)
     removed_since: int = 0
@@ -237,10 +237,10 @@ class LogState:
         """Return True if this batch, or this transaction, is in the log; a batch before the last one counts."""
         return has_author(author, self.queries, self.transactions)
 
-    def jobs_left(self, removes: Iterable[Remove]) -> tuple[AssemblyJob, ...]:
+    def jobs_left(self, removes: Iterable[Remove]) -> tuple[AssemblyTask, ...]:
         """Return the due jobs that can still be done after these removes."""
         ended = {remove.id for remove in removes}
-        return tuple(job for job in self.assembly_jobs if ended.isdisjoint(add.id for add in job.inputs))
+        return tuple(job for job in self.assembly_tasks if ended.isdisjoint(add.id for add in job.inputs))
 
     def includes(self, version: int, nonce: str) -> bool | None:
         """Return True if this very record is part of the log up to here; None if it is too long ago to tell."""

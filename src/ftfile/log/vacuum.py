@@ -19,7 +19,7 @@ from ftfile.log.opening import maintaining
 from ftfile.log.places import retire
 from ftfile.log.protocol import catch_up, commit
 from ftfile.log.publish import skip_published
-from ftfile.log.read.compacted_records import OwnRanges, is_joined, list_ranges, merge_all, reach
+from ftfile.log.read.compacted_records import CompactedFiles, is_joined, list_compacted, merge_all, reach
 from ftfile.log.read.times import created_ms, time_text
 from ftfile.log.records import store_now_ms
 from ftfile.storage.calls import parallel
@@ -202,13 +202,13 @@ def _look(log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = Fals
     `recorded` means that the head's record says which records are kept.
     """
     for _ in range(TRIES):
-        head = log.read_on(durable=True)
+        head = log.refresh(durable=True)
         version = head.version
         skip_published(log, head)
         try:
             return head, find_garbage(log, head, horizon_ms, now_ms, head.log_start if recorded else None)
         except CorruptData:
-            if log.read_on().version == version:
+            if log.refresh().version == version:
                 raise
     raise CommitError("the log changed faster than the vacuum could read it: nothing was deleted. Try again later")
 
@@ -252,7 +252,7 @@ def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
 def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
     """Merge the ranges when there are many, when some are lost, or when they hold what is not kept any more."""
     try:
-        chosen = OwnRanges(log, head, list_ranges(log.fs)).cover()
+        chosen = CompactedFiles(log, head, list_compacted(log.fs)).cover()
         # Of ranges that overlap, records tell which log they are of.
         many = len(chosen) > MANY_RANGES or not is_joined(chosen)
         if many or needed or head.version - reach(chosen) > UNCOVERED_RECORDS:
@@ -283,7 +283,7 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
 
 def _latest_ms(log: CommitLog, keep_last: int) -> int:
     """Return the last time, by the store's clock, at which the first of the newest versions was the newest one."""
-    head = log.read_on()
+    head = log.refresh()
     first, oldest_kept = head.version, 0
     for version in range(head.version, head.log_start - 1, -1):
         record = log.read_record(version)
@@ -299,7 +299,7 @@ def _latest_ms(log: CommitLog, keep_last: int) -> int:
 
 def newest_ms(log: CommitLog) -> int:
     """Return the store's time of the newest record, or of the directory where there is none yet."""
-    version = log.read_on().version
+    version = log.refresh().version
     if version < 0:
         return log.fs.stat(layout.FORMAT_FILE).modified_ms
     return created_ms(log, version) or 0
@@ -312,7 +312,7 @@ def lower_horizon(log: CommitLog, job_id: str) -> bool:
     is written from then on is younger than the new horizon, the store's time between both.
     """
     for _ in range(TRIES):
-        horizon_ms = log.read_on(durable=True).horizon_ms
+        horizon_ms = log.refresh(durable=True).horizon_ms
         if horizon_ms <= store_now_ms(log.fs):
             return False
         author = MaintenanceAuthor(LOWERING, job_id)
@@ -330,7 +330,7 @@ def lower_horizon(log: CommitLog, job_id: str) -> bool:
 
 def is_horizon_taken_back(log: CommitLog, version: int) -> bool:
     """Return True if somebody has begun to lower the horizon after a version; a vacuum by an older one stops."""
-    return LOWERING in _horizons_since(log, version, log.read_on(durable=True).version)
+    return LOWERING in _horizons_since(log, version, log.refresh(durable=True).version)
 
 
 def _repeat(horizon_ms: int, head: LogState, _: object) -> Body:

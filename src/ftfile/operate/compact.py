@@ -12,7 +12,7 @@ from ftfile.core.errors import ConfigError, FtfileError
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.log.checks import Accepted, accept_rewrites
-from ftfile.log.directory import refuse_store
+from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body
 from ftfile.log.opening import maintaining, written_settings
@@ -133,10 +133,10 @@ def compact(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the compaction is recorded, and published later.
     """
     with maintaining("compact", path, key_provider, storage, context) as (log, author):
-        refuse_store(log.read_on(), os.fspath(path), "merge its runs with ftfile.kv.compact")
+        check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         if dry_run:
             snapshot = take_snapshot(log)
-            return _planned(_plan(log.read_on(), snapshot, where, target_bytes, log.clock))
+            return _planned(_plan(log.refresh(), snapshot, where, target_bytes, log.clock))
         workers = Threads.of(author.job_id, threads, context)
         return compact_files(
             log, author, workers, where=where, target_bytes=target_bytes, commit_every=commit_every, progress=progress

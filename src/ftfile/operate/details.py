@@ -11,7 +11,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.places import Place, find_part
-from ftfile.log.read.compacted_records import cover, list_ranges, read_range
+from ftfile.log.read.compacted_records import cover, list_compacted, read_range
 from ftfile.log.read.history import operation_of, version_of
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import created_ms
@@ -110,7 +110,7 @@ class FileDetails:
 
 def version_details(log: CommitLog, version: int) -> VersionDetails:
     """Return the files that a version adds and removes; see `OpenedDirectory.version_details`."""
-    head = log.read_on()
+    head = log.refresh()
     record = log.read_record(version) if head.log_start <= version <= head.version else None
     if record is None:
         raise ConfigError(f"there is no version {version}: the oldest is {head.log_start}, the newest {head.version}")
@@ -138,7 +138,7 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
     if add is None:
         names = [add.final_path for add in snapshot.adds.values() if add.kind == "part" and add.final_path is not None]
         raise ConfigError(_no_such_file(path, snapshot.version, names))
-    head = log.read_on()
+    head = log.refresh()
     added = _version_of_add(log, add)
     record = log.read_record(added) if added >= head.log_start else None
     whole = next((each for each in record.adds if each.id == add.id), add) if record is not None else add
@@ -197,7 +197,7 @@ def _offsets_of(log: CommitLog, query_id: str, batch_id: int, version: int) -> l
     """Return the offsets of a batch that was committed at a version or before; None where they are not known."""
     if batch_id < 0:
         return None
-    for earlier in range(version, log.read_on().log_start - 1, -1):
+    for earlier in range(version, log.refresh().log_start - 1, -1):
         record = log.read_record(earlier)
         author = record.author if record is not None else None
         if isinstance(author, StreamAuthor) and author.query_id == query_id and author.batch_id <= batch_id:
@@ -210,7 +210,7 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
     while True:
         end = -1
         try:
-            for name in cover(list_ranges(log.fs)):
+            for name in cover(list_compacted(log.fs)):
                 end = name.last
                 for document in read_range(log.fs, name, ended=False).kept:
                     versions = document.versions()
@@ -218,7 +218,7 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
                         return versions.added[versions.ids.index(add.id)]
         except NotFound:
             continue  # a larger range has replaced one since the listing
-        head = log.read_on()
+        head = log.refresh()
         for version in range(head.version, max(end, head.log_start - 1), -1):
             record = log.read_record(version)
             if record is not None and any(each.id == add.id for each in record.adds):

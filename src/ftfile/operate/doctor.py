@@ -178,7 +178,7 @@ def _directory(
         return
     try:
         log = open_log(path, key_provider, storage, context)
-        head = log.read_on()
+        head = log.refresh()
     except CorruptData as error:
         yield Check("directory", "error", str(error), "ftfile.open(path).verify() says what is damaged")
     except PermissionDenied as error:

@@ -13,7 +13,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.formats.partition_paths import chosen_places, partition_schema
-from ftfile.log.directory import refuse_store
+from ftfile.log.directory import check_is_files
 from ftfile.log.format.layout import bucket_directory
 from ftfile.log.format.model import Body, Remove
 from ftfile.log.opening import maintaining
@@ -139,12 +139,12 @@ def drop(  # noqa: PLR0913 - all by name
         return Body(removes=tuple(map(Remove.of, dropped)), replaces=text) if dropped else None
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):
-        refuse_store(log.read_on(), os.fspath(path), "delete its rows with ftfile.kv.purge")
-        where = settled_for(log.read_on(), where, log.clock)
+        check_is_files(log.refresh(), os.fspath(path), "delete its rows with ftfile.kv.purge")
+        where = settled_for(log.refresh(), where, log.clock)
         text = where if isinstance(where, str) and not everything else None
         if dry_run:
             snapshot = take_snapshot(log)
-            prepare(log.read_on(), lambda: snapshot)
+            prepare(log.refresh(), lambda: snapshot)
             return _report(None, dropped, text, dry_run=True)
         done = commit(log, author, prepare, progress=progress)
         if done.record is None:

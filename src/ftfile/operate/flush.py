@@ -14,15 +14,21 @@ from ftfile.core.errors import ConfigError, FtfileError, StaleFiles, StillOpen
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.log.checks import Accepted, accept_rewrites
-from ftfile.log.directory import refuse_store
-from ftfile.log.format.model import AssemblyJob, Body
-from ftfile.log.opening import maintaining, open_as_written
+from ftfile.log.directory import check_is_files
+from ftfile.log.format.model import AssemblyTask, Body
+from ftfile.log.opening import maintaining, open_with_written_settings
 from ftfile.log.protocol import catch_up, commit
 from ftfile.operate.compact import removing_unrecorded
 from ftfile.storage.registry import normalise
 from ftfile.write.files.assembler import Assembler
 from ftfile.write.files.namer import Namer
-from ftfile.write.files.publishing import Publishing, default_publishing, note_untold, tell_untold, untold_queries
+from ftfile.write.files.publishing import (
+    Publishing,
+    default_publishing,
+    mark_unreported,
+    queries_with_unreported,
+    report_pending_flushes,
+)
 from ftfile.write.files.rolling_groups import by_group, live_bytes
 from ftfile.write.files.rolling_plan import RollingPlanner, jobs_of, limits_of
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING
@@ -101,9 +107,9 @@ def flush(  # noqa: PLR0913 - all by name
         CommitError: as for a batch write; `NotPublished` means that the files are recorded, and published later.
     """
     with maintaining("flush", path, key_provider, storage, context) as (log, author):
-        refuse_store(log.read_on(), os.fspath(path), "merge its runs with ftfile.kv.compact")
+        check_is_files(log.refresh(), os.fspath(path), "merge its runs with ftfile.kv.compact")
         workers = Threads.of(author.job_id, threads, context)
-        reopen = partial(open_as_written, path, key_provider, storage, context)
+        reopen = partial(open_with_written_settings, path, key_provider, storage, context)
         url = normalise(os.fspath(path))
         flush = Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress)
         return flush.plan() if dry_run else flush.run()
@@ -130,7 +136,7 @@ class Flush:
 
     def run(self) -> FlushReport:
         """Finish files; see `flush`."""
-        head = self.log.read_on(durable=True)
+        head = self.log.refresh(durable=True)
         # Of a running query, what is open now: it would never end otherwise.
         self.last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
         segments = [
@@ -140,23 +146,23 @@ class Flush:
         tracker = Tracker("flush", self.log.clock, self.progress, len(segments), size_bytes)
         with removing_unrecorded(self.log.fs, self.author.job_id) as named:
             while self._flush_some(head, tracker, named):
-                head = self.log.read_on(durable=True)
+                head = self.log.refresh(durable=True)
         # An earlier flush may have died between its record and its files.
         head, _ = catch_up(self.log, self.author)
-        for query_id in untold_queries(head):
+        for query_id in queries_with_unreported(head):
             hook = _publishing_of(head, query_id).on_publish
             if hook is not None and self.query_id in {None, query_id}:
-                tell_untold(self.log, hook, self.url, query_id)
+                report_pending_flushes(self.log, hook, self.url, query_id)
         errors = {str(error): error for error in self.errors.values()}
         if len(errors) > 1:
             raise StillOpen(list(errors))
         for error in errors.values():
             raise error
-        return FlushReport(self.files, self.rows, self.log.read_on().version)
+        return FlushReport(self.files, self.rows, self.log.refresh().version)
 
     def plan(self) -> FlushReport:
         """Return the report of a run, and write nothing."""
-        head = self.log.read_on()
+        head = self.log.refresh()
         jobs = [job for query_id in self._queries(head) for job in self._jobs(head, query_id)]
         rows = sum(segment.rows for job in jobs for segment in job.inputs)
         return FlushReport(sum(map(files_of, jobs)), rows, head.version, dry_run=True)
@@ -195,7 +201,7 @@ class Flush:
             accepted = accept_rewrites(log, head, named.rewrites, refused=named.refused)
             if not accepted.rewrites:
                 return None
-            untold = {} if publishing.on_publish is None else note_untold(head.version + 1, query_id)
+            untold = {} if publishing.on_publish is None else mark_unreported(head.version + 1, query_id)
             return Body(
                 adds=accepted.adds,
                 removes=accepted.removes,
@@ -208,7 +214,7 @@ class Flush:
             self._leave_open(refused.rewrite.inputs, refused.error)
         left_out = {refused.rewrite.inputs[0].id for refused in accepted.refused}
         others = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
-        self._look_for_stale(log.read_on(), done.record, others)
+        self._look_for_stale(log.refresh(), done.record, others)
         if done.record is not None:
             rows = [add.rows for add in done.record.adds if add.kind == "part"]
             self.files += len(rows)
@@ -239,7 +245,7 @@ class Flush:
     def _rewrites(
         self,
         work: Assembling,
-        jobs: Sequence[AssemblyJob],
+        jobs: Sequence[AssemblyTask],
         log: CommitLog,
         written: Mapping[str, str],
         tracker: Tracker,
@@ -257,7 +263,7 @@ class Flush:
                     self._leave_open([segment], done.errors[segment.id])
         return [done.rewrite for _, done in sorted(found.items()) if done.rewrite is not None]
 
-    def _jobs(self, head: LogState, query_id: str) -> Iterator[AssemblyJob]:
+    def _jobs(self, head: LogState, query_id: str) -> Iterator[AssemblyTask]:
         """Yield the jobs for segments that were open at the start and have not failed."""
         wanted = {
             segment.id: segment
@@ -313,7 +319,7 @@ class Assembled(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Assembling(Work[AssemblyJob, Assembled]):
+class Assembling(Work[AssemblyTask, Assembled]):
     """Makes files of segments that were live at a version; a job that would make more than `files_max` ends there."""
 
     definitions: Mapping[str, Any]  # of the encodings of the segments, by key
@@ -321,11 +327,11 @@ class Assembling(Work[AssemblyJob, Assembled]):
     durability: Durability
     files_max: int
 
-    def size_of(self, piece: AssemblyJob) -> int:
+    def size_of(self, piece: AssemblyTask) -> int:
         """Return the bytes of the segments."""
         return sum(segment.length for segment in piece.inputs)
 
-    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyJob]) -> Iterator[Assembled]:
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyTask]) -> Iterator[Assembled]:
         """Yield the result of each job; StorageError if the store is away."""
         assembler = Assembler(fs, Stage(fs, task, self.durability), self.definitions, self.read_version)
         for job in pieces:
@@ -339,7 +345,7 @@ class Assembling(Work[AssemblyJob, Assembled]):
                 yield Assembled(done, damaged)
 
 
-def job_rounds(jobs: Sequence[AssemblyJob], files_max: int) -> Iterator[Sequence[AssemblyJob]]:
+def job_rounds(jobs: Sequence[AssemblyTask], files_max: int) -> Iterator[Sequence[AssemblyTask]]:
     """Yield the jobs for each record, which has about `files_max` new files, or those of one job."""
     start = files = 0
     for number, job in enumerate(jobs):
@@ -352,7 +358,7 @@ def job_rounds(jobs: Sequence[AssemblyJob], files_max: int) -> Iterator[Sequence
         yield jobs[start:]
 
 
-def files_of(job: AssemblyJob) -> int:
+def files_of(job: AssemblyTask) -> int:
     """Return the number of files that a job makes, as far as it is known before."""
     limits = limits_of(job)
     of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1

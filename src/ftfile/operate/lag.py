@@ -15,7 +15,7 @@ from ftfile.read.foreign.plan import position_of as plan_of
 from ftfile.read.log_positions import Beginning, check_position, position_of
 from ftfile.storage.calls import start
 from ftfile.storage.paths import normalise, parse
-from ftfile.write.spark_checkpoint import place_of_checkpoint, read_progress, read_query_id
+from ftfile.write.spark_checkpoint import read_progress, read_query_id, recorded_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -111,14 +111,14 @@ class Lag:
         calls = {path: partial(self._query_of, path, head, context) for path in self.checkpoints}
         given = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
         newest = sorted(head.queries.items(), key=lambda item: -item[1].version)
-        places = {query_id: given.get(query_id) or place_of_checkpoint(head, query_id) for query_id, _ in newest}
+        places = {query_id: given.get(query_id) or recorded_checkpoint(head, query_id) for query_id, _ in newest}
         known = [(query_id, url) for query_id, url in places.items() if url is not None]
         asked = known[:CHECKPOINTS_MAX]
         self.found = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in known}
         self.found |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
         for future in wait([start(partial(self._look_at, *place, context)) for place in asked], left_s()).done:
             future.result()
-        return _compared(dict(self.found), head, log.read_on()) if asked else {}
+        return _compared(dict(self.found), head, log.refresh()) if asked else {}
 
     def _query_of(self, path: str, head: LogState, context: Context) -> str:
         """Return the query of a checkpoint; ConfigError if it has not written here."""
@@ -162,7 +162,7 @@ class Lag:
         gone: HistoryGone | None = None
         for path in self.sources:
             log = open_log(path, None, self._settings_for(path), context)
-            head = log.read_on()
+            head = log.refresh()
             try:
                 check_position(log, head, position)
             except AnotherLog:

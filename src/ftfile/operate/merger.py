@@ -14,7 +14,7 @@ from ftfile.formats.parts import chain_of, extension_of, read_part
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.layout import parent, unique_part
 from ftfile.log.format.model import Origin
-from ftfile.log.opening import open_as_written
+from ftfile.log.opening import open_with_written_settings
 from ftfile.log.read.compacted_records import merge_all
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import arrow_schema
@@ -219,7 +219,7 @@ def merge_ranges(
         ConfigError: the path is no ftfile directory.
         CorruptData: a range is damaged, and the records that it stood for are not kept.
     """
-    log = open_as_written(path, key_provider, storage, context)
-    head = log.read_on(durable=True)
+    log = open_with_written_settings(path, key_provider, storage, context)
+    head = log.refresh(durable=True)
     merge_all(log, head)
     return head.version

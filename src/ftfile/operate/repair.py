@@ -13,7 +13,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.core.progress import Tracker
 from ftfile.log.format.model import MaintenanceAuthor
-from ftfile.log.opening import open_as_written, open_log
+from ftfile.log.opening import open_log, open_with_written_settings
 from ftfile.operate.repair_actions import OPERATION, Mender
 from ftfile.operate.verify.findings import STRANGERS, Action, Finding
 from ftfile.operate.verify.verify_directory import verify
@@ -103,7 +103,7 @@ def repair(  # noqa: PLR0913 - all by name
             taken = Counter(id(found) for found, _ in chosen)
             left = tuple(found for found in report.findings if not 0 < len(found.actions) == taken[id(found)])
             return RepairReport(True, steps, left, report.version)  # noqa: FBT003 - a field
-        mender = Mender(fs, partial(open_as_written, path, key_provider, storage, context), author)
+        mender = Mender(fs, partial(open_with_written_settings, path, key_provider, storage, context), author)
         return _repair(report, asked, mender, progress, full=full)
 
 

@@ -13,14 +13,14 @@ from ftfile.core.errors import AlreadyExists, CommitError, CorruptData, FtfileEr
 from ftfile.core.logs import get_logger
 from ftfile.kv.planning.runs import is_run
 from ftfile.kv.upkeep.purge import keep_purges
-from ftfile.log.checkpoints import list_bases, write_base
+from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import LAYOUT_VERSION, CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, Remove
 from ftfile.log.places import has_content, list_or_empty, stat_or_none
 from ftfile.log.protocol import commit, record_of
 from ftfile.log.publish import publish, skip_published
-from ftfile.log.read.compacted_records import list_ranges, merge_all
+from ftfile.log.read.compacted_records import list_compacted, merge_all
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.log.vacuum import lower_horizon
@@ -80,7 +80,7 @@ class Mender:
             return
         log = self.open_log()
         try:
-            head = log.read_on(durable=True)
+            head = log.refresh(durable=True)
         except CorruptData:
             return  # the report says what is wrong
         skip_published(log, head)
@@ -89,7 +89,7 @@ class Mender:
         paths = {finding.path for finding in report.findings if finding.severity != "info"}
         left = {version: found for version, entry in head.unpublished.items() if (found := _left(head, entry, paths))}
         if left != head.unpublished:
-            write_base(log.fs, log.ids, replace(head, unpublished=left))
+            write_checkpoint(log.fs, log.ids, replace(head, unpublished=left))
         if not left:
             write_published(log.fs, PublishedHint(head.version, head.nonce))
 
@@ -149,8 +149,8 @@ def _cut_log(fs: FileSystem, version: int) -> None:
 
     Repeatable: what is left of a cut that was interrupted is found and put aside like all the rest.
     """
-    bases = [layout.base_path(name) for name in list_bases(fs) if name.version >= version]
-    ranges = [layout.range_path(name) for name in list_ranges(fs) if name.last >= version]
+    bases = [layout.log_checkpoint_path(name) for name in list_checkpoints(fs) if name.version >= version]
+    ranges = [layout.compacted_path(name) for name in list_compacted(fs) if name.last >= version]
     for path in (*bases, *ranges, layout.PUBLISHED_HINT):
         set_aside(fs, path, f"it stands for records from version {version} on, which cannot be read")
     infos = list_or_empty(fs, layout.LOG)
@@ -208,16 +208,16 @@ def record_changes(
     record says of each a name that nothing ever had. CommitError if others changed the log at every try.
     """
     changes: list[tuple[Add, Add | None]] = [*((add, None) for add in given_up), *renames]
-    read_version = log.read_on(durable=True).version
+    read_version = log.refresh(durable=True).version
     nonce = log.ids.unique()
     for _ in range(TRIES):
-        head = log.read_on(durable=True)
+        head = log.refresh(durable=True)
         live = [(ends, begins) for ends, begins in changes if head.is_live(ends, read_version)]
         ended = {ends.id for ends, _ in live}
         body = Body(
             adds=tuple(begins for _, begins in live if begins is not None),
             removes=tuple(_removal(ends) for ends, _ in live),
-            assembly_jobs=tuple(job for job in head.assembly_jobs if not ended & {add.id for add in job.inputs}),
+            assembly_tasks=tuple(job for job in head.assembly_tasks if not ended & {add.id for add in job.inputs}),
         )
         if not live or log.create(record_of(log, head, body, author, nonce)) is not None:
             return
@@ -242,7 +242,7 @@ def _write_format(mender: Mender, action: Action) -> None:
 
 
 def _publish(log: CommitLog, add: Add) -> None:
-    problem = publish(log, Unpublished(log.read_on(durable=True).version, None, (add,), ()), 0)
+    problem = publish(log, Unpublished(log.refresh(durable=True).version, None, (add,), ()), 0)
     if problem is not None:
         raise problem.error
 
@@ -283,12 +283,12 @@ def _rename(mender: Mender, action: Action) -> None:
 
 def _rebuild_base(mender: Mender, _: Action) -> None:
     log = mender.open_log()
-    write_base(log.fs, log.ids, log.read_on(durable=True))
+    write_checkpoint(log.fs, log.ids, log.refresh(durable=True))
 
 
 def _rebuild_ranges(mender: Mender, _: Action) -> None:
     log = mender.open_log()
-    merge_all(log, log.read_on(durable=True))
+    merge_all(log, log.refresh(durable=True))
 
 
 def _add_of(action: Action) -> Add:

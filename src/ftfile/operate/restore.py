@@ -10,7 +10,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, HistoryGone, NotPublished
 from ftfile.core.logs import get_logger
 from ftfile.log.checks import find_files
-from ftfile.log.directory import refuse_store
+from ftfile.log.directory import check_is_files
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, Remove
 from ftfile.log.opening import maintaining
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import Context
     from ftfile.core.progress import OnProgress
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add, AssemblyJob, MaintenanceAuthor
+    from ftfile.log.format.model import Add, AssemblyTask, MaintenanceAuthor
     from ftfile.log.protocol import Committed
     from ftfile.log.read.snapshot import Snapshot
     from ftfile.log.state import LogState
@@ -96,8 +96,8 @@ def restore(  # noqa: PLR0913 - all by name
     if (version is None) == (timestamp is None):
         raise ConfigError("restore takes a version, such as version=7, or a timestamp: one of both")
     with maintaining("restore", path, key_provider, storage, context) as (log, author):
-        head = log.read_on()
-        refuse_store(head, os.fspath(path))
+        head = log.refresh()
+        check_is_files(head, os.fspath(path))
         named = version if timestamp is None else parsed_version_at(log, timestamp)
         wanted = take_snapshot(log, named).version  # which refuses one that is not there
         plan = _Plan(log, wanted)
@@ -135,7 +135,7 @@ class _Plan:
     def _is_overtaken(self, author: MaintenanceAuthor) -> bool:
         """Return True if another author has created a record since the plan was made."""
         following = self._head_version + 1
-        if following == 0 or self._log.read_on().version < following:
+        if following == 0 or self._log.refresh().version < following:
             return False
         record = self._log.read_record(following)
         return record is not None and record.author != author
@@ -156,7 +156,7 @@ class _Plan:
             adds=adds,
             removes=removes,
             restored=self._version,
-            assembly_jobs=self._jobs(head, removes, then, adds),
+            assembly_tasks=self._jobs(head, removes, then, adds),
             schema=then.schema,
             encoding=encoding,
             definitions={key: then.definitions[key] for key in used if key is not None},
@@ -224,7 +224,7 @@ class _Plan:
 
     def _jobs(
         self, head: LogState, removes: Iterable[Remove], then: Snapshot, adds: Iterable[Add]
-    ) -> tuple[AssemblyJob, ...]:
+    ) -> tuple[AssemblyTask, ...]:
         """Return the jobs that were due at the version, and those of the head for other segments."""
         record = self._log.read_record(self._version)
         if record is None:
@@ -232,7 +232,7 @@ class _Plan:
         live = {layout.original_id(add.id): add for add in (*then.adds.values(), *adds) if add.kind == "segment"}
         jobs = [
             replace(job, inputs=tuple(live[layout.original_id(add.id)] for add in job.inputs))
-            for job in record.assembly_jobs
+            for job in record.assembly_tasks
         ]
         taken = {add.id for job in jobs for add in job.inputs}
         jobs += [job for job in head.jobs_left(removes) if taken.isdisjoint(add.id for add in job.inputs)]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ftfile.log.commit_log import CommitLog
-    from ftfile.log.format.model import Add, AssemblyJob, Remove
-    from ftfile.log.places import Whereabouts
+    from ftfile.log.format.model import Add, AssemblyTask, Remove
+    from ftfile.log.places import PartPlace
     from ftfile.log.state import LogState
     from ftfile.operate.lag import CheckpointStatus, Lag
     from ftfile.operate.verify.findings import Finding
@@ -98,7 +98,7 @@ def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = 
         ConfigError: a checkpoint that `lag` names is of no query that wrote here.
         CorruptData: the log is damaged; `Directory.verify()` says how.
     """
-    head = log.read_on()
+    head = log.refresh()
     checkpoints = {} if lag is None else lag.look(log, head)
     queries = sorted(head.queries.items())
     unneeded = _unneeded(log.fs, head) if staged else None
@@ -113,7 +113,7 @@ def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = 
             for (query_id, query), time_ms in zip(queries, times, strict=True)
         ),
         open=tuple(_open_files(head, log.clock.now_ms()) if store_of(head) is None else ()),
-        due=len(head.assembly_jobs),
+        due=len(head.assembly_tasks),
         unpublished=tuple(_unpublished(log.fs, head)),
         unneeded_files=None if unneeded is None else len(unneeded),
         unneeded_bytes=None if unneeded is None else sum(unneeded.values()),
@@ -134,14 +134,14 @@ def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
     groups: dict[tuple[Any, ...], list[Add]] = {}
     for segment in head.segments.values():
         groups.setdefault((segment.origin.query_id, segment.bucket, *key_of(segment)), []).append(segment)
-    jobs = {add.id: job for job in head.assembly_jobs for add in job.inputs}
+    jobs = {add.id: job for job in head.assembly_tasks for add in job.inputs}
     for key in sorted(groups):
         segments = sorted(groups[key], key=order_of)
         found = [jobs[segment.id] for segment in segments if segment.id in jobs]
         yield _open_file(head, segments, found, now_ms)
 
 
-def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyJob], now_ms: int) -> OpenFile:
+def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyTask], now_ms: int) -> OpenFile:
     first = segments[0]
     totals, batch = GroupTotals(first.bucket), None
     for segment in segments:
@@ -214,7 +214,7 @@ def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
     )
 
 
-def _problem(add: Add, where: Whereabouts) -> str | None:
+def _problem(add: Add, where: PartPlace) -> str | None:
     """Return why publishing would fail; empty if it would not; None for what is published, or nobody misses."""
     there = where.found
     if where.place is Place.STAGED:

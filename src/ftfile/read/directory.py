@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ftfile.core.arguments import checked, require_count
+from ftfile.core.arguments import check_count, checked
 from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
-from ftfile.log.directory import refuse_store
+from ftfile.log.directory import check_is_files
 from ftfile.log.opening import open_log
 from ftfile.log.read.dead_letters import DeadLetter, read_dead_letters
 from ftfile.log.read.history import Version, read_history
@@ -66,11 +66,11 @@ class Directory:
         A log that cannot be read raises nothing here: who reads rows will hear of it, and `verify` says how.
         """
         with contextlib.suppress(CorruptData, StorageError):
-            refuse_store(self._log.read_on(), self.path)
+            check_is_files(self._log.refresh(), self.path)
 
     def version(self) -> int:
         """Return the newest version; -1 when nothing has been committed yet."""
-        return self._log.read_on().version
+        return self._log.refresh().version
 
     @checked
     def version_at(self, time: str | datetime) -> int:
@@ -81,7 +81,7 @@ class Directory:
         Raises:
             ConfigError: it is no time, or no version is as old as that.
         """
-        found, head = parsed_version_at(self._log, time), self._log.read_on()
+        found, head = parsed_version_at(self._log, time), self._log.refresh()
         oldest = oldest_readable(self._log, head)
         if found < oldest:
             raise ConfigError(
@@ -109,7 +109,7 @@ class Directory:
 
         `history` may begin before: it tells of versions whose files are gone, too.
         """
-        return oldest_readable(self._log, self._log.read_on())
+        return oldest_readable(self._log, self._log.refresh())
 
     @checked
     def history(self, limit: int | None = None) -> list[Version]:
@@ -128,7 +128,7 @@ class Directory:
 
     def time_zone(self) -> str:
         """Return the `timeZone` of the newest writer, by whose clocks a condition has times without an offset."""
-        head = self._log.read_on()
+        head = self._log.refresh()
         zone: str = UTC if head.encoding is None else head.definitions[head.encoding]["timeZone"]
         return zone
 
@@ -204,7 +204,7 @@ class Directory:
         Raises:
             ConfigError, CorruptData, HistoryGone: see `to_arrow`; or `rows` is negative.
         """
-        require_count("rows", rows)
+        check_count("rows", rows)
         selection, rows_of = self._reading(version, columns, where)
         found: list[pa.RecordBatch] = []
         missing = rows
@@ -280,7 +280,7 @@ class Directory:
             ConfigError: an option is wrong, or nothing has been committed, so that there are no columns.
             SourceError: the log cannot be followed from the offset: `HistoryGone`, `AnotherLog`, `ChangedRows`.
         """
-        columns = arrow_schema(self._schema_of(self._log.read_on()))
+        columns = arrow_schema(self._schema_of(self._log.refresh()))
         return follow_log(self._log, self.path, columns, offset, options)
 
     def dead_letters(self) -> list[DeadLetter]:

@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.core.logs import get_logger
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.read.times import first_since
-from ftfile.read.log_positions import Beginning, InLog, InSnapshot, check_position, required_record
+from ftfile.read.log_positions import Beginning, InLog, InSnapshot, check_position, record_or_gone
 from ftfile.rows.spark_types import arrow_schema
 
 if TYPE_CHECKING:
@@ -115,12 +115,12 @@ class LogPlanner(ABC, Generic[_Share]):
     def __init__(self, log: CommitLog, settings: FollowSettings, columns: pa.Schema) -> None:
         self._log = log
         self._settings = settings
-        self._columns = _FollowedColumns(log.read_on(), columns)
+        self._columns = _FollowedColumns(log.refresh(), columns)
         self.head_version = -1  # when last read; -1 before the first record
 
-    def read_on(self) -> LogState:
+    def refresh(self) -> LogState:
         """Return the log's state at its head, which is durable."""
-        head = self._log.read_on(durable=True)
+        head = self._log.refresh(durable=True)
         self.head_version = head.version
         return head
 
@@ -135,7 +135,7 @@ class LogPlanner(ABC, Generic[_Share]):
             SchemaError: the next version has other columns than are read.
             ConfigError: there is no such version to begin with.
         """
-        head = self.read_on()
+        head = self.refresh()
         end = head.version if end_version is None else min(end_version, head.version)
         check_position(self._log, head, start)
         begin = _begin_at(self._log, self._settings, head, end, start)
@@ -161,7 +161,7 @@ class LogPlanner(ABC, Generic[_Share]):
         """
         if isinstance(end, Beginning) or start == end:
             return []
-        head = self._log.read_on()
+        head = self._log.refresh()
         check_position(self._log, head, end)
         if isinstance(start, Beginning):
             start = _origin_of(end)
@@ -178,7 +178,7 @@ class LogPlanner(ABC, Generic[_Share]):
         """Go on record by record; what cannot be read ends the plan before it, or is raised if nothing comes before."""
         read = begin.read
         for version in range(begin.version + 1, end + 1):
-            record = required_record(self._log, head, version)
+            record = record_or_gone(self._log, head, version)
             refusal = None if read else self._refusal(record)
             if refusal is not None and plan.position == begin and not plan.taken:
                 raise refusal
@@ -201,7 +201,7 @@ class LogPlanner(ABC, Generic[_Share]):
         for version in range(start.version + 1, end.version + 1 + (end.read > 0)):
             first = start.read if version == start.version + 1 else 0
             last = end.read if version == end.version + 1 else None
-            yield required_record(self._log, head, version), first, last
+            yield record_or_gone(self._log, head, version), first, last
 
     def _definitions_of(self, head: LogState, records: Sequence[Record], adds: Iterable[Add]) -> dict[str, Any]:
         """Return the definitions of encodings that records refer to, or brought.
@@ -262,7 +262,7 @@ def _begin_at(log: CommitLog, settings: FollowSettings, head: LogState, end: int
             oldest = f"the oldest version that vacuum has left is {head.log_start}"
             raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
         return _pinned_behind(log, head, end, settings.starting_version)
-    return InSnapshot(end, required_record(log, head, end).nonce, 0) if end >= 0 else start
+    return InSnapshot(end, record_or_gone(log, head, end).nonce, 0) if end >= 0 else start
 
 
 def _origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
@@ -274,7 +274,7 @@ def _origin_of(end: InSnapshot | InLog) -> InSnapshot | InLog:
 
 def _pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
     """Return the position before version `first`, which may be the one that follows the end."""
-    nonce = required_record(log, head, end).nonce if first > end >= 0 else ""
+    nonce = record_or_gone(log, head, end).nonce if first > end >= 0 else ""
     return InLog(first - 1, nonce, first=first)
 
 

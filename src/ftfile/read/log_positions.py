@@ -117,10 +117,10 @@ def check_position(log: CommitLog, head: LogState, position: Position) -> None:
         nonce = _nonce_of(log, head, named)
         if nonce is not None and nonce != position.nonce:
             raise AnotherLog(f"version {named} is not the one that the query has read. {_ANEW}")
-    require_kept(head, needed)
+    check_kept(head, needed)
 
 
-def require_kept(head: LogState, version: int) -> None:
+def check_kept(head: LogState, version: int) -> None:
     """Raise HistoryGone if a version of the log is not kept any more; one that is still to come is."""
     if version < head.log_start:
         raise HistoryGone(
@@ -128,12 +128,12 @@ def require_kept(head: LogState, version: int) -> None:
         )
 
 
-def required_record(log: CommitLog, head: LogState, version: int) -> Record:
+def record_or_gone(log: CommitLog, head: LogState, version: int) -> Record:
     """Return the record of a version; HistoryGone if it is not kept any more, CorruptData if it is missing."""
-    require_kept(head, version)
+    check_kept(head, version)
     record = log.read_record(version)
     if record is None:
-        require_kept(log.read_on(), version)
+        check_kept(log.refresh(), version)
         raise CorruptData(layout.record_path(version), "a record", "nothing", "Restore it from a copy")
     return record
 

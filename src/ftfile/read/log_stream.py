@@ -84,7 +84,7 @@ class LogStream(ABC, Generic[_Share]):
 
     def stop_at_head(self) -> None:
         """Read nothing that is committed from now on."""
-        self._end_version = self._open().read_on().version
+        self._end_version = self._open().refresh().version
 
     def report(self) -> dict[str, Any] | None:
         """Return the newest version, and how many follow those that were planned."""

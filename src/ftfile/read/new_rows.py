@@ -9,7 +9,7 @@ from ftfile.core.errors import ChangedRows, ConfigError, CorruptData, HistoryGon
 from ftfile.core.logs import get_logger
 from ftfile.core.options import parse_options
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.directory import read_marker, refuse_store
+from ftfile.log.directory import check_is_files, read_marker
 from ftfile.log.format import layout
 from ftfile.log.format.layout import original_id
 from ftfile.log.format.model import MaintenanceAuthor, Origin, StreamAuthor
@@ -17,7 +17,7 @@ from ftfile.log.places import list_or_empty, open_add, stat_or_none
 from ftfile.log.read.snapshot import last_restore, moved_since, take_snapshot
 from ftfile.log.sealed import open_with_keys
 from ftfile.read.log_planner import FollowSettings, LogPlanner, Plan, Unit
-from ftfile.read.log_positions import START, InLog, InSnapshot, position_of, require_kept, to_offset
+from ftfile.read.log_positions import START, InLog, InSnapshot, check_kept, position_of, to_offset
 from ftfile.read.log_stream import LogStream
 from ftfile.read.shares import Share, pack, read_share
 from ftfile.rows.spark_types import arrow_schema
@@ -55,10 +55,10 @@ class FollowPlanner(LogPlanner[Share]):
         self._told = -1
         self.skipped = 0  # versions that were passed over
 
-    def read_on(self) -> LogState:
+    def refresh(self) -> LogState:
         """Return the log's state at its head, which is durable; a ConfigError if it is that of a store."""
-        head = super().read_on()
-        refuse_store(head, self._path)
+        head = super().refresh()
+        check_is_files(head, self._path)
         return head
 
     def _units_of(self, record: Record) -> Iterable[Unit]:
@@ -84,7 +84,7 @@ class FollowPlanner(LogPlanner[Share]):
 
     def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: Plan) -> None:
         # What lies at a version that is not kept may be a dead record.
-        require_kept(self._log.read_on(), begin.version + isinstance(begin, InLog))
+        check_kept(self._log.refresh(), begin.version + isinstance(begin, InLog))
         removed = [add for version, add in plan.taken if not head.is_live(add, version)]
         removed = self._as_moved(head, begin.version, removed)
         try:
@@ -96,7 +96,7 @@ class FollowPlanner(LogPlanner[Share]):
             ) from error
 
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> Iterator[Share]:
-        require_kept(head, start.version)
+        check_kept(head, start.version)
         adds = self._first.adds(start.version)
         return iter(pack(adds[start.read : behind], self._first.definitions))
 
@@ -108,7 +108,7 @@ class FollowPlanner(LogPlanner[Share]):
             adds += new_rows_of(record)[first:behind]
             records.append(record)
         # What lies at a version that is not kept may be a dead record.
-        require_kept(self._log.read_on(), start.version + 1)
+        check_kept(self._log.refresh(), start.version + 1)
         adds = self._as_moved(head, start.version, adds)
         return iter(pack(adds, self._definitions_of(head, records, adds)))
 
@@ -166,7 +166,7 @@ class FirstSnapshot:
     def adds(self, version: int) -> Sequence[Add]:
         """Return the live adds of a version in the order of their first batches and ids, the same at every call."""
         # A restore moves files.
-        restored = last_restore(self._log.read_on())
+        restored = last_restore(self._log.refresh())
         if (self._version, self._restored) != (version, restored):
             self._restored = restored
             snapshot = take_snapshot(self._log, version)
@@ -234,7 +234,7 @@ def follow_log(
     """Yield the new rows behind an offset, plan by plan, each with the offset behind it; see `Directory.follow`."""
     planner = FollowPlanner(log, _settings(options), columns, path)
     position = position_of(START if offset is None else offset)
-    end_version = planner.read_on().version
+    end_version = planner.refresh().version
 
     def rows(start: Position, end: Position) -> Iterator[pa.RecordBatch]:
         for share in planner.shares(start, end):

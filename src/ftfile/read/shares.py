@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeAlias
 
 import pyarrow as pa
 
-from ftfile.core.arguments import require_count
+from ftfile.core.arguments import check_count
 from ftfile.formats.api import Span, Wanted
 from ftfile.formats.partition_paths import columns_in_path
 from ftfile.formats.parts import is_splittable, read_add, recorded_names
@@ -79,12 +79,12 @@ class FinishedFile:
 
 def finished_files(log: CommitLog, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
     """Return the finished files of a version, or the last ones; see `Directory.files`."""
-    require_count("limit", limit)
+    check_count("limit", limit)
     snapshot = take_snapshot(log, version)
     newest = (add for add in snapshot.newest_first() if add.kind == "part")
     parts = [*islice(newest, None if limit is None else min(limit, len(snapshot.adds)))][::-1]
     partitions = _partitions(snapshot, parts)
-    queries, found = log.read_on().queries, []
+    queries, found = log.refresh().queries, []
     is_few = len(parts) * LISTED_AT_ONCE < len(snapshot.adds)
     states = parallel(log.fs, lambda part: _STATES[find_part(log.fs, part).place], parts) if is_few else None
     for add, state in zip(parts, states or _file_states(log.fs, parts), strict=True):

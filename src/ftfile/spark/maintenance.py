@@ -22,13 +22,13 @@ from ftfile.filters.decoded import stream_errors
 from ftfile.kv.reading.reader import Reader
 from ftfile.kv.reading.verify import verify_runs
 from ftfile.kv.upkeep.compact import Merges, merge_all
-from ftfile.log.directory import read_marker, refuse_store, store_of, write_marker
-from ftfile.log.opening import maintaining, open_as_written
+from ftfile.log.directory import check_is_files, read_marker, store_of, write_marker
+from ftfile.log.opening import maintaining, open_with_written_settings
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.compact import TARGET_BYTES, compact_files
 from ftfile.operate.flush import Flush, files_each
 from ftfile.operate.verify.verify_directory import verify as verify_directory
-from ftfile.spark.settings import Place, absolute_options, require_shared
+from ftfile.spark.settings import Place, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import normalise, settings_for_others
 from ftfile.write.messages import JobIdentity, TaskIdentity
@@ -197,8 +197,8 @@ def compact(  # noqa: PLR0913 - all by name
     """
     of_files = {"where": where, "target_bytes": target_bytes, "commit_every": commit_every}
     with _maintaining("compact", spark, path, tasks, key_provider, storage) as (log, author, workers):
-        is_store = store_of(log.read_on()) is not None
-        _refuse_others(workers.place.path, of_files if is_store else {"full": full or None}, is_store=is_store)
+        is_store = store_of(log.refresh()) is not None
+        _check_no_others(workers.place.path, of_files if is_store else {"full": full or None}, is_store=is_store)
         if is_store:
             return merge_all(Merges(log, author, workers, progress), full=full)
         target_bytes = TARGET_BYTES if target_bytes is None else target_bytes
@@ -242,8 +242,8 @@ def flush(  # noqa: PLR0913 - all by name
     """
     with _maintaining("flush", spark, path, tasks, key_provider, storage) as (log, author, workers):
         url = workers.place.path
-        refuse_store(log.read_on(), url, "merge its runs with ftfile.spark.compact")
-        reopen = partial(open_as_written, url, key_provider, storage, SYSTEM)
+        check_is_files(log.refresh(), url, "merge its runs with ftfile.spark.compact")
+        reopen = partial(open_with_written_settings, url, key_provider, storage, SYSTEM)
         return Flush(url, log, author, reopen, workers, query_id, due_only, files_each(commit_every), progress).run()
 
 
@@ -278,8 +278,8 @@ def verify(  # noqa: PLR0913 - all by name
         Py4JJavaError, PySparkException: a task failed as often as Spark allows.
     """
     with _maintaining("verify", spark, path, tasks, key_provider, storage) as (log, _, workers):
-        if store_of(log.read_on()) is not None:
-            _refuse_others(workers.place.path, {"full": full}, is_store=True)
+        if store_of(log.refresh()) is not None:
+            _check_no_others(workers.place.path, {"full": full}, is_store=True)
             return verify_runs(Reader(log, workers.place.path), workers, progress)
         return verify_directory(log.fs, full=full is not False, workers=workers, progress=progress)
 
@@ -301,7 +301,7 @@ def _maintaining(
     at_once = _tasks_of(spark, tasks)
     url = normalise(absolute_options({"path": os.fspath(path)})["path"])
     with maintaining(operation, url, key_provider, storage, SYSTEM) as (log, author):
-        require_shared(log.fs, url)
+        check_shared(log.fs, url)
         executor_settings = tuple(settings_for_others(url, storage or {}).items())
         marker = read_marker(log.fs) if operation == "verify" else write_marker(log.fs)
         yield (
@@ -311,7 +311,7 @@ def _maintaining(
         )
 
 
-def _refuse_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:
+def _check_no_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:
     """Raise a ConfigError for arguments of the other kind of directory."""
     kind, other = ("a store", "a directory of files")[:: 1 if is_store else -1]
     for name, value in arguments.items():

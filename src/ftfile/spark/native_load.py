@@ -34,11 +34,11 @@ from ftfile.spark.plain_files import (
     at_once,
     compares_as_texts,
     filtered,
-    find_ways,
+    plan_groups,
     possible_adds,
     quoted,
 )
-from ftfile.spark.settings import Place, absolute_options, require_shared
+from ftfile.spark.settings import Place, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import settings_for_others
@@ -139,7 +139,7 @@ def _plan(  # noqa: PLR0913, PLR0917 - as of `load`
         raise ConfigError("version and timestamp both say which version to read: give one of them")
     place = absolute_options({"path": os.fspath(path)})["path"]
     directory = Directory(place, key_provider, storage, SYSTEM)
-    require_shared(directory.file_system, place)
+    check_shared(directory.file_system, place)
     directory.require_files()
     if timestamp is not None:
         version = directory.version_at(timestamp)
@@ -221,7 +221,7 @@ class _Loading:
         live = self.snapshot.adds if is_newest else head.adds
         legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
         adds = possible_adds(self.snapshot, self.where, as_texts=compares_as_texts(self.spark))
-        return find_ways(self.directory.file_system, self.snapshot, adds, live, legacy_times=legacy)
+        return plan_groups(self.directory.file_system, self.snapshot, adds, live, legacy_times=legacy)
 
     def _no_rows(self) -> DataFrame:
         """Return a DataFrame without rows, in which Spark has `_metadata` as where there are files."""

@@ -168,7 +168,7 @@ class Ways:
         self.reasons[reason] += 1
 
 
-def find_ways(
+def plan_groups(
     fs: FileSystem, snapshot: Snapshot, adds: Iterable[Add], live: Collection[str], *, legacy_times: bool = False
 ) -> Ways:
     """Return how each of these adds of a snapshot is read; list each directory of parts once.

@@ -39,7 +39,7 @@ _TEXTS: dict[str, Callable[..., pc.Expression]] = {
 _FILTERS_MAX = 500  # Arrow walks what joins them by recursion; Spark applies the others
 
 
-def require_pushdown() -> None:
+def check_pushdown_enabled() -> None:
     """Warn of what Spark does with filters that it gives to a reader; a ConfigError where it gives none."""
     if not hasattr(DataSourceReader, "pushFilters"):
         raise ConfigError(

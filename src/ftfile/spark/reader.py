@@ -20,7 +20,7 @@ from ftfile.read.selection import Selection
 from ftfile.read.shares import Share, in_small_batches, pack, read_share
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.rows.value_text import UTC
-from ftfile.spark.settings import Place, absolute_options, require_shared
+from ftfile.spark.settings import Place, absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import settings_for_others
 
@@ -55,9 +55,9 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
     opened = _opened(options, "read")
     pushes = opened[2]["filterPushdown"]
     if pushes:
-        from ftfile.spark.pushdown import require_pushdown  # noqa: PLC0415 - imports the kernels of Arrow
+        from ftfile.spark.pushdown import check_pushdown_enabled  # noqa: PLC0415 - imports the kernels of Arrow
 
-        require_pushdown()
+        check_pushdown_enabled()
     return (_PushingReader if pushes else FtFileReader)(*opened, schema)
 
 
@@ -136,7 +136,7 @@ def _opened(options: Mapping[str, str], *uses: Use) -> tuple[Directory, int | No
     if parsed["path"] is None:
         raise ConfigError(_NO_PATH)
     directory = Directory(parsed["path"], parsed["keyProvider"], parsed.prefixed("storage"), SYSTEM)
-    require_shared(directory.file_system, parsed["path"])
+    check_shared(directory.file_system, parsed["path"])
     directory.require_files()
     version, time = parsed["versionAsOf"], parsed["timestampAsOf"]
     if version is not None and time is not None:

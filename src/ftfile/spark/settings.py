@@ -55,7 +55,7 @@ def has_file_format(options: Mapping[str, str]) -> bool:
     return any(key.lower() == "fileformat" for key in options)
 
 
-def require_shared(fs: FileSystem, path: str) -> None:
+def check_shared(fs: FileSystem, path: str) -> None:
     """Raise a ConfigError unless all of Spark's Python processes see the same files."""
     if not fs.capabilities.shared_between_processes:
         raise ConfigError(

@@ -242,7 +242,7 @@ class Shipped:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         file = io.BytesIO()
-        pickler = _NotingPickler(file)
+        pickler = _FieldRecordingPickler(file)
         pickler.dump((type(self), vars(self)))
         return _opener(), (__version__, pickler.fields, file.getvalue())
 
@@ -255,7 +255,7 @@ class Shipped:
         return opened
 
 
-class _NotingPickler(pickle.Pickler):
+class _FieldRecordingPickler(pickle.Pickler):
     """Notes the fields of all dataclasses that it pickles: two builds of one version may differ in them."""
 
     def __init__(self, file: io.BytesIO) -> None:

@@ -19,10 +19,10 @@ from ftfile.kv.reading.reader import CACHE, FOUND, open_store
 from ftfile.log.directory import DirectoryMarker, check_marker, read_marker
 from ftfile.log.sealed import open_with_keys
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
-from ftfile.spark.settings import require_shared
+from ftfile.spark.settings import check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
-from ftfile.write.options import column_named
+from ftfile.write.options import resolve_column
 
 if TYPE_CHECKING:
     import os
@@ -68,7 +68,7 @@ def open_on_driver(  # noqa: PLR0913 - all by name
     Raises:
         ConfigError: there is no store or no such version, or other processes cannot see the path.
     """
-    require_shared(open_filesystem(path, SYSTEM, storage), path)
+    check_shared(open_filesystem(path, SYSTEM, storage), path)
     reader = open_store(path, version=version, timestamp=timestamp, key_provider=key_provider, storage=storage)
     executor_settings = tuple(settings_for_others(reader.path, storage).items())
     marker = read_marker(open_with_keys(reader.path, SYSTEM, key_provider, storage.items()))
@@ -201,14 +201,14 @@ def _key_columns(schema: pa.Schema, on: Sequence[str], definition: StoreDefiniti
     for key, name in zip(definition.keys, on, strict=True):
         kind = definition.schema.field(key).type
         needed = f"{kind}, the type of the key column {key!r},"
-        key_columns[key] = column_named("on", name, schema, kind.equals, needed)
+        key_columns[key] = resolve_column("on", name, schema, kind.equals, needed)
     return key_columns
 
 
 def _value_columns(definition: StoreDefinition, columns: Sequence[str] | None, schema: pa.Schema) -> list[str]:
     """Return the names of the value columns to add, none of which the DataFrame has."""
     values = pa.schema(definition.value_fields)
-    value_names = values.names if columns is None else [column_named("columns", name, values) for name in columns]
+    value_names = values.names if columns is None else [resolve_column("columns", name, values) for name in columns]
     if len(value_names) != len({*value_names}):
         raise ConfigError(f"columns={', '.join(value_names)}: a column is named twice; name each once")
     theirs = {name.lower() for name in schema.names}

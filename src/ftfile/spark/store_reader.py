@@ -25,8 +25,8 @@ from ftfile.log.sealed import open_with_keys
 from ftfile.read.log_stream import FollowConfig
 from ftfile.read.shares import in_small_batches
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.spark.pushdown import require_pushdown
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.pushdown import check_pushdown_enabled
+from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.shipping import Shipped
 from ftfile.spark.store_lookup import StorePlace, open_on_driver, reader_here
 from ftfile.spark.stream_reader import SharePartition, StreamReader
@@ -70,7 +70,7 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
     reader, place, pushes = _opened(options)
     check_requested(reader.definition.schema, arrow_schema(as_nullable(schema.json())))
     if pushes:
-        require_pushdown()
+        check_pushdown_enabled()
     return (_PushingReader if pushes else FtKvReader)(place, schema)
 
 
@@ -225,7 +225,7 @@ class FtKvStreamReader(StreamReader):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         config = _config(options, schema.json())
-        require_shared(open_filesystem(config.path, SYSTEM, config.storage), config.path)
+        check_shared(open_filesystem(config.path, SYSTEM, config.storage), config.path)
         super().__init__(config, settings_for_others(config.path, config.storage))
 
     @in_small_batches

@@ -8,7 +8,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.kv.config import StoreConfig
 from ftfile.kv.driver import recorded_definition
 from ftfile.kv.writer import StoreWriter
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.writers import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
@@ -36,5 +36,5 @@ def _store_config(options: Mapping[str, str], schema: StructType, *, overwrite: 
     raw = absolute_options(options)
     recorded = None if overwrite else recorded_definition(raw, SYSTEM)
     config = StoreConfig.from_options(raw, schema.json(), overwrite=overwrite, stream=stream, recorded=recorded)
-    require_shared(config.log(SYSTEM).fs, config.path)
+    check_shared(config.log(SYSTEM).fs, config.path)
     return config

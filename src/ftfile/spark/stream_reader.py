@@ -23,7 +23,7 @@ from ftfile.read.log_stream import FollowConfig
 from ftfile.read.new_rows import FollowStream
 from ftfile.read.shares import Share, in_small_batches, read_share
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
-from ftfile.spark.settings import Place, absolute_options, has_file_format, require_shared
+from ftfile.spark.settings import Place, absolute_options, check_shared, has_file_format
 from ftfile.spark.shipping import Shipped
 from ftfile.storage.registry import open_filesystem, settings_for_others
 
@@ -145,7 +145,7 @@ class FtFileStreamReader(StreamReader):
         else:
             config = FollowConfig.from_options(parse_options(raw, "follow"), schema.json())
         root = config.settings.root if isinstance(config, FilesConfig) else config.path
-        require_shared(open_filesystem(root, SYSTEM, config.storage), root)
+        check_shared(open_filesystem(root, SYSTEM, config.storage), root)
         super().__init__(config, settings_for_others(root, config.storage))
 
     @in_small_batches

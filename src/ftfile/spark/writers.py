@@ -12,13 +12,13 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import NOTE
-from ftfile.spark.settings import absolute_options, require_shared
+from ftfile.spark.settings import absolute_options, check_shared
 from ftfile.spark.shipping import Shipped, only_commits, tune_worker
 from ftfile.tools.export.after_commit import export_soon
 from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.file_writer import SinkWriter
 from ftfile.write.messages import JobIdentity, StreamIdentity, TaskIdentity
-from ftfile.write.options import refuse_in_stream
+from ftfile.write.options import check_no_transaction
 from ftfile.write.spark_checkpoint import read_query_id
 
 if TYPE_CHECKING:
@@ -179,19 +179,19 @@ def sink_config(options: Mapping[str, str], schema: StructType, *, overwrite: bo
     """
     config = SinkConfig.from_options(absolute_options(options), schema.json(), overwrite=overwrite)
     if stream:
-        refuse_in_stream(config.transaction)
+        check_no_transaction(config.transaction)
         if config.replacement is not None:
             raise ConfigError(
                 "partitionOverwriteMode=dynamic and replaceWhere are for batch writes, as in foreachBatch: each batch "
                 "of complete mode has all rows, and replaces everything"
             )
     for to in config.publishing.export_to:
-        _refuse_export(config, to)
-    require_shared(config.log(SYSTEM).fs, config.path)
+        _check_export(config, to)
+    check_shared(config.log(SYSTEM).fs, config.path)
     return config
 
 
-def _refuse_export(config: SinkConfig, to: str) -> None:
+def _check_export(config: SinkConfig, to: str) -> None:
     from ftfile.tools.export.limits import LIMITS  # noqa: PLC0415 - most writers export nothing
 
     columns, limits = config.recorded_schema_json, LIMITS[to]

@@ -120,7 +120,7 @@ def _line_of_this_thread() -> CancellableConnection | None:
     return line
 
 
-def hasten(first_word_s: float) -> None:
+def limit_first_word(first_word_s: float) -> None:
     """Limit the silence before each answer that this thread's call waits for from now on."""
     if (line := _line_of_this_thread()) is not None:
         line.first_word_s = min(line.silence_s, first_word_s)

@@ -57,7 +57,7 @@ class OutputStream(ABC):
         """
         view = memoryview(data).cast("B")
         with self._lock:
-            self._require_open("write")
+            self._check_open("write")
             with self._failing_for_good():
                 self._write(view)
             self._position += view.nbytes
@@ -83,7 +83,7 @@ class OutputStream(ABC):
         with self._lock:
             if self._state in {"closed", "aborted"}:
                 return
-            self._require_open("close")
+            self._check_open("close")
             self._state = "failed"
             self._close()
             self._state = "closed"
@@ -108,8 +108,8 @@ class OutputStream(ABC):
 
     def _sync(self, kind: Literal["hflush", "hsync"]) -> None:
         with self._lock:
-            self._require_open(kind)
-            self._require_capability(kind, kind)
+            self._check_open(kind)
+            self._check_capability(kind, kind)
             with self._failing_for_good():
                 self._hsync() if kind == "hsync" else self._hflush()
 
@@ -122,11 +122,11 @@ class OutputStream(ABC):
             self._state = "failed"
             raise
 
-    def _require_open(self, operation: str) -> None:
+    def _check_open(self, operation: str) -> None:
         if self._state != "open":
             raise StreamClosed(operation, self.path, f"the stream is {self._state}; open a new file under a new name")
 
-    def _require_capability(self, operation: str, name: str) -> None:
+    def _check_capability(self, operation: str, name: str) -> None:
         if not self.has_capability(name):
             raise Unsupported(operation, self.path, f"this stream has no {operation}; ask has_capability first")
 
@@ -160,8 +160,8 @@ class CopyingStream(OutputStream):
             StreamClosed: after close, abort or a failure.
         """
         with self._lock:
-            self._require_open("copy_from")
-            self._require_capability("copy_from", "copy")
+            self._check_open("copy_from")
+            self._check_capability("copy_from", "copy")
             with self._failing_for_good():
                 self._copy_from(path, offset, length)
             self._position += length

@@ -28,7 +28,7 @@ NAME_BYTES_MAX = 255
 _MALFORMED = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
 
 
-def require_valid(operation: str, path: str) -> None:
+def check_path(operation: str, path: str) -> None:
     """Raise `Unsupported` unless a path is the root (`""`) or names joined by `/`, each of at most `NAME_BYTES_MAX`.
 
     Blanks, `%`, `#`, `:`, `=` and all other characters but NUL are fine.
@@ -164,7 +164,7 @@ def parse(url: str) -> Url:
             raise ConfigError(f"the path {url!r} is relative; give an absolute path or a URL")
         return Url("file", "", _canonical(url))
     scheme, path = match[1].lower(), url[match.end() :]
-    _refuse_drive(url, scheme)
+    _check_no_drive(url, scheme)
     authority = ""
     if path.startswith("//"):
         authority, slash, path = path[2:].partition("/")
@@ -188,7 +188,7 @@ def parse(url: str) -> Url:
     return Url(scheme, authority, _canonical(path))
 
 
-def _refuse_drive(url: str, scheme: str) -> None:
+def _check_no_drive(url: str, scheme: str) -> None:
     if len(scheme) == 1 and not url.startswith("://", 1):
         raise ConfigError(
             f"{url!r} looks like a path with a drive of Windows, which ftfile does not run on: in its subsystem for "

@@ -196,7 +196,7 @@ _BUILT_IN = {
 }
 
 # Functions that add a driver's environment to its settings, for processes elsewhere.
-_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.settings:hand_over")
+_HANDING_OVER = dict.fromkeys(("hdfs", "swebhdfs", "webhdfs"), "ftfile.storage.hdfs.settings:settings_for_executors")
 
 _registered: dict[str, Factory] = {}
 

@@ -156,7 +156,7 @@ def _check_bases_published(fs: FileSystem, log: LogContents, foreign: Collection
     """A base forgets no part that is not published."""
     for name, base in log.bases.items():
         covered = [record for record in log.upto(name.version) if record.version not in base.unpublished]
-        _check_published(fs, covered, layout.base_path(name), foreign)
+        _check_published(fs, covered, layout.log_checkpoint_path(name), foreign)
 
 
 def _check_hint(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.log.apply import after
-from ftfile.log.checkpoints import decode_base, list_bases
+from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.format.record import decode_record
 from ftfile.log.places import list_or_empty
-from ftfile.log.read.compacted_records import list_ranges, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.state import LogState
 from ftfile.operate.verify.history import adds_in
@@ -52,7 +52,7 @@ class LogContents:
     modified_ms: dict[int, int] = field(default_factory=dict)  # when the store says they were created
     records: list[Record] = field(default_factory=list)  # in the order of versions
     snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)  # live adds after versions; -1 for none yet
-    bases: dict[layout.BaseName, LogState] = field(default_factory=dict)
+    bases: dict[layout.CheckpointName, LogState] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
@@ -95,9 +95,9 @@ def read_log(fs: FileSystem) -> LogContents:
             found[parsed.version] = fs.read(info.path)
             log.modified_ms[parsed.version] = info.modified_ms
     records = {version: _decoded(fs, version, content) for version, content in sorted(found.items())}
-    for name in list_bases(fs):
+    for name in list_checkpoints(fs):
         with _broken_is("I7"):
-            base = decode_base(fs.read(layout.base_path(name)), layout.base_path(name))
+            base = decode_checkpoint(fs.read(layout.log_checkpoint_path(name)), layout.log_checkpoint_path(name))
         # Without its record it is of another history, and nobody believes it.
         if name.version in records and records[name.version].nonce == base.nonce:
             log.bases[name] = base
@@ -182,7 +182,7 @@ def _fold(log: LogContents) -> LogState:
 def _check_bases(log: LogContents) -> None:
     """A base is the fold of the records up to it, but for what is published, and knows the open segments."""
     for name, base in log.bases.items():
-        path = layout.base_path(name)
+        path = layout.log_checkpoint_path(name)
         if name.version < log.start:
             continue
         folded = replace(_fold(replace(log, records=log.upto(name.version))), unpublished={})
@@ -195,7 +195,7 @@ def _check_bases(log: LogContents) -> None:
 
 def _check_ranges(fs: FileSystem, log: LogContents) -> None:
     """Ranges stand for their records: all of them together, and each by itself as far as its records are kept."""
-    names = list_ranges(fs)
+    names = list_compacted(fs)
     known = _forgetting({add.id: add for add in log.adds()}) if names else {}
     for name in names:
         _check_range(fs, log, name, known)
@@ -205,8 +205,8 @@ def _check_ranges(fs: FileSystem, log: LogContents) -> None:
         require(found == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
 
 
-def _check_range(fs: FileSystem, log: LogContents, name: layout.RangeName, known: Mapping[str, Add]) -> None:
-    path = layout.range_path(name)
+def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, known: Mapping[str, Add]) -> None:
+    path = layout.compacted_path(name)
     with _broken_is("I7"):
         content = read_range(fs, name, ended=True)
     nonces = {record.version: record.nonce for record in log.records}

@@ -33,7 +33,7 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
     """
     positions = [position_of(json.loads(offset)) for offset in run.offsets]
     log = CommitLog(fs)
-    head = log.read_on()
+    head = log.refresh()
     for position in positions:
         _check_named(log, head.log_start, position)
     found = Counter(add for adds in run.adds.values() for add in adds)

@@ -70,7 +70,7 @@ class BadRecords:
         if self.handling == "deadLetter":
             self._keep([self._letter(rows.slice(place, 1), fault) for place, fault in enumerate(faults)])
 
-    def without_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def split_oversized(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take the rows whose values take more than `maxRecordBytes`, and return the others."""
         # All rows together may be too few bytes; a boolean counts as a byte, and takes a bit.
         if self.max_bytes is None or 8 * batch.nbytes <= self.max_bytes:

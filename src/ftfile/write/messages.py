@@ -251,7 +251,7 @@ def orphans_of(messages: Sequence[TaskCommit], log: CommitLog, author: Author, r
             staged.update(file.path for file in (*message.parts, *message.segments, *message.dead_letters))
     if staged and record is None:
         try:
-            record = find_record(log, log.read_on(), author)
+            record = find_record(log, log.refresh(), author)
         except FtfileError:
             record = None
     if record is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ftfile.core.errors import ConfigError
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.directory import refuse_checkpoint
+from ftfile.log.directory import check_checkpoint_location
 from ftfile.log.format.layout import dead_letter_path, staged_directory
 from ftfile.log.format.model import Transaction
 from ftfile.log.policy import Policy
@@ -104,9 +104,9 @@ class WriteConfig(ABC):
         return self.storage_options.log_at(self.path, self.encryption, context)
 
 
-def common_settings(parsed: ParsedOptions) -> dict[str, Any]:
+def common_values(parsed: ParsedOptions) -> dict[str, Any]:
     """Return the settings that are options as they were given; a ConfigError for a checkpoint within a log."""
-    refuse_checkpoint(parsed.spark.get("checkpointlocation"))
+    check_checkpoint_location(parsed.spark.get("checkpointlocation"))
     return {
         "policy": Policy.from_options(parsed),
         "bad_records": parsed["badRecords"],
@@ -119,7 +119,7 @@ def common_settings(parsed: ParsedOptions) -> dict[str, Any]:
     }
 
 
-def column_named(
+def resolve_column(
     option: str,
     name: str,
     schema: pa.Schema,
@@ -149,7 +149,7 @@ def transaction_of(parsed: ParsedOptions) -> Transaction | None:
     return Transaction(app_id, version) if app_id is not None and version is not None else None
 
 
-def refuse_in_stream(transaction: Transaction | None) -> None:
+def check_no_transaction(transaction: Transaction | None) -> None:
     """Raise a ConfigError for an identity that the user gives the batches of a stream."""
     if transaction is not None:
         raise ConfigError(
@@ -221,7 +221,7 @@ class Encryption:
         return AesGcm(self.key_id, self.keys)
 
 
-def open_to_write(
+def open_for_writer(
     url: str,
     context: Context,
     settings: Iterable[tuple[str, str]],
@@ -274,7 +274,9 @@ class Storage:
         offered = (*self.written, *((OWNER_ONLY,) if self.owner_only else ()))
         key = (path, context, self.connection, encryption, offered)
         with _lock:  # one log for all who write to the directory: they take turns by its lock
-            log = _logs.pop(key, None) or CommitLog(open_to_write(path, context, self.connection, encryption, offered))
+            log = _logs.pop(key, None) or CommitLog(
+                open_for_writer(path, context, self.connection, encryption, offered)
+            )
             _logs[key] = log
             if len(_logs) > LOGS_KEPT:
                 _logs.pop(next(iter(_logs)))

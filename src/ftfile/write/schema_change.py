@@ -28,9 +28,9 @@ def check_schema_change(
     """
     if recorded == new:
         return
-    refuse_respelled(respelled_of(recorded, new))
+    check_respelled(respelled_of(recorded, new))
     if policy == "any":
-        refuse_misfits(misfits_of(recorded, new, in_paths))
+        check_misfits(misfits_of(recorded, new, in_paths))
         return
     before = {field.name: field.type for field in arrow_schema(recorded)}
     after = {field.name: field.type for field in arrow_schema(new)}
@@ -70,7 +70,7 @@ def _moves_point(old: pa.DataType, new: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(new) and new.scale != scale)
 
 
-def refuse_misfits(clauses: Sequence[str], where: str = "") -> None:
+def check_misfits(clauses: Sequence[str], where: str = "") -> None:
     """Raise a SchemaError if there are clauses of `misfits_of`; `where` is said of the old values."""
     if clauses:
         raise SchemaError(
@@ -86,7 +86,7 @@ def respelled_of(recorded: str, new: str) -> list[str]:
     return [*respelled(arrow_schema(recorded), arrow_schema(new))]
 
 
-def refuse_respelled(clauses: Sequence[str], where: str = "") -> None:
+def check_respelled(clauses: Sequence[str], where: str = "") -> None:
     """Raise a SchemaError if there are clauses of `respelled_of`; `where` is said of the recorded names."""
     if clauses:
         raise SchemaError(

@@ -72,18 +72,18 @@ def read_progress(
     return SparkProgress(planned, offsets, committed)
 
 
-def place_of_checkpoint(head: LogState, query_id: str) -> str | None:
+def recorded_checkpoint(head: LogState, query_id: str) -> str | None:
     """Return the URL of a query's checkpoint, as its records have it; None where its writer was not given it."""
     table = head.tables.get(CHECKPOINTS)
     entry = None if table is None else table.get(query_id)
     return None if entry is None else str(entry[1])
 
 
-def recorded_place(head: LogState, query_id: str, checkpoint: str | None) -> dict[str, Any]:
+def checkpoint_table_change(head: LogState, query_id: str, checkpoint: str | None) -> dict[str, Any]:
     """Return the change of the log's tables by which a checkpoint's place is known; none where it is."""
     with contextlib.suppress(ConfigError):  # such as of a scheme that only Spark knows
         url = None if checkpoint is None else normalise(checkpoint)
-        if url not in {None, place_of_checkpoint(head, query_id)}:
+        if url not in {None, recorded_checkpoint(head, query_id)}:
             return {CHECKPOINTS: {"set": {query_id: url}}}
     return {}
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from ftfile.core.errors import FtfileError
 from ftfile.core.logs import get_logger, log_context
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.directory import check_marker, refusing_file, write_marker
+from ftfile.log.directory import check_marker, file_as_config_error, write_marker
 from ftfile.log.format.model import JobAuthor, StreamAuthor
 from ftfile.log.policy import check_known_query, find_record
 from ftfile.write.messages import StreamIdentity
-from ftfile.write.options import WriteConfig, open_to_write
+from ftfile.write.options import WriteConfig, open_for_writer
 from ftfile.write.spark_checkpoint import read_query_id
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _C = TypeVar("_C", bound=WriteConfig)
 _W = TypeVar("_W", bound="Writer[Any]")
 
 # Records in which an aborted job is looked for: others may have committed since it did.
-JOBS_LOOKED_AT = 16
+ABORTED_JOB_RECORDS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Writer(ABC, Generic[_C]):
         with contextlib.nullcontext() if query_id is None else log_context(query=query_id):
             log = config.log(context)
             config = config.for_store(log.fs.capabilities)
-            with refusing_file(log, config.path):
+            with file_as_config_error(log, config.path):
                 head, definitions = cls._look(config, log)
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
@@ -114,7 +114,7 @@ class Writer(ABC, Generic[_C]):
         """
         config = self.config
         with context_of(identity.writer):
-            fs = open_to_write(config.path, context, config.storage_options.settings, config.encryption)
+            fs = open_for_writer(config.path, context, config.storage_options.settings, config.encryption)
             check_marker(fs, config.path, self.batch_plan.marker)
             return self._write(identity, batches, fs)
 
@@ -125,13 +125,13 @@ class Writer(ABC, Generic[_C]):
         from ftfile.write.stage import Stage  # noqa: PLC0415
 
         began_s = fs.context.clock.monotonic_s()
-        config, planned, author = self.config, self.batch_plan, _recognisable(identity.writer, self.config.transaction)
+        config, planned, author = self.config, self.batch_plan, _replay_author(identity.writer, self.config.transaction)
         kind = _fingerprint_kind(identity.writer, config.transaction, offsets_known=planned.offsets_known)
         fingerprint = FingerprintAccumulator(config.fingerprint or kind)
         rows = _fingerprinted(batches, config.schema, fingerprint)
         # It only saves work; the commit decides.
-        is_wanted = author is not None or (self.batch_writes_do_jobs and planned.definitions)
-        head = CommitLog(fs, start=planned.view).read_on() if is_wanted else None
+        reads_log = author is not None or (self.batch_writes_do_jobs and planned.definitions)
+        head = CommitLog(fs, start=planned.view).refresh() if reads_log else None
         if author is not None and head is not None and head.has(author):
             for _ in rows:
                 pass
@@ -199,7 +199,7 @@ class Writer(ABC, Generic[_C]):
                     _with_metadata(prepare, user_metadata),
                     self.config.policy,
                     fingerprint=batch.fingerprint_of(whole),
-                    claims_replay=any(message.found_committed for message in whole),
+                    task_found_batch=any(message.found_committed for message in whole),
                 )
                 log.notes.orphans += batch.orphans_of(whole, log, author, done.record)
             report_commit(log, writer, done)
@@ -229,7 +229,7 @@ class Writer(ABC, Generic[_C]):
                 _log.warning("%s is committed as version %d; publishing goes on with the next commit", name, version)
                 return
             is_stream = isinstance(writer, StreamIdentity)
-            where = "not committed" if is_stream else f"in none of the last {JOBS_LOOKED_AT} versions"
+            where = "not committed" if is_stream else f"in none of the last {ABORTED_JOB_RECORDS} versions"
             _log.warning("Spark aborts %s. It is %s; %d staged files stay for vacuum", name, where, staged)
 
     @staticmethod
@@ -270,7 +270,7 @@ def _with_metadata(prepare: Prepare, user_metadata: str | None) -> Prepare:
     return prepared
 
 
-def _recognisable(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:
+def _replay_author(writer: WriterIdentity, transaction: Transaction | None) -> Author | None:
     """Return this write's identity in the log; None if a retry cannot be recognised."""
     if isinstance(writer, StreamIdentity):
         return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id)
@@ -316,7 +316,7 @@ def report_commit(log: CommitLog, writer: WriterIdentity, done: Committed) -> No
         return
     version = f"version {done.version} or before"
     if isinstance(writer, StreamIdentity):
-        last = log.read_on().queries[writer.query_id]
+        last = log.refresh().queries[writer.query_id]
         version = f"version {last.version}" if last.last_batch == writer.batch_id else version
     _log.info("%s was committed as %s; nothing written", _name_of(writer), version)
 
@@ -326,14 +326,14 @@ def _version_of(log: CommitLog, writer: WriterIdentity) -> int | None:
 
     For a committed batch whose record is gone, it is the version of the query's last batch.
     """
-    head = log.read_on()
+    head = log.refresh()
     if isinstance(writer, StreamIdentity):
         query = head.queries.get(writer.query_id)
         if query is None or query.last_batch < writer.batch_id:
             return None
         record = find_record(log, head, StreamAuthor(writer.query_id, "", writer.batch_id))
         return query.version if record is None else record.version
-    for version in range(head.version, max(head.version - JOBS_LOOKED_AT, head.log_start - 1), -1):
+    for version in range(head.version, max(head.version - ABORTED_JOB_RECORDS, head.log_start - 1), -1):
         record = log.read_record(version)
         if record is not None and isinstance(record.author, JobAuthor) and record.author.job_id == writer.job_id:
             return version

@@ -127,7 +127,7 @@ class Builder:
     # --------------------------------------------------------------------------------------------------------- jobs
     def jobs(self, cut: Key | None = None) -> int:
         """Do all merges that are due, below a cut; return how many."""
-        live = self.log.read_on().segments
+        live = self.log.refresh().segments
         due = plan_jobs(live.values(), [], self.settings, self.log.ids, now_ms=self.log.clock.now_ms())
         done = 0
         for job in due:

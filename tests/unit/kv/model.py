@@ -20,7 +20,7 @@ from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, Share, 
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.log.checks import Rewrite
-from ftfile.log.format.model import Add, AssemblyJob, Origin
+from ftfile.log.format.model import Add, AssemblyTask, Origin
 from ftfile.testing.context import SeededIds
 from tests.kit.store_check import key_at
 
@@ -122,7 +122,7 @@ class Store:
         self.read_once: dict[frozenset[tuple[str, int]], dict[Key, tuple[Any, ...]]] = {}
         self.expected = Expected(self.definition)
         self.versions = [Version({}, {})]
-        self.jobs: list[AssemblyJob] = []
+        self.jobs: list[AssemblyTask] = []
         self.late: list[Rewrite] = []  # made by attempts that are not heard of yet
         self.now_ms = 1_000_000
         self.counts: Counter[str] = Counter()
@@ -268,7 +268,7 @@ class Store:
             return op, key, (values[0], None, None) if op == DELETE else values
         return op, key, (None, None, None) if op == DELETE else values
 
-    def _done(self, job: AssemblyJob) -> list[Rewrite]:
+    def _done(self, job: AssemblyTask) -> list[Rewrite]:
         """Return the result of one attempt of a job."""
         inputs: list[Add] = []
         adds: list[Add] = []

@@ -68,7 +68,7 @@ def file_system(path: str, ring: str | None = None) -> FileSystem:
 def head_of(path: str, ring: str | None = None) -> LogState:
     """The newest state, marks open."""
     fs = file_system(path, ring)
-    return open_state(fs, CommitLog(fs).read_on())
+    return open_state(fs, CommitLog(fs).refresh())
 
 
 def table_of(fs: FileSystem, add: Add) -> pa.Table:
@@ -88,7 +88,7 @@ def rows_of(path: str, ring: str | None = None) -> dict[Any, Any]:
 
 def rows_in(fs: FileSystem) -> dict[Any, Any]:
     """The same, of an opened directory."""
-    head = open_state(fs, CommitLog(fs).read_on())
+    head = open_state(fs, CommitLog(fs).refresh())
     assert head.encoding is not None
     definition = StoreDefinition.from_json(head.definitions[head.encoding]["store"])
     buckets: dict[str, list[Run]] = {}

@@ -202,18 +202,18 @@ class TestJobs:
         query = counting(out, buckets="1", flushIntervalCount="4")
         for batch in range(4):
             query.run(batch, [rows("a")])
-        (job,) = head_of(out).assembly_jobs
+        (job,) = head_of(out).assembly_tasks
         spool = Path(out, job.inputs[1].path)
         content = spool.read_bytes()
         spool.write_bytes(bytes(len(content)))
         query.run(4, [rows("a")])
         assert job.inputs[1].path in caplog.text
-        (again,) = head_of(out).assembly_jobs
+        (again,) = head_of(out).assembly_tasks
         assert (again.id, again.attempts) == (job.id, 1)
         spool.write_bytes(content)
         query.run(5, [rows("a")])
         assert rows_of(out) == {"a": 6}
-        assert job.id not in {each.id for each in head_of(out).assembly_jobs}
+        assert job.id not in {each.id for each in head_of(out).assembly_tasks}
 
     @pytest.mark.slow
     def test_one_that_fails_for_ever_keeps_no_other_bucket_from_its_turn(

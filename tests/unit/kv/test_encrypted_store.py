@@ -71,11 +71,11 @@ def test_jobs_in_records_are_sealed(out: str, ring: Path) -> None:
         query.run(batch, [rows("a")])
     record = CommitLog(file_system(out)).read_record(1)
     assert record is not None
-    (job,) = record.assembly_jobs
+    (job,) = record.assembly_tasks
     for add in (*job.inputs, *record.adds):
         assert "keys" not in add.rolling_stats
         assert "sealed" in add.rolling_stats
-    (opened,) = head_of(out).assembly_jobs
+    (opened,) = head_of(out).assembly_tasks
     assert [run_of(add).marks.keys for add in opened.inputs] == [((b"a",), (b"a",))] * 2
 
 
@@ -83,7 +83,7 @@ def test_marks_are_sealed_once(out: str, ring: Path) -> None:
     query = query_of(out, ring)
     query.run(0, [rows("a")])
     fs = file_system(out)
-    (add,) = CommitLog(fs).read_on().segments.values()
+    (add,) = CommitLog(fs).refresh().segments.values()
     (opened,) = open_marks(fs, [add])
     assert seal_marks(fs, [opened]) == (add,)
     changed = run_of(opened).marked(Marks((5, 5), None, (((), None),)))
@@ -96,7 +96,7 @@ def test_those_of_another_run_are_refused(out: str, ring: Path) -> None:
     query = query_of(out, ring)
     query.run(0, [rows("a", "b", "c", "d")])
     fs = file_system(out)
-    first, second, *_ = CommitLog(fs).read_on().segments.values()
+    first, second, *_ = CommitLog(fs).refresh().segments.values()
     with pytest.raises(CorruptData):
         open_marks(fs, [replace(first, rolling_stats=second.rolling_stats)])
 
@@ -105,7 +105,7 @@ def test_without_the_key_no_run_is_known(out: str, ring: Path) -> None:
     query = query_of(out, ring, encryptionKeyId="first")
     query.run(0, [rows("a")])
     fs = file_system(out)
-    adds = [*CommitLog(fs).read_on().segments.values()]
+    adds = [*CommitLog(fs).refresh().segments.values()]
     assert keys_of(fs) is not None
     write_ring(ring, second=SECOND)
     with pytest.raises(ConfigError, match="'first'"):

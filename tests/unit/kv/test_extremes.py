@@ -63,7 +63,7 @@ def contents(version: int | None = None, path: str = PATH) -> dict[str, Any]:
 
 
 def runs() -> int:
-    return len(CommitLog(open_filesystem(PATH)).read_on().segments)
+    return len(CommitLog(open_filesystem(PATH)).refresh().segments)
 
 
 class TestManyRuns:
@@ -76,7 +76,7 @@ class TestManyRuns:
         batches = [pa.RecordBatch.from_pylist([row(f"k{number % 7}")], schema=schema) for number in range(count)]
         query.commit(0, [query.writer().write(TaskIdentity(query.identity(0), 0, 0), batches, current())])
         assert runs() == count
-        (job,) = CommitLog(open_filesystem(PATH)).read_on().assembly_jobs
+        (job,) = CommitLog(open_filesystem(PATH)).refresh().assembly_tasks
         assert len(job.inputs) == count
         expected = {f"k{number}": len(range(number, count, 7)) for number in range(7)}
         assert contents() == expected

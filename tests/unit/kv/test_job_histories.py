@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.log.checks import Rewrite
-    from ftfile.log.format.model import Add, AssemblyJob
+    from ftfile.log.format.model import Add, AssemblyTask
 
 HISTORIES = 24
 
@@ -74,7 +74,7 @@ class StoredRuns(Store):
         assert table.num_rows == segment.rows
         return run_of(segment_of(segment, "encoding", Origin("query", 0, 0), {}))
 
-    def _done(self, job: AssemblyJob) -> list[Rewrite]:
+    def _done(self, job: AssemblyTask) -> list[Rewrite]:
         merger = Merger(
             self.stage,
             self.definition,

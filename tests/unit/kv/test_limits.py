@@ -145,7 +145,7 @@ class TestReading:
         store = Builder(out, LONG)
         store.write_tables({0: long_rows(range(5000), 90)})
         assert kv.verify(out).damaged == ()
-        (add,) = store.log.read_on().segments.values()
+        (add,) = store.log.refresh().segments.values()
         content = bytearray(store.log.fs.read(add.path))
         content[add.length - 1500] ^= 1
         store.log.fs.put(add.path, bytes(content))
@@ -162,7 +162,7 @@ class TestFeed:
         monkeypatch.setattr(feed_rows, "_WINDOW_BYTES", 1)
         log = CommitLog(open_filesystem(out))
         followed = feed_changes.FeedPlanner(log, FollowSettings(), kv.open(out).definition.schema)
-        head = log.read_on()
+        head = log.refresh()
         assert len(followed.shares(InLog(0, ""), InLog(head.version, head.nonce))) == 4
         found = [row for batch in kv.changes(out) for row in batch.to_pylist()]
         assert sorted(found, key=str) == sorted(whole, key=str)

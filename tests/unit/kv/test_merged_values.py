@@ -176,5 +176,5 @@ def test_of_equal_sequences_the_last_row_counts(kind: str, low: Any, high: Any) 
     query.run(4, [[row("c", low, "tied"), row("e", low, "late")]])
     assert reads("c") == [[(low, "tied")]] * 4
     assert reads("e") == [[]] * 4
-    assert len(CommitLog(open_filesystem(PATH)).read_on().segments) > 1
+    assert len(CommitLog(open_filesystem(PATH)).refresh().segments) > 1
     check_store(open_filesystem(PATH))

@@ -12,7 +12,7 @@ from ftfile.kv.planning.jobs import Group, JobTerms, Left, PlanSettings, groups_
 from ftfile.kv.planning.plan import acceptable, is_held, plan_jobs, still_due
 from ftfile.kv.planning.runs import Marks, Run, apart, placed, run_of, stretches_of
 from ftfile.log.checks import Rewrite
-from ftfile.log.format.model import Add, AssemblyJob, Origin
+from ftfile.log.format.model import Add, AssemblyTask, Origin
 from ftfile.testing.context import SeededIds
 
 if TYPE_CHECKING:
@@ -45,11 +45,13 @@ def a_run(  # an add of a live run
     return replace(add, rolling_stats=marks.to_json(), **others)
 
 
-def plan_of(live: Sequence[Add], due: Sequence[AssemblyJob] = (), now_ms: int = 0, **others: Any) -> list[AssemblyJob]:
+def plan_of(
+    live: Sequence[Add], due: Sequence[AssemblyTask] = (), now_ms: int = 0, **others: Any
+) -> list[AssemblyTask]:
     return plan_jobs(live, due, others.pop("settings", SETTINGS), IDS, now_ms=now_ms, **others)
 
 
-def named(jobs: Sequence[AssemblyJob]) -> list[tuple[str, list[tuple[int, int]]]]:
+def named(jobs: Sequence[AssemblyTask]) -> list[tuple[str, list[tuple[int, int]]]]:
     return [(job.reason, [run_of(add).marks.at for add in job.inputs]) for job in jobs]
 
 
@@ -169,7 +171,7 @@ class TestTiers:
     def test_what_is_due_already_is_left_alone_and_divides(self) -> None:
         live = [a_run((version, version), length=4 * MIB) for version in range(9)]
         live[0] = a_run((0, 0), length=1000 * MIB)
-        due = AssemblyJob("due", (live[4],), "merge")
+        due = AssemblyTask("due", (live[4],), "merge")
         assert named(plan_of(live, [due])) == [("merge", points(5, 6, 7, 8))]
         assert named(plan_of(live)) == [("merge", points(*range(1, 9)))]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ftfile.log.checks import Rewrite
-    from ftfile.log.format.model import AssemblyJob
+    from ftfile.log.format.model import AssemblyTask
     from ftfile.storage.api import FileSystem
 
 SETTINGS = PlanSettings()
@@ -92,7 +92,7 @@ class Bench:
         )
         return replace(add, rolling_stats=marks.to_json())
 
-    def job(self, *groups: list[Add], settings: PlanSettings = SETTINGS, tasks: int = 1) -> AssemblyJob:
+    def job(self, *groups: list[Add], settings: PlanSettings = SETTINGS, tasks: int = 1) -> AssemblyTask:
         chosen = []
         for adds in groups:
             runs = tuple(map(run_of, adds))
@@ -100,10 +100,10 @@ class Bench:
         return job_of("flush", chosen, settings, self.fs.context.ids, tasks)
 
     def do(
-        self, jobs: list[AssemblyJob], version: int = 0, partition: int = 0, fs: FileSystem | None = None
+        self, jobs: list[AssemblyTask], version: int = 0, partition: int = 0, fs: FileSystem | None = None
     ) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         stage = Stage(fs or self.fs, TaskIdentity(JobIdentity("job"), partition, 0))
-        head = LogState(version=version, assembly_jobs=tuple(jobs), whole=False)
+        head = LogState(version=version, assembly_tasks=tuple(jobs), whole=False)
         return run_jobs(Merger(stage, self.definition, "new", lambda: self.spool(stage), version), head)
 
     def rows(self, adds: Iterable[Add]) -> dict[int, int]:
@@ -173,7 +173,7 @@ class TestShare:
         jobs[0] = replace(jobs[0], attempts=2)
         merge = Merger.merge
 
-        def slow(self: Merger, job: AssemblyJob) -> Any:
+        def slow(self: Merger, job: AssemblyTask) -> Any:
             bench.clock.advance(due_jobs.BUDGET_S * 0.75)
             return merge(self, job)
 

@@ -31,7 +31,7 @@ def errors(store: Builder) -> list[str]:
 def replaced(store: Builder, made: Add) -> None:
     """Put an add in the place of a live one with the same file."""
     (old,) = [
-        add for add in store.log.read_on().segments.values() if (add.path, add.offset) == (made.path, made.offset)
+        add for add in store.log.refresh().segments.values() if (add.path, add.offset) == (made.path, made.offset)
     ]
     store.record([], [old], [replace(made, id=store.log.ids.unique())])
 
@@ -41,11 +41,11 @@ def test_a_whole_store(store: Builder) -> None:
         store.merge({str(key): number for key in range(30)})
         store.purge("1", "2")
     assert store.jobs(cut=(b"4",)) > 0
-    assert any(add.skip_rows for add in store.log.read_on().segments.values())
+    assert any(add.skip_rows for add in store.log.refresh().segments.values())
     report = kv.verify(store.path)
     assert report.damaged == ()
-    assert report.runs == len(store.log.read_on().segments)
-    assert report.rows == sum(add.rows for add in store.log.read_on().segments.values())
+    assert report.runs == len(store.log.refresh().segments)
+    assert report.rows == sum(add.rows for add in store.log.refresh().segments.values())
     assert kv.verify(store.path, version=0).runs == 4
 
 
@@ -53,7 +53,7 @@ def test_every_damaged_byte_is_named(store: Builder, tmp_path: Path) -> None:
     store.put({str(key): key for key in range(100)})
     (spool,) = (tmp_path / "store").rglob("*.spool")
     content = spool.read_bytes()
-    adds = sorted(store.log.read_on().segments.values(), key=lambda add: add.offset)
+    adds = sorted(store.log.refresh().segments.values(), key=lambda add: add.offset)
     for place in range(0, len(content), 997):
         spool.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         (damaged,) = kv.verify(store.path).damaged
@@ -67,7 +67,7 @@ def test_every_damaged_byte_is_named(store: Builder, tmp_path: Path) -> None:
 def test_runs_that_are_not_as_the_log_says(tmp_path: Path) -> None:
     store = Builder(str(tmp_path / "store"), WORDS)
     store.put({str(key): key for key in range(100)})
-    add = min(store.log.read_on().segments.values(), key=lambda add: add.offset)
+    add = min(store.log.refresh().segments.values(), key=lambda add: add.offset)
     marks = run_of(add).marks
     assert marks.keys is not None
     low, _ = marks.keys
@@ -88,6 +88,6 @@ def test_runs_that_are_not_apart(store: Builder) -> None:
     store.put({"a": 1})
     table = pa.table({"word": ["a"], "n": [5]})
     (output,) = store.outputs([(bucket_name(store.bucket_of((b"a",))), table)])
-    (live,) = [run_of(add) for add in store.log.read_on().segments.values()]
+    (live,) = [run_of(add) for add in store.log.refresh().segments.values()]
     store.record([], [], [output.marked(Marks(live.marks.at, output.marks.keys))])
     assert ["keys in common" in error for error in errors(store)] == [True]

@@ -159,7 +159,7 @@ class History:
         self.note()
 
     def note(self) -> None:
-        head = CommitLog(open_filesystem(PATH)).read_on()
+        head = CommitLog(open_filesystem(PATH)).refresh()
         self.versions += [dict(self.rows)] * (head.version + 1 - len(self.versions))
         narrow = [add for add in head.segments.values() if self.is_wide and "more" not in _columns(head, add.encoding)]
         self.counts["narrow beside wide"] += bool(0 < len(narrow) < len(head.segments))
@@ -193,7 +193,7 @@ def _columns(head: Any, encoding: str) -> str:
 
 
 def _due(head: Any) -> set[str]:
-    return {add.id for job in head.assembly_jobs for add in job.inputs}
+    return {add.id for job in head.assembly_tasks for add in job.inputs}
 
 
 def shown(batches: list[pa.RecordBatch]) -> dict[str, tuple[Any, Any]]:
@@ -274,7 +274,7 @@ def test_the_newest_columns_are_read_whichever_run_begins_last() -> None:
     widened(one)
     one.run(2, [rows(key, more="x")])
     one.run(3, [[]])
-    live = CommitLog(open_filesystem(PATH)).read_on().segments.values()
+    live = CommitLog(open_filesystem(PATH)).refresh().segments.values()
     assert {add.rolling_stats["at"][0] >> 20 for add in live} == {0, 1}
     with kv.open(PATH, context=current()) as reader:
         for each in (reader, reader.at(3)):

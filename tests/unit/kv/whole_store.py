@@ -181,7 +181,7 @@ class WholeStore:
         self.versions[version] = dict(self.expected.rows)
 
     def _note_head(self) -> None:
-        head = CommitLog(open_filesystem(self.path)).read_on().version
+        head = CommitLog(open_filesystem(self.path)).refresh().version
         self._note(head)
 
     # -------------------------------------------------------------------------------------------------------- the rows

@@ -128,14 +128,16 @@ class Driver:
         *,
         log: CommitLog | None = None,
         fingerprint: Fingerprint | None = None,
-        claims_replay: bool = False,
+        task_found_batch: bool = False,
         **saying: Any,
     ) -> Committed:
         """Commit what any author says, see `Saying`; what was accepted of rewrites is in `accepted`."""
         log = self.log if log is None else log
         said = Saying(log, **saying)
         try:
-            return commit(log, author, said.prepare, self.policy, fingerprint=fingerprint, claims_replay=claims_replay)
+            return commit(
+                log, author, said.prepare, self.policy, fingerprint=fingerprint, task_found_batch=task_found_batch
+            )
         finally:
             self.accepted = said.accepted
 
@@ -153,7 +155,7 @@ class Driver:
         """Create the next record as some other committer, a new one unless it is given, without publishing it."""
         log = CommitLog(self.fs) if log is None else log
         log.prepare_directory()
-        head = log.read_on()
+        head = log.refresh()
         defaults: dict[str, Any] = {
             "version": head.version + 1,
             "nonce": f"nonce{next(_NUMBERS)}",

@@ -9,7 +9,7 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NotADirectory
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.read.snapshot import take_snapshot
@@ -23,9 +23,9 @@ class TestBases:
     def test_the_newest_one_counts(self, driver: Driver) -> None:
         for batch in range(2):
             driver.commit_new(batch)
-            write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+            write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
         driver.restart()
-        assert driver.log.read_on().queries["query-1"].last_batch == 1
+        assert driver.log.refresh().queries["query-1"].last_batch == 1
         assert driver.log.delta_bytes == 0
 
 
@@ -55,7 +55,7 @@ class TestHoles:
         first, _ = driver.commit_new(0), driver.commit_new(1)
         driver.fs.delete(layout.record_path(1))
         driver.restart()
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
         assert set(take_snapshot(driver.log).adds) == {first.id}
         assert "its newest records are lost" in caplog.text
 
@@ -76,7 +76,7 @@ class TestHoles:
                         for batch in (1, 2):
                             driver.commit_new(batch)
 
-        assert CommitLog(Overtaken(driver.fs)).read_on().version == 2
+        assert CommitLog(Overtaken(driver.fs)).refresh().version == 2
         assert len(take_snapshot(driver.log).adds) == 3
 
     def test_records_that_are_removed_behind_a_base_while_one_reads_make_no_hole(self, driver: Driver) -> None:
@@ -92,10 +92,10 @@ class TestHoles:
                     self.passed = True
                     for batch in (1, 2):
                         driver.commit_new(batch)
-                    write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+                    write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
                     driver.commit_new(3)
                     for version in range(2):
                         driver.fs.delete(layout.record_path(version))
                 return super().read(path)
 
-        assert CommitLog(Trimmed(driver.fs)).read_on().version == 3
+        assert CommitLog(Trimmed(driver.fs)).refresh().version == 3

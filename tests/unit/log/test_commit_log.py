@@ -11,12 +11,12 @@ import pytest
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
 from ftfile.log import checkpoints as bases
-from ftfile.log.checkpoints import decode_base, encode_base, list_bases, write_base
+from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import (
     Add,
-    AssemblyJob,
+    AssemblyTask,
     Fingerprint,
     JobAuthor,
     MaintenanceAuthor,
@@ -81,8 +81,8 @@ class TestRecordFormat:
             adds=(SEGMENT, PART),
             removes=(Remove.of(PART), Remove.of(SEGMENT)),
             overwrite=True,
-            assembly_jobs=(
-                AssemblyJob(
+            assembly_tasks=(
+                AssemblyTask(
                     "d",
                     (SEGMENT, replace(SEGMENT, id="s2", skip_rows=3, rolling_stats={"ms": 7})),
                     "size",
@@ -149,31 +149,31 @@ class TestBases:
         add = driver.stage(5)
         segment = replace(SEGMENT, id="live")
         driver.create_record(
-            adds=(add, segment), assembly_jobs=(AssemblyJob("d", (segment,), "size"),), horizon_ms=5, tasks=3
+            adds=(add, segment), assembly_tasks=(AssemblyTask("d", (segment,), "size"),), horizon_ms=5, tasks=3
         )
         driver.create_record(author=JobAuthor("j", Transaction("app", 3)), removes=(Remove.of(add),))
-        state = CommitLog(driver.fs).read_on()
-        assert decode_base(encode_base(state), "path") == state
+        state = CommitLog(driver.fs).refresh()
+        assert decode_checkpoint(encode_checkpoint(state), "path") == state
         assert set(state.segments) == {"live"}
         assert state.removed == {add.id: 2}
 
     def test_a_base_stands_for_all_records_up_to_it(self, driver: Driver) -> None:
         for batch in range(3):
             driver.commit_new(batch)
-        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+        write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
         for version in range(2):
             driver.fs.delete(layout.record_path(version))
         driver.restart()
-        assert driver.log.read_on().queries["query-1"].last_batch == 2
+        assert driver.log.refresh().queries["query-1"].last_batch == 2
         assert driver.commit(2, driver.stage(2)).replayed
         driver.commit_new(3)
-        assert driver.log.read_on().version == 3
+        assert driver.log.refresh().version == 3
 
     def test_it_lists_what_is_not_published_and_roll_forward_starts_there(self, driver: Driver) -> None:
         add = driver.stage(0)
         driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
         driver.create_record(author=JobAuthor("j"))
-        write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
+        write_checkpoint(driver.fs, SYSTEM.ids, CommitLog(driver.fs).refresh())
         driver.fs.delete(layout.record_path(0))
         driver.restart()
         driver.commit_new(1)
@@ -183,14 +183,14 @@ class TestBases:
         """The records between are gone, and one of them was made again by a committer left behind."""
         driver.commit_new(0)
         stale = CommitLog(driver.fs)
-        stale.read_on()
+        stale.refresh()
         driver.commit_new(1)
         driver.commit_new(2)
-        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+        write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
         driver.fs.delete(layout.record_path(1))
-        assert stale.read_on().version == 2
-        stale = CommitLog(driver.fs, start=replace(driver.log.read_on().view(), version=0, nonce="gone"))
-        assert stale.read_on().version == 2
+        assert stale.refresh().version == 2
+        stale = CommitLog(driver.fs, start=replace(driver.log.refresh().view(), version=0, nonce="gone"))
+        assert stale.refresh().version == 2
 
     def test_a_record_in_a_dead_slot_publishes_nothing_and_starts_over(self, driver: Driver) -> None:
         driver.commit_new(0)
@@ -207,7 +207,7 @@ class TestBases:
                     self.slept = True
                     others = type(driver)(driver.fs, "query-2").with_policy(on_new_query="continue")
                     theirs.extend(others.commit_new(batch) for batch in range(3))
-                    write_base(driver.fs, SYSTEM.ids, others.log.read_on())
+                    write_checkpoint(driver.fs, SYSTEM.ids, others.log.refresh())
                     for version in range(3):
                         driver.fs.delete(layout.record_path(version))
                 super().create_exclusive(path, content)
@@ -219,14 +219,14 @@ class TestBases:
     def passed_long_ago(self, driver: Driver) -> FileSystem:
         """Return a store on which the log is at version 500 as soon as somebody creates version 1."""
         driver.commit_new(0)
-        state = replace(driver.log.read_on(), version=500, nonce="x", recent=((500, "x"),))
+        state = replace(driver.log.refresh(), version=500, nonce="x", recent=((500, "x"),))
         record = Record(500, "x", MaintenanceAuthor("test", "x"), 0)
 
         class Sleepy(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
                 if path == layout.record_path(1):
                     super().create_exclusive(layout.record_path(500), encode_record(record).content)
-                    write_base(driver.fs, SYSTEM.ids, state)
+                    write_checkpoint(driver.fs, SYSTEM.ids, state)
                 super().create_exclusive(path, content)
 
         return Sleepy(driver.fs)
@@ -246,14 +246,14 @@ class TestBases:
     def test_bases_are_written_now_and_then_and_old_ones_dropped(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 8 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 8 * bases.RECORD_COST_BYTES)
         for batch in range(29):
             driver.commit(batch)
-        assert sorted(name.version for name in bases.list_bases(driver.fs)) == [15, 23]
+        assert sorted(name.version for name in bases.list_checkpoints(driver.fs)) == [15, 23]
 
     def test_a_base_replaced_while_it_is_opened_is_looked_for_again(self, driver: Driver) -> None:
         driver.commit_new(0)
-        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+        write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
 
         class Racing(WrapperFileSystem):
             raced = False
@@ -262,24 +262,24 @@ class TestBases:
                 if path.endswith(".base") and not self.raced:
                     self.raced = True
                     driver.commit_new(1)
-                    write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+                    write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
                     driver.fs.delete(path)
                 return super().read(path)
 
-        assert CommitLog(Racing(driver.fs)).read_on().version == 1
+        assert CommitLog(Racing(driver.fs)).refresh().version == 1
 
     def test_a_damaged_base_is_as_good_as_none(self, driver: Driver) -> None:
         driver.commit_new(0)
-        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
-        (name,) = list_bases(driver.fs)
-        driver.fs.put(layout.base_path(name), b"{}\n")
+        write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
+        (name,) = list_checkpoints(driver.fs)
+        driver.fs.put(layout.log_checkpoint_path(name), b"{}\n")
         driver.restart()
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
         driver.commit_new(1)
         driver.fs.delete(layout.record_path(0))
         driver.restart()
         with pytest.raises(CorruptData, match="none, although there is version 1"):
-            driver.log.read_on()
+            driver.log.refresh()
 
 
 class TestCache:
@@ -289,31 +289,31 @@ class TestCache:
         for info in driver.fs.list(layout.LOG):
             driver.fs.delete(info.path)
         driver.fs.delete(layout.PUBLISHED_HINT)
-        assert driver.log.read_on().version == -1
+        assert driver.log.refresh().version == -1
         driver.create_record(author=MaintenanceAuthor("test", "other"))
         driver.create_record(author=MaintenanceAuthor("test", "other2"))
-        assert driver.log.read_on().queries == {}
+        assert driver.log.refresh().queries == {}
 
     def test_a_view_is_small_and_answers_for_its_queries(self, driver: Driver) -> None:
         driver.with_policy(on_new_query="continue")
         other = CommitLog(driver.fs)
         for number in range(300):
             driver.create_record(other, author=StreamAuthor(f"{number:036d}", "r", 0), lineage_start=0)
-        view = driver.log.read_on().view()
+        view = driver.log.refresh().view()
         assert len(pickle.dumps(view)) < 64 * 1024
         driver.create_record(author=StreamAuthor(f"{299:036d}", "r", 1))
-        seen = CommitLog(driver.fs, start=view).read_on()
+        seen = CommitLog(driver.fs, start=view).refresh()
         assert seen.has(StreamAuthor(f"{299:036d}", "r", 1))
         assert not seen.has(StreamAuthor(f"{299:036d}", "r", 2))
 
     def test_find_record_reads_back(self, driver: Driver) -> None:
         for batch in range(3):
             driver.commit_new(batch)
-        found = find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", 1))
+        found = find_record(driver.log, driver.log.refresh(), StreamAuthor("query-1", "r", 1))
         assert found is not None
         assert found.version == 1
-        assert find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", 9)) is None
-        assert find_record(driver.log, driver.log.read_on(), StreamAuthor("nobody", "r", 0)) is None
+        assert find_record(driver.log, driver.log.refresh(), StreamAuthor("query-1", "r", 9)) is None
+        assert find_record(driver.log, driver.log.refresh(), StreamAuthor("nobody", "r", 0)) is None
 
 
 def test_a_first_record_survives_a_power_cut() -> None:
@@ -322,10 +322,10 @@ def test_a_first_record_survives_a_power_cut() -> None:
     fs.note("created")
     states = [state for state in crash_states(fs) if state.notes]
     assert states
-    assert {CommitLog(state.filesystem()).read_on().version for state in states} == {0}
+    assert {CommitLog(state.filesystem()).refresh().version for state in states} == {0}
 
 
 def test_a_missing_directory_is_an_empty_log(driver: Driver) -> None:
-    assert driver.log.read_on().version == -1
+    assert driver.log.refresh().version == -1
     with pytest.raises(NotFound):
         driver.log.check_layout()

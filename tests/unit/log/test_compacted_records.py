@@ -16,15 +16,15 @@ from ftfile.log import publish as keeping
 from ftfile.log.apply import after
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import Columns, Document, decode_adds, encode_range
-from ftfile.log.format.layout import RangeName
+from ftfile.log.format.compacted import Columns, Document, decode_adds, encode_compacted
+from ftfile.log.format.layout import CompactedName
 from ftfile.log.format.model import MaintenanceAuthor, Record
 from ftfile.log.format.record import encode_record
-from ftfile.log.publish import extend_ranges
+from ftfile.log.publish import compact_new_records
 from ftfile.log.read import add_table as merging
 from ftfile.log.read import compacted_records as ranges
-from ftfile.log.read.add_table import clip, make_range, merge
-from ftfile.log.read.compacted_records import contained, cover, list_ranges, reach, read_range, write_range
+from ftfile.log.read.add_table import clip, compact_records, merge
+from ftfile.log.read.compacted_records import contained, cover, list_compacted, reach, read_range, write_range
 from ftfile.log.read.snapshot import read_records, snapshot_at, take_snapshot
 from ftfile.log.state import LogState
 from ftfile.storage.registry import WrapperFileSystem
@@ -51,13 +51,13 @@ def folded(records: RandomLog) -> LogState:
 def pieces(log: RandomLog, *, overlap: bool = False) -> list[Range]:
     """Return ranges of all records, cut at random, some of them merged."""
     cuts = sorted({0, log.versions, *(log.random.randrange(log.versions) for _ in range(6))})
-    made = [make_range(log.records[first:last], 0) for first, last in itertools.pairwise(cuts)]
+    made = [compact_records(log.records[first:last], 0) for first, last in itertools.pairwise(cuts)]
     while len(made) > 2 and log.random.random() < 0.7:
         at = log.random.randrange(len(made) - 1)
         made[at : at + 2] = [merge(made[at : at + 2], 0)]
     if overlap and log.versions > 2:
         first = log.random.randrange(log.versions - 1)
-        made.append(make_range(log.records[first : log.random.randrange(first + 1, log.versions + 1)], 0))
+        made.append(compact_records(log.records[first : log.random.randrange(first + 1, log.versions + 1)], 0))
     return made
 
 
@@ -114,7 +114,7 @@ class TestMerging:
         for version in range(log_start, log.versions):
             found = snapshot_at(CommitLog(NoRecords(fs)), head, version).adds
             assert dict(found.items()) == log.snapshots[version], version
-        (name,) = list_ranges(fs)
+        (name,) = list_compacted(fs)
         ended = read_range(fs, name, ended=True).ended or ()
         assert all(removed > log_start for document in ended for removed in document.versions().removed)
 
@@ -135,7 +135,7 @@ class TestMerging:
     def test_a_clipped_range_stands_for_the_rest(self, seed: int, first: int) -> None:
         log = RandomLog(seed, 12)
         fs = log.store("clipped")
-        both = [make_range(log.records[:first], 0), clip(make_range(log.records, 0), first)]
+        both = [compact_records(log.records[:first], 0), clip(compact_records(log.records, 0), first)]
         write_range(fs, SYSTEM.ids, merge(both, 0))
         for version in range(log.versions):
             found = snapshot_at(CommitLog(NoRecords(fs)), folded(log), version).adds
@@ -156,8 +156,8 @@ class TestMerging:
 
     def test_removes_of_what_never_was_are_an_error(self) -> None:
         log = RandomLog(3, 12)
-        whole = make_range(log.records, 0)
-        odd = make_range(log.records[:4], 0)
+        whole = compact_records(log.records, 0)
+        odd = compact_records(log.records[:4], 0)
         with pytest.raises(CorruptData, match="earlier versions"):
             merge([merge([odd], 0), _with_removes(clip(whole, 4), {"nobody": 7})], 0)
 
@@ -189,10 +189,10 @@ class Reads(WrapperFileSystem):
 
 
 class TestCover:
-    def names(self, *spans: tuple[int, int]) -> list[RangeName]:
-        return [RangeName(first, last, "a") for first, last in spans]
+    def names(self, *spans: tuple[int, int]) -> list[CompactedName]:
+        return [CompactedName(first, last, "a") for first, last in spans]
 
-    def spans(self, names: Sequence[RangeName]) -> list[tuple[int, int]]:
+    def spans(self, names: Sequence[CompactedName]) -> list[tuple[int, int]]:
         return [(name.first, name.last) for name in names]
 
     @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ class TestCover:
     @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.sampled_from("ab")), max_size=9))
     def test_dropping_what_is_contained_leaves_no_gap(self, spans: list[tuple[int, int, str]]) -> None:
         """For any process that drops, and however little each has seen."""
-        names = {RangeName(min(a, b), max(a, b), unique) for a, b, unique in spans}
+        names = {CompactedName(min(a, b), max(a, b), unique) for a, b, unique in spans}
         before = reach(cover(names))
         some = {name for name in names if hash(name) % 3}
         others = names - some
@@ -226,17 +226,17 @@ class TestCover:
 class TestFallback:
     """Records stand in for ranges as long as they are kept."""
 
-    def log(self, name: str) -> tuple[RandomLog, MemoryFileSystem, list[RangeName]]:
+    def log(self, name: str) -> tuple[RandomLog, MemoryFileSystem, list[CompactedName]]:
         log = RandomLog(5, 20)
         fs = log.store(name)
         cuts = [(0, 6), (6, 12), (12, 18)]
-        return log, fs, [write_range(fs, SYSTEM.ids, make_range(log.records[a:b], 0)) for a, b in cuts]
+        return log, fs, [write_range(fs, SYSTEM.ids, compact_records(log.records[a:b], 0)) for a, b in cuts]
 
     @pytest.mark.parametrize("number", range(3))
     @pytest.mark.parametrize("harm", ["gone", "torn", "flipped", "other"])
     def test_for_one_that_is_missing_or_damaged(self, number: int, harm: str) -> None:
         log, fs, names = self.log(f"fallback {harm}")
-        path = layout.range_path(names[number])
+        path = layout.compacted_path(names[number])
         content = fs.read(path)
         fs.delete(path)
         if harm == "torn":
@@ -245,13 +245,13 @@ class TestFallback:
             middle = len(content) // 2
             fs.create_exclusive(path, content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
         elif harm == "other":
-            fs.create_exclusive(path, encode_range(make_range(log.records[1:3], 0)))
+            fs.create_exclusive(path, encode_compacted(compact_records(log.records[1:3], 0)))
         for version in (2, 8, 14, 19):
             assert dict(take_snapshot(CommitLog(fs), version).adds.items()) == log.snapshots[version]
 
     def test_every_flipped_byte_is_noticed(self) -> None:
         _, fs, names = self.log("bytes")
-        path = layout.range_path(names[1])
+        path = layout.compacted_path(names[1])
         content = fs.read(path)
         for position in range(len(content)):
             fs.delete(path)
@@ -262,22 +262,22 @@ class TestFallback:
     def test_a_range_of_another_log_is_passed_over(self) -> None:
         log, fs, names = self.log("another")
         for name in names:
-            fs.delete(layout.range_path(name))
-        write_range(fs, SYSTEM.ids, make_range(_renonced(RandomLog(6, 20)), 0))
+            fs.delete(layout.compacted_path(name))
+        write_range(fs, SYSTEM.ids, compact_records(_renonced(RandomLog(6, 20)), 0))
         assert dict(take_snapshot(CommitLog(fs)).adds.items()) == log.snapshots[19]
 
     def test_a_range_that_goes_on_after_the_head(self) -> None:
         """Others go on and merge while one works with a state."""
         log, fs, names = self.log("beyond")
         for name in names:
-            fs.delete(layout.range_path(name))
-        write_range(fs, SYSTEM.ids, make_range(log.records, 0))
+            fs.delete(layout.compacted_path(name))
+        write_range(fs, SYSTEM.ids, compact_records(log.records, 0))
         head = replace(after(LogState(), *log.records[:10]), log_start=10)
         assert dict(snapshot_at(CommitLog(fs), head).adds.items()) == log.snapshots[9]
 
     def test_neither_range_nor_records_is_an_error(self) -> None:
         log, fs, names = self.log("neither")
-        fs.delete(layout.range_path(names[1]))
+        fs.delete(layout.compacted_path(names[1]))
         fs.delete(layout.record_path(7))
         with pytest.raises(CorruptData, match=r"00007\.record"):
             snapshot_at(CommitLog(fs), folded(log))
@@ -293,9 +293,9 @@ class TestFallback:
             def open(self, path: str) -> InputFile:
                 if path.endswith(".range") and not self.raced:
                     self.raced = True
-                    write_range(fs, SYSTEM.ids, make_range(log.records, 0))
+                    write_range(fs, SYSTEM.ids, compact_records(log.records, 0))
                     for name in names:
-                        fs.delete(layout.range_path(name))
+                        fs.delete(layout.compacted_path(name))
                     for record in log.records[:19]:
                         fs.delete(layout.record_path(record.version))
                 return super().open(path)
@@ -307,7 +307,7 @@ class TestFallback:
         _, fs, names = self.log("later format")
         from ftfile.log.format.record import to_checked_text
 
-        path = layout.range_path(names[0])
+        path = layout.compacted_path(names[0])
         fs.delete(path)
         fs.create_exclusive(path, to_checked_text([b'{"ftfileRange":2}']))
         with pytest.raises(CorruptData, match="newer ftfile"):
@@ -324,8 +324,8 @@ class TestFallback:
             record = Record(version, f"n{version}", MaintenanceAuthor("nothing", "job"), 0)
             fs.create_exclusive(layout.record_path(version), encode_record(record).content)
         log = CommitLog(fs)
-        ranges.merge_all(log, log.read_on())
-        assert [(name.first, name.last) for name in list_ranges(fs)] == [(0, versions - 1)]
+        ranges.merge_all(log, log.refresh())
+        assert [(name.first, name.last) for name in list_compacted(fs)] == [(0, versions - 1)]
         MemoryFileSystem.drop("chunks")
 
 
@@ -344,10 +344,10 @@ class TestCommits:
         for batch in range(22):
             driver.commit_new(batch)
         reads = Reads(driver.fs)
-        assert len(snapshot_at(CommitLog(reads), driver.log.read_on()).adds) == 22
+        assert len(snapshot_at(CommitLog(reads), driver.log.refresh()).adds) == 22
         assert reads.records == [20, 21]
-        assert reach(cover(list_ranges(driver.fs))) == 19
-        assert len(list_ranges(driver.fs)) <= 4
+        assert reach(cover(list_compacted(driver.fs))) == 19
+        assert len(list_compacted(driver.fs)) <= 4
 
     def test_a_committer_reads_nothing_again_for_a_range(self, driver: Driver) -> None:
         for batch in range(6):
@@ -356,7 +356,7 @@ class TestCommits:
         driver.log.fs = reads = Reads(driver.fs)
         for batch in range(6, 8):
             driver.commit_new(batch)
-        assert reach(cover(list_ranges(driver.fs))) == 7
+        assert reach(cover(list_compacted(driver.fs))) == 7
         # But for the last record and the next, to see whether anybody else has been there.
         assert set(reads.records) == {5, 6, 7}
 
@@ -364,29 +364,29 @@ class TestCommits:
         for batch in range(9):
             driver.restart()
             driver.commit_new(batch)
-        assert reach(cover(list_ranges(driver.fs))) == 7
+        assert reach(cover(list_compacted(driver.fs))) == 7
 
     def test_large_records_become_a_range_at_once(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1000)
         monkeypatch.setattr(keeping, "RANGE_BYTES", 3000)
         driver.commit_new(0)
-        assert not list_ranges(driver.fs)
+        assert not list_compacted(driver.fs)
         driver.commit(1, *(driver.stage(1) for _ in range(20)))
-        assert reach(cover(list_ranges(driver.fs))) == 1
+        assert reach(cover(list_compacted(driver.fs))) == 1
 
     def test_a_range_that_was_lost_is_made_up_for_bit_by_bit(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for batch in range(24):
             driver.commit_new(batch)
-        for name in list_ranges(driver.fs):
-            driver.fs.delete(layout.range_path(name))
+        for name in list_compacted(driver.fs):
+            driver.fs.delete(layout.compacted_path(name))
         monkeypatch.setattr(keeping, "GAP_RECORDS", 10)
         driver.restart()
         reached = []
         for batch in range(24, 44):
             driver.commit_new(batch)
-            reached.append(reach(cover(list_ranges(driver.fs))))
+            reached.append(reach(cover(list_compacted(driver.fs))))
             assert len(take_snapshot(driver.log).adds) == batch + 1
         assert [at for at, _ in itertools.groupby(reached)] == [-1, 9, 19, 29, 39, 43]
 
@@ -408,8 +408,8 @@ class TestCommits:
     def test_a_range_that_cannot_be_read_is_not_merged(self, driver: Driver) -> None:
         for batch in range(12):
             driver.commit_new(batch)
-        for name in list_ranges(driver.fs):
-            driver.fs.put(layout.range_path(name), b"damaged")
+        for name in list_compacted(driver.fs):
+            driver.fs.put(layout.compacted_path(name), b"damaged")
         for batch in range(12, 16):
             driver.commit_new(batch)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == 16
@@ -429,8 +429,8 @@ class TestCosts:
             log.recent.records[record.version] = record
             head = after(head, record)
             if version % 8 == 7:
-                extend_ranges(log, head)
-        there = list_ranges(fs)
+                compact_new_records(log, head)
+        there = list_compacted(fs)
         return fs.counters.bytes_written, sum(there.values()), len(there)
 
     @pytest.mark.slow
@@ -458,7 +458,7 @@ class TestCosts:
         for batch in range(60):
             driver.commit_new(batch)
         assert 4 * min(sizes) < 2900 < 4 * max(sizes) < 5000
-        assert len(list_ranges(driver.fs)) == 60 // 4
+        assert len(list_compacted(driver.fs)) == 60 // 4
         assert len(take_snapshot(driver.log).adds) == 60
 
 
@@ -466,7 +466,7 @@ class TestBounds:
     def test_versions_that_are_not_kept_are_refused(self, driver: Driver) -> None:
         for batch in range(4):
             driver.commit_new(batch)
-        extend_ranges(driver.log, driver.log.read_on())
+        compact_new_records(driver.log, driver.log.refresh())
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
         for version in (-1, 0, 1, 5):
             with pytest.raises(ConfigError, match="the newest is 4, the oldest 2"):

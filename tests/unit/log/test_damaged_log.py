@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.keys import Keys, forget_keys
 from ftfile.log.apply import after
-from ftfile.log.checkpoints import decode_base, encode_base
+from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import decode_range, encode_range
+from ftfile.log.format.compacted import decode_compacted, encode_compacted
 from ftfile.log.format.layout import BASES, FORMAT_FILE, PUBLISHED_HINT, record_path
-from ftfile.log.format.model import AssemblyJob, Fingerprint, Record, StreamAuthor
+from ftfile.log.format.model import AssemblyTask, Fingerprint, Record, StreamAuthor
 from ftfile.log.format.record import decode_record, encode_record, to_checked_text
-from ftfile.log.read.add_table import make_range
+from ftfile.log.read.add_table import compact_records
 from ftfile.log.records import PublishedHint, read_published, write_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.state import LogState
@@ -46,7 +46,7 @@ RECORD = Record(
     removes=next(record.removes for record in LOG.records if record.removes),
     lineage_start=0,
     horizon_ms=5,
-    assembly_jobs=(AssemblyJob("j", LOG.records[-1].adds, "records", 1, {"a": 1}),),
+    assembly_tasks=(AssemblyTask("j", LOG.records[-1].adds, "records", 1, {"a": 1}),),
     tasks=2,
     schema="s",
     definitions={"s": "{}"},
@@ -65,8 +65,8 @@ def state() -> LogState:
     return found
 
 
-BASE = encode_base(state())
-RANGE = encode_range(make_range(LOG.records, 0))
+BASE = encode_checkpoint(state())
+RANGE = encode_compacted(compact_records(LOG.records, 0))
 
 
 def directory(name: str) -> MemoryFileSystem:
@@ -89,8 +89,8 @@ def in_memory(content: bytes) -> InputFile:
 
 DECODERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "record": (ENCODED, lambda content: decode_record(content, "file", no_companion)),
-    "base": (BASE, lambda content: decode_base(content, "file")),
-    "range": (RANGE, lambda content: decode_range(in_memory(content), "file", ended=True)),
+    "base": (BASE, lambda content: decode_checkpoint(content, "file")),
+    "range": (RANGE, lambda content: decode_compacted(in_memory(content), "file", ended=True)),
 }
 kinds = pytest.mark.parametrize("kind", DECODERS)
 

@@ -12,15 +12,15 @@ from ftfile.core.errors import CorruptData
 from ftfile.log import checkpoints as bases
 from ftfile.log import publish as keeping
 from ftfile.log.apply import after
-from ftfile.log.checkpoints import list_bases, write_base
+from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import JobAuthor, MaintenanceAuthor, Record
 from ftfile.log.format.record import to_checked_text
 from ftfile.log.protocol import Committed
-from ftfile.log.publish import extend_ranges
-from ftfile.log.read.add_table import make_range
-from ftfile.log.read.compacted_records import cover, list_ranges, merge_all, reach, write_range
+from ftfile.log.publish import compact_new_records
+from ftfile.log.read.add_table import compact_records
+from ftfile.log.read.compacted_records import cover, list_compacted, merge_all, reach, write_range
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.log.records import PublishedHint, read_published, write_published
 from ftfile.storage.local.filesystem import LocalFileSystem
@@ -41,7 +41,7 @@ KINDS = (layout.HINTS, layout.BASES, layout.RANGES)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ranges and bases be due every few versions."""
     monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 5 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 5 * bases.RECORD_COST_BYTES)
 
 
 def names_of(fs: FileSystem, directory: str) -> list[str]:
@@ -57,7 +57,7 @@ def assert_right(driver: Driver, batches: int) -> None:
         driver.commit_new(batch)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == batch + 1
     driver.restart()
-    assert driver.log.read_on().queries["query-1"].last_batch == batches + 8
+    assert driver.log.refresh().queries["query-1"].last_batch == batches + 8
     assert [record.version for record in read_records(CommitLog(driver.fs))] == list(range(batches + 9))
     report = check_directory(driver.fs)
     assert len(report.visible) == batches + 9
@@ -135,7 +135,7 @@ class TestAnotherHistory:
 
     def test_nothing_is_written_before_somebody_accepts_the_loss(self, other: Driver) -> None:
         with pytest.raises(CorruptData, match=r"lost its newest records.*ftfile\.repair"):
-            CommitLog(other.fs).read_on(durable=True)
+            CommitLog(other.fs).refresh(durable=True)
         with pytest.raises(CorruptData, match=r"ftfile\.repair"):
             other.commit(SHARED, other.stage(SHARED))
         assert not other.fs.exists(layout.record_path(SHARED))
@@ -146,18 +146,18 @@ class TestAnotherHistory:
 
     def test_what_it_left_behind_is_passed_over(self, other: Driver) -> None:
         """Also long after the new history has passed its end, with its own bases and ranges."""
-        foreign = {name for name in list_ranges(other.fs) if name.last >= SHARED}
+        foreign = {name for name in list_compacted(other.fs) if name.last >= SHARED}
         assert foreign
-        assert max(list_bases(other.fs)).version > SHARED
+        assert max(list_checkpoints(other.fs)).version > SHARED
         other.fs.delete(layout.PUBLISHED_HINT)
         assert_right(other, SHARED)
         for batch in range(SHARED + 9, 5 * SHARED):
             other.commit_new(batch)
             assert len(take_snapshot(CommitLog(other.fs)).adds) == batch + 1
-        found = set(list_ranges(other.fs))
+        found = set(list_compacted(other.fs))
         assert reach(cover(found - foreign)) >= 5 * SHARED - 4
         other.restart()
-        assert other.log.read_on().queries["query-1"].last_batch == 5 * SHARED - 1
+        assert other.log.refresh().queries["query-1"].last_batch == 5 * SHARED - 1
         assert len(check_directory(other.fs).live) == 5 * SHARED
 
     def test_also_of_more_versions_ago_than_are_remembered(
@@ -171,8 +171,8 @@ class TestAnotherHistory:
         for batch in range(SHARED, 4 * SHARED):
             other.commit_new(batch)
         log = CommitLog(other.fs)
-        merge_all(log, log.read_on())
-        assert [(name.first, name.last) for name in list_ranges(other.fs)] == [(0, 4 * SHARED - 1)]
+        merge_all(log, log.refresh())
+        assert [(name.first, name.last) for name in list_compacted(other.fs)] == [(0, 4 * SHARED - 1)]
         assert_right(other, 4 * SHARED)
 
     def test_a_hint_that_names_another_record_is_not_believed(self, other: Driver) -> None:
@@ -190,9 +190,9 @@ def test_a_base_of_another_directory(driver: Driver, tmp_path: Path) -> None:
         other.commit_new(batch)
         driver.commit_new(batch)
     hint = other.fs.read(layout.PUBLISHED_HINT)
-    write_base(other.fs, SYSTEM.ids, other.log.read_on())
-    (base,) = list_bases(other.fs)
-    driver.fs.create_exclusive(layout.base_path(base), other.fs.read(layout.base_path(base)))
+    write_checkpoint(other.fs, SYSTEM.ids, other.log.refresh())
+    (base,) = list_checkpoints(other.fs)
+    driver.fs.create_exclusive(layout.log_checkpoint_path(base), other.fs.read(layout.log_checkpoint_path(base)))
     for path in names_of(other.fs, layout.RANGES):
         driver.fs.create_exclusive(path, other.fs.read(path))
     driver.fs.put(layout.PUBLISHED_HINT, hint)
@@ -203,14 +203,14 @@ def test_a_foreign_base_does_not_decide_whether_a_record_is_dead(driver: Driver)
     """It appears while the record is created; taken for the log's own, it would have the batch written twice."""
     for batch in range(3):
         driver.commit_new(batch)
-    state = driver.log.read_on()
+    state = driver.log.refresh()
     foreign = after(state, Record(3, "foreign", MaintenanceAuthor("test", "x"), 0, previous_nonce=state.nonce))
 
     class Copied(WrapperFileSystem):
         def create_exclusive(self, path: str, content: bytes) -> None:
             if path == layout.record_path(3):
                 for each in (state, foreign):
-                    write_base(driver.fs, SYSTEM.ids, each)
+                    write_checkpoint(driver.fs, SYSTEM.ids, each)
             super().create_exclusive(path, content)
 
     log = CommitLog(Copied(driver.fs))
@@ -227,11 +227,11 @@ def test_own_ranges_are_not_dropped_for_a_foreign_one(driver: Driver) -> None:
         for version in range(40)
     ]
     driver.commit_new(0)
-    name = write_range(driver.fs, SYSTEM.ids, make_range(foreign, 0))
+    name = write_range(driver.fs, SYSTEM.ids, compact_records(foreign, 0))
     for batch in range(1, 60):
         driver.commit_new(batch)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == batch + 1
-        assert reach(cover(set(list_ranges(driver.fs)) - {name})) >= batch - 4
+        assert reach(cover(set(list_compacted(driver.fs)) - {name})) >= batch - 4
 
 
 def test_old_ranges_are_proven_by_what_follows_them(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,8 +239,8 @@ def test_old_ranges_are_proven_by_what_follows_them(driver: Driver, monkeypatch:
     monkeypatch.setattr("ftfile.log.apply.RECENT_RECORDS", 3)
     for batch in range(40):
         driver.commit_new(batch)
-    extend_ranges(driver.log, driver.log.read_on())
-    write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+    compact_new_records(driver.log, driver.log.refresh())
+    write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=30)
     for version in range(30):
         driver.fs.delete(layout.record_path(version))

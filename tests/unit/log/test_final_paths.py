@@ -48,7 +48,7 @@ class TestABatch:
         put(fs, blocked)
         with pytest.raises(NameCollision, match=f"'{blocked}' is taken: .* where a directory is needed"):
             driver.commit(0, driver.stage(0, name="a/b/c/x"))
-        assert driver.log.read_on().version == -1
+        assert driver.log.refresh().version == -1
         fs.delete(blocked)
         driver.commit(0, driver.stage(0, name="a/b/c/x"))
         assert fs.exists("a/b/c/x")
@@ -61,7 +61,7 @@ class TestABatch:
         (tmp_path / "a").symlink_to(target)
         with pytest.raises(NameCollision, match="'a' is taken: a file of that name is there"):
             driver.commit(0, driver.stage(0, name=name))
-        assert driver.log.read_on().version == -1
+        assert driver.log.refresh().version == -1
         (tmp_path / "a").unlink()
         driver.commit(0, driver.stage(0, name=name))
 
@@ -71,21 +71,21 @@ class TestABatch:
         letter = driver.stage(0, name="_ftfile/deadLetters/query-1/x.deadLetters")
         with pytest.raises(NameCollision, match="'_ftfile/deadLetters' is taken"):
             driver.commit(0, driver.stage(0), dead_letters=(letter,))
-        assert driver.log.read_on().version == -1
+        assert driver.log.refresh().version == -1
 
     @pytest.mark.parametrize("names", [("a", "a/x"), ("a/x", "a"), ("a", "a")])
     def test_in_which_names_exclude_each_other(self, fs: MemoryFileSystem, names: tuple[str, str]) -> None:
         driver = Driver(fs)
         with pytest.raises(NameCollision, match="'a' is taken"):
             driver.commit(0, *(driver.stage(0, name=name) for name in names))
-        assert driver.log.read_on().version == -1
+        assert driver.log.refresh().version == -1
 
     @pytest.mark.parametrize("name", ["x" * (NAME_BYTES_MAX + 1), f"{'é' * 128}/x", "a//x", "../x", "a\0"])
     def test_with_a_name_that_no_store_keeps(self, fs: MemoryFileSystem, name: str) -> None:
         driver = Driver(fs)
         with pytest.raises(ConfigError, match="a file would be called"):
             driver.commit(0, driver.stage(0, name=name))
-        assert driver.log.read_on().version == -1
+        assert driver.log.refresh().version == -1
         driver.commit(0, driver.stage(0, name="x" * NAME_BYTES_MAX))
 
     def test_with_a_path_that_this_store_does_not_keep(self, fs: MemoryFileSystem) -> None:
@@ -104,7 +104,7 @@ class TestABatch:
         driver = Driver(fs)
         driver.create_record(adds=(driver.stage(0, name="a"),))
         other = Driver(fs, query_id="query-2", policy=dataclasses.replace(DEFAULT_POLICY, on_new_query="continue"))
-        head = other.log.read_on()
+        head = other.log.refresh()
         paths = FinalPaths(other.log, head, [late := other.stage(0, name="a/x")])
         with pytest.raises(NameCollision, match="'a' is taken: a file of that name is there, where a directory"):
             paths.claim([late])
@@ -112,7 +112,7 @@ class TestABatch:
 
 class TestRewrites:
     def rewrite(self, driver: Driver, old: Add, name: str) -> Rewrite:
-        return Rewrite((old,), (driver.stage(9, name=name),), driver.log.read_on().version)
+        return Rewrite((old,), (driver.stage(9, name=name),), driver.log.refresh().version)
 
     def maintain(self, driver: Driver, *rewrites: Rewrite) -> Committed:
         author = MaintenanceAuthor("compact", driver.log.ids.unique())
@@ -156,7 +156,7 @@ class TestRewrites:
         done = self.maintain(driver, self.rewrite(driver, old, "x" * (NAME_BYTES_MAX + 1)))
         assert done.record is None
         assert len(driver.accepted.refused) == 1
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
         assert fs.exists("a")
 
     def test_that_is_refused_leaves_its_names_to_others(self, fs: MemoryFileSystem) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.log.checkpoints import encode_base, list_bases
+from ftfile.log.checkpoints import encode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.read.compacted_records import list_ranges
+from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.unit.log.conftest import Driver
@@ -56,10 +56,10 @@ class Run:
             tables = {"partNumbers": {"set": {add.id: 1 for add in adds}}} if adds else {}
             self.driver.commit(batch, *adds, tables=tables)
         self.batches += count
-        counters, head = self.fs.counters, self.driver.log.read_on()
+        counters, head = self.fs.counters, self.driver.log.refresh()
         calls = sum(counters.calls.values()) - count * self.files * 4
         written = counters.bytes_written - staged
-        return Window(calls / count, counters.bytes_read / count, written / count, len(encode_base(head)))
+        return Window(calls / count, counters.bytes_read / count, written / count, len(encode_checkpoint(head)))
 
 
 @pytest.fixture
@@ -79,13 +79,13 @@ def assert_small(run: Run) -> None:
     """A task, driver or reader that starts anew reads little; and the directories of the log hold few names."""
     metered = MeteredFileSystem(run.fs.inner)
     log = CommitLog(metered)
-    assert log.read_on().version == run.batches - 1
+    assert log.refresh().version == run.batches - 1
     assert metered.counters.calls["read"] < 300
-    assert len(list_bases(run.fs)) <= 2
+    assert len(list_checkpoints(run.fs)) <= 2
     metered.counters.calls.clear()
     assert len(take_snapshot(log).adds) == run.batches * run.files
     assert metered.counters.calls["read"] < 80
-    assert metered.counters.calls["open"] == len(list_ranges(run.fs)) < 40
+    assert metered.counters.calls["open"] == len(list_compacted(run.fs)) < 40
 
 
 def test_100_000_file_names(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_who_only_reads_on_remembers_little(fs: MemoryFileSystem) -> None:
     most = 0
     for batch in range(600):
         driver.commit_new(batch)
-        head = planner.read_on()
+        head = planner.refresh()
         most = max(most, len(head.unpublished))
         assert planner.recent.size_bytes == 0
     assert most < 300

@@ -16,7 +16,7 @@ from ftfile.log import publish as keeping
 from ftfile.log import records
 from ftfile.log import state as states
 from ftfile.log.apply import TablesDraft, after
-from ftfile.log.checkpoints import decode_base, encode_base, list_bases, write_base
+from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import compacted as range_format
 from ftfile.log.format import layout
@@ -26,8 +26,8 @@ from ftfile.log.policy import find_record
 from ftfile.log.read import add_table as merging
 from ftfile.log.read import compacted_records as ranges
 from ftfile.log.read import snapshot as snapshots
-from ftfile.log.read.add_table import make_range
-from ftfile.log.read.compacted_records import cover, list_ranges, merge_all, reach, read_range, write_range
+from ftfile.log.read.add_table import compact_records
+from ftfile.log.read.compacted_records import cover, list_compacted, merge_all, reach, read_range, write_range
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import CHANGES_MIN, LogState, SharedMap
@@ -72,7 +72,7 @@ class TestState:
         assert [state.includes(at, "other") for at in (9, 10, 266)] == [None, False, False]
         driver = in_memory
         add = driver.commit_new(0)
-        hint = driver.log.read_on()
+        hint = driver.log.refresh()
         other = CommitLog(driver.fs)
         for _ in range(fold.RECENT_RECORDS + 1):
             driver.create_record(other, author=MaintenanceAuthor("test", "x"))
@@ -107,10 +107,10 @@ class TestState:
         """One that is forgotten and wanted again is written again."""
         for batch in range(3 * fold.DEFINITIONS_KEPT):
             driver.commit(batch, definitions={f"e{batch}": batch})
-        head = driver.log.read_on()
+        head = driver.log.refresh()
         assert fold.DEFINITIONS_KEPT <= len(head.definitions) <= 2 * fold.DEFINITIONS_KEPT
         driver.commit(head.version + 1, definitions={"e0": 0}, encoding="e0")
-        assert driver.log.read_on().definitions["e0"] == 0
+        assert driver.log.refresh().definitions["e0"] == 0
 
     def test_definitions_of_queries_stay(self, driver: Driver) -> None:
         """A flush needs the settings of every query, however long ago it wrote."""
@@ -118,7 +118,7 @@ class TestState:
         other = type(driver)(driver.fs, "query-2").with_policy(on_new_query="continue")
         for batch in range(3 * fold.DEFINITIONS_KEPT):
             other.commit(batch, definitions={f"e{batch}": batch})
-        for head in (other.log.read_on(), decode_base(encode_base(other.log.read_on()), "path")):
+        for head in (other.log.refresh(), decode_checkpoint(encode_checkpoint(other.log.refresh()), "path")):
             assert head.definitions[head.queries["query-1"].settings or ""] == {"rolling": 1}
 
     def test_entries_of_a_table(self) -> None:
@@ -143,26 +143,26 @@ class TestState:
 class TestSharing:
     def test_a_state_does_not_change_when_the_log_goes_on(self, driver: Driver) -> None:
         driver.commit_new(0, tables={"t": {"set": {"a": 1}}}, definitions={"e": 1})
-        head = driver.log.read_on()
-        before = encode_base(head)
+        head = driver.log.refresh()
+        before = encode_checkpoint(head)
         other = CommitLog(driver.fs)
         for _ in range(3):
             driver.create_record(
                 other,
-                author=JobAuthor("j", Transaction("app", other.read_on().version)),
+                author=JobAuthor("j", Transaction("app", other.refresh().version)),
                 adds=(replace(driver.stage(1), kind="segment", final_path=None),),
                 tables={"t": {"set": {"b": 2}, "drop": ["a"]}},
                 definitions={"f": 2},
                 log_start=1,
             )
-        assert driver.log.read_on().version == 3
-        assert encode_base(head) == before
+        assert driver.log.refresh().version == 3
+        assert encode_checkpoint(head) == before
 
     def test_looking_for_a_missing_part_does_not_advance_the_head(self, driver: Driver) -> None:
         driver.commit_new(0)
-        head = driver.log.read_on()
+        head = driver.log.refresh()
         driver.create_record(author=JobAuthor("other"))
-        driver.log.read_on(durable=True)
+        driver.log.refresh(durable=True)
         assert head.version == 0
 
     @pytest.mark.parametrize("size", [0, 1, CHANGES_MIN, 40 * CHANGES_MIN])
@@ -196,7 +196,7 @@ class TestQueries:
         other = CommitLog(driver.fs)
         for number in range(1, states.VIEW_QUERIES + 1):
             driver.create_record(other, author=StreamAuthor(f"{number:036d}", "r", 0), lineage_start=0)
-        view = CommitLog(driver.fs).read_on().view()
+        view = CommitLog(driver.fs).refresh().view()
         assert len(view.last_batches) == states.VIEW_QUERIES
         assert query.query_id not in view.last_batches
         query.restart()
@@ -224,7 +224,7 @@ class TestTries:
         driver.commit_new(0)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("busy", [log.READ_ON_TRIES - 1, 10 * log.READ_ON_TRIES])
+    @pytest.mark.parametrize("busy", [log.REFRESH_TRIES - 1, 10 * log.REFRESH_TRIES])
     def test_to_read_on(self, in_memory: Driver, busy: int) -> None:
         driver, left = in_memory, busy
         driver.commit_new(0)
@@ -237,18 +237,18 @@ class TestTries:
                 if path == layout.BASES and left:
                     left -= 1
                     driver.create_record(author=MaintenanceAuthor("test", "x"))
-                    write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
+                    write_checkpoint(driver.fs, SYSTEM.ids, CommitLog(driver.fs).refresh())
                 return super().list(path)
 
         fast = CommitLog(Fast(driver.fs))
-        if busy < log.READ_ON_TRIES:
-            assert fast.read_on().version == busy
+        if busy < log.REFRESH_TRIES:
+            assert fast.refresh().version == busy
             return
         with pytest.raises(StorageError, match="faster than they could be read"):
-            fast.read_on()
-        assert busy - left >= log.READ_ON_TRIES
+            fast.refresh()
+        assert busy - left >= log.REFRESH_TRIES
         left = 0
-        assert fast.read_on().version > 0
+        assert fast.refresh().version > 0
 
     @pytest.mark.slow
     @pytest.mark.parametrize("busy", [snapshots.TRIES - 1, 10 * snapshots.TRIES])
@@ -264,8 +264,8 @@ class TestTries:
                 if path == layout.RANGES and left:
                     left -= 1
                     other = CommitLog(driver.fs)
-                    merge_all(other, other.read_on())
-                    log_start = other.read_on().version + 1
+                    merge_all(other, other.refresh())
+                    log_start = other.refresh().version + 1
                     driver.create_record(other, author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
                 return super().list(path)
 
@@ -291,7 +291,7 @@ class TestLargeRecords:
         driver.restart()
         driver.commit_new(1)
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count + 1
-        assert find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", 0)) is not None
+        assert find_record(driver.log, driver.log.refresh(), StreamAuthor("query-1", "r", 0)) is not None
         assert driver.commit(0, *adds[:1]).replayed
 
 
@@ -301,9 +301,9 @@ class TestRanges:
         driver = in_memory
         for batch in range(2 * keeping.RANGE_EVERY + 3):
             driver.commit(batch)
-        assert reach(cover(list_ranges(driver.fs))) == 2 * keeping.RANGE_EVERY - 1
+        assert reach(cover(list_compacted(driver.fs))) == 2 * keeping.RANGE_EVERY - 1
         driver.commit(batch + 1, *(driver.stage(batch + 1) for _ in range(keeping.RANGE_BYTES // 200)))
-        assert reach(cover(list_ranges(driver.fs))) == batch + 1
+        assert reach(cover(list_compacted(driver.fs))) == batch + 1
 
     def test_a_gap_of_more_records_than_are_read_again(self, in_memory: Driver) -> None:
         driver = in_memory
@@ -313,9 +313,9 @@ class TestRanges:
         reached = []
         for batch in range(6 * keeping.RANGE_EVERY):
             driver.commit(batch)
-            reached.append(reach(cover(list_ranges(driver.fs))))
+            reached.append(reach(cover(list_compacted(driver.fs))))
         assert keeping.GAP_RECORDS - 1 in reached
-        assert reached[-1] == driver.log.read_on().version
+        assert reached[-1] == driver.log.refresh().version
 
     @pytest.mark.slow
     def test_ranges_that_cannot_be_written(self, in_memory: Driver) -> None:
@@ -343,7 +343,7 @@ class TestRanges:
         driver.restart()
         for batch in range(16 * keeping.RANGE_EVERY, 24 * keeping.RANGE_EVERY):
             driver.commit(batch)
-        assert reach(cover(list_ranges(driver.fs))) == driver.log.read_on().version
+        assert reach(cover(list_compacted(driver.fs))) == driver.log.refresh().version
 
     @pytest.mark.slow
     def test_a_pause_ends(self, in_memory: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ class TestRanges:
         class Denied(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
                 if path.endswith(".range"):
-                    tried.append(other.read_on().version + 1)
+                    tried.append(other.refresh().version + 1)
                     if tried[-1] < 3 * longest:
                         raise PermissionDenied("create_exclusive", path, "no")
                 super().create_exclusive(path, content)
@@ -364,25 +364,25 @@ class TestRanges:
         other = CommitLog(Denied(driver.fs))
         for _ in range(3 * longest):
             driver.create_record(other, author=MaintenanceAuthor("test", "x"))
-            keeping.post_commit(other, other.read_on())
+            keeping.post_commit(other, other.refresh())
         assert tried == [*(keeping.RANGE_EVERY << pause for pause in range(keeping.PAUSES_MAX + 2)), 3 * longest]
-        assert reach(cover(list_ranges(driver.fs))) == keeping.GAP_RECORDS - 1
+        assert reach(cover(list_compacted(driver.fs))) == keeping.GAP_RECORDS - 1
 
     @pytest.mark.slow
     def test_ranges_that_are_too_large_to_be_merged_by_a_commit(self, in_memory: Driver) -> None:
         driver, count = in_memory, 0
         other = CommitLog(driver.fs)
-        while sum(list_ranges(driver.fs).values()) <= 2 * ranges.MERGED_BYTES:
+        while sum(list_compacted(driver.fs).values()) <= 2 * ranges.MERGED_BYTES:
             adds = tuple(part("".join(SYSTEM.ids.unique() for _ in range(8))) for _ in range(500))
             driver.create_record(other, author=MaintenanceAuthor("test", "x"), adds=adds)
-            keeping.post_commit(other, other.read_on())
+            keeping.post_commit(other, other.refresh())
             count += len(adds)
-        sizes = list_ranges(driver.fs).values()
+        sizes = list_compacted(driver.fs).values()
         assert max(sizes) <= ranges.MERGED_BYTES
         assert len(sizes) >= ranges.MERGED_AT_ONCE
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
-        merge_all(other, other.read_on())
-        assert len(list_ranges(driver.fs)) == 1
+        merge_all(other, other.refresh())
+        assert len(list_compacted(driver.fs)) == 1
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
 
     @pytest.mark.slow
@@ -391,7 +391,7 @@ class TestRanges:
         fs.make_directories(layout.RANGES)
         count = merging.DOCUMENT_ADDS + 1
         adds = tuple(part(f"p{number}") for number in range(count))
-        made = make_range([Record(0, "n0", JobAuthor("j"), 0, adds=adds, previous_nonce="")], 0)
+        made = compact_records([Record(0, "n0", JobAuthor("j"), 0, adds=adds, previous_nonce="")], 0)
         found = read_range(fs, write_range(fs, SYSTEM.ids, made), ended=True)
         assert [document.count for document in found.kept] == [merging.DOCUMENT_ADDS, 1]
         assert sum(len(set(document.versions().ids)) for document in found.kept) == count
@@ -402,7 +402,7 @@ class TestRanges:
         fs.make_directories(layout.RANGES)
         definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
         record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, previous_nonce="")
-        name = write_range(fs, SYSTEM.ids, make_range([record], 0))
+        name = write_range(fs, SYSTEM.ids, compact_records([record], 0))
         reads: list[int] = []
 
         class Watched(WrapperFileSystem):
@@ -420,14 +420,14 @@ class TestRanges:
 class TestBases:
     def test_records_that_cost_more_than_a_base(self, in_memory: Driver) -> None:
         driver = in_memory
-        count = bases.BASE_MIN_BYTES // bases.RECORD_COST_BYTES
+        count = bases.CHECKPOINT_MIN_BYTES // bases.RECORD_COST_BYTES
         for batch in range(count):
             driver.commit(batch)
-        (base,) = list_bases(driver.fs)
+        (base,) = list_checkpoints(driver.fs)
         driver.restart()
-        assert driver.log.read_on().version == count - 1
-        assert driver.log.base_bytes > 0
-        assert driver.log.delta_bytes < bases.BASE_MIN_BYTES // 2
+        assert driver.log.refresh().version == count - 1
+        assert driver.log.checkpoint_bytes > 0
+        assert driver.log.delta_bytes < bases.CHECKPOINT_MIN_BYTES // 2
         assert base.version > count // 2
 
 

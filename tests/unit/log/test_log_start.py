@@ -9,14 +9,14 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Record, Remove
 from ftfile.log.format.record import encode_record
 from ftfile.log.policy import DEFAULT_POLICY
 from ftfile.log.protocol import Committed
-from ftfile.log.publish import extend_ranges, roll_forward
+from ftfile.log.publish import compact_new_records, roll_forward
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.storage.registry import WrapperFileSystem
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 def keep_only(driver: Driver, log_start: int) -> None:
     """Do what vacuum does to the log: a record says so, bases and ranges are there, and then the records go."""
-    head = driver.log.read_on()
-    write_base(driver.fs, SYSTEM.ids, head)
+    head = driver.log.refresh()
+    write_checkpoint(driver.fs, SYSTEM.ids, head)
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
-    extend_ranges(driver.log, head)
+    compact_new_records(driver.log, head)
     delete_records(driver, log_start)
 
 
@@ -107,7 +107,7 @@ class TestReaders:
                 bury(driver, version, adds=(driver.stage(9),))
 
         reader = CommitLog(driver.fs)
-        reader.read_on()
+        reader.refresh()
         reader.fs = Meanwhile(driver.fs, path, vacuum)
         assert set(take_snapshot(reader).adds) == adds
 
@@ -115,7 +115,7 @@ class TestReaders:
         for batch in range(6):
             driver.commit_new(batch)
         reader = CommitLog(driver.fs)
-        reader.read_on()
+        reader.refresh()
         reader.fs = Meanwhile(driver.fs, layout.record_path(2), lambda: keep_only(driver, 4))
         assert [record.version for record in read_records(reader)] == [0, 1, 4, 5]
 
@@ -124,7 +124,7 @@ class TestReaders:
             driver.commit_new(batch)
         keep_only(driver, 2)
         reader = CommitLog(driver.fs)
-        reader.read_on()
+        reader.refresh()
         driver.fs.delete(layout.record_path(4))
         with pytest.raises(CorruptData, match=r"00004\.record"):
             list(read_records(reader))
@@ -175,20 +175,20 @@ class TestCommitters:
         driver.create_record(author=JobAuthor("waiting"), adds=(waiting,))
         for number in range(3):
             driver.create_record(author=MaintenanceAuthor("test", str(number)))
-        write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
+        write_checkpoint(driver.fs, SYSTEM.ids, CommitLog(driver.fs).refresh())
         delete_records(driver, 4)
         dead = bury(driver, 3)
         write_published(driver.fs, PublishedHint(dead.version, dead.nonce))
-        head = CommitLog(driver.fs).read_on()
+        head = CommitLog(driver.fs).refresh()
         assert roll_forward(CommitLog(driver.fs), head, DEFAULT_POLICY, driver.author(1)) == []
         assert waiting.final_path in driver.visible()
 
     def test_a_hint_whose_record_is_gone_is_still_true(self, driver: Driver) -> None:
         for batch in range(4):
             driver.commit_new(batch)
-        head = driver.log.read_on()
-        unpublished = CommitLog(driver.fs).read_on().unpublished
-        write_base(driver.fs, SYSTEM.ids, replace(head, unpublished=unpublished))
+        head = driver.log.refresh()
+        unpublished = CommitLog(driver.fs).refresh().unpublished
+        write_checkpoint(driver.fs, SYSTEM.ids, replace(head, unpublished=unpublished))
         delete_records(driver, 3)
         looked: list[str] = []
 
@@ -198,7 +198,7 @@ class TestCommitters:
                 super().rename(source, target)
 
         log = CommitLog(Watched(driver.fs))
-        roll_forward(log, log.read_on(), DEFAULT_POLICY, driver.author(3))
+        roll_forward(log, log.refresh(), DEFAULT_POLICY, driver.author(3))
         assert looked == []
 
     def test_a_committer_left_behind_by_a_vacuum_starts_over(self, driver: Driver) -> None:
@@ -230,10 +230,10 @@ class TestCommitters:
     def test_a_removed_part_that_vacuum_took_is_not_missing(self, driver: Driver) -> None:
         """A process that publishes a record again, long after, finds the part nowhere."""
         old = driver.commit_new(0)
-        entry = CommitLog(driver.fs).read_on().unpublished[0]
+        entry = CommitLog(driver.fs).refresh().unpublished[0]
         driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))
         driver.commit_new(1)
         driver.fs.delete(layout.retired_path(old.id))
-        head = replace(driver.log.read_on(), unpublished={0: entry})
+        head = replace(driver.log.refresh(), unpublished={0: entry})
         driver.with_policy(on_missing_part="fail")
         assert roll_forward(driver.log, head, driver.policy, driver.author(9)) == []

@@ -88,9 +88,9 @@ def test_a_task_lists_nothing() -> None:
     MemoryFileSystem.drop("task")
     driver = Driver(MemoryFileSystem("task"))
     driver.commit_new(0)
-    view = driver.log.read_on().view()
+    view = driver.log.refresh().view()
     fs = MeteredFileSystem(driver.fs)
-    CommitLog(fs, start=view).read_on()
+    CommitLog(fs, start=view).refresh()
     assert fs.counters.calls["list"] == 1  # of the bases
     MemoryFileSystem.drop("task")
 
@@ -105,7 +105,7 @@ class TestReplaced:
         driver.fs.delete(layout.PUBLISHED_HINT)
         for number in range(2):
             driver.create_record(author=JobAuthor(f"other{number}"))
-        assert driver.log.read_on().queries == {}
+        assert driver.log.refresh().queries == {}
 
 
 def test_what_is_repaired_by_hand_is_a_healthy_directory(driver: Driver) -> None:

@@ -27,7 +27,7 @@ from ftfile.core.errors import (
     Unavailable,
     UnknownQuery,
 )
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -55,7 +55,7 @@ class TestFirstCommit:
 
     def test_an_empty_batch_is_a_record_too(self, driver: Driver) -> None:
         assert [driver.commit(batch).version for batch in range(3)] == [0, 1, 2]
-        assert driver.log.read_on().queries["query-1"].last_batch == 2
+        assert driver.log.refresh().queries["query-1"].last_batch == 2
 
     def test_record_holds_what_was_proposed(self, driver: Driver) -> None:
         add = driver.stage(0)
@@ -157,7 +157,7 @@ class TestReplay:
 
     def test_a_replay_message_without_a_record_is_an_error(self, driver: Driver) -> None:
         with pytest.raises(InvalidMessages, match="no record"):
-            driver.commit(0, claims_replay=True)
+            driver.commit(0, task_found_batch=True)
         assert driver.log.read_record(0) is None
 
     def test_rolls_forward_to_the_head(self, driver: Driver) -> None:
@@ -207,7 +207,7 @@ class TestLineage:
         with pytest.raises(BatchGap, match="expects batch 0"):
             driver.commit(7, driver.stage(7))
         driver.with_policy(on_gap="accept").commit_new(7)
-        assert driver.log.read_on().queries["query-1"].lineage_start == 7
+        assert driver.log.refresh().queries["query-1"].lineage_start == 7
 
     def test_a_gap_is_refused_and_may_be_accepted(self, driver: Driver) -> None:
         driver.commit_new(0)
@@ -243,7 +243,7 @@ class TestNonce:
         log = CommitLog(LostReply(driver.fs, took_effect=took_effect))
         assert driver.commit(0, add, log=log) == Committed(0, replayed=False)
         assert driver.visible() == {add.final_path}
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
 
     def test_no_answer_for_long_is_unknown_and_deletes_nothing(self, driver: Driver) -> None:
         add = driver.stage(0)
@@ -364,7 +364,7 @@ class TestHorizon:
 
         with pytest.raises(StaleFiles):
             driver.commit(0, add, log=CommitLog(Vacuum(driver.fs)))
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
 
     def test_a_rewrite_that_is_too_old_is_dropped_and_the_batch_goes_on(self, driver: Driver) -> None:
         old = driver.commit_new(0)
@@ -420,7 +420,7 @@ class TestRewrites:
         segment = replace(driver.stage(0), kind="segment", final_path=None)
         driver.commit(0, segment)
         driver.commit(1, driver.stage(1), overwrite=True)
-        assert driver.log.read_on().segments == {}
+        assert driver.log.refresh().segments == {}
         assert segment.id not in take_snapshot(driver.log).adds
 
     def test_overwrite_replaces_what_is_live_at_the_head_it_is_created_on(self, driver: Driver) -> None:
@@ -512,7 +512,7 @@ class TestPublish:
         other = type(driver)(fs, "query-2").with_policy(on_new_query="continue")
         with pytest.raises(NameCollision):
             other.commit(0, overwrite=True)
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
 
     def test_both_names_of_one_file_are_settled(self, driver: Driver) -> None:
         add = driver.stage(0)
@@ -546,7 +546,7 @@ class TestPublish:
         """A slow publisher of version 0 meets version 1, which replaced its part, and publishes nothing."""
         old = driver.commit_new(0)
         log = CommitLog(driver.fs)
-        entry = log.read_on().unpublished[0]
+        entry = log.refresh().unpublished[0]
         new = driver.stage(0)
         driver.commit(1, rewrites=(Rewrite((old,), (new,), read_version=0),))
         from ftfile.log.publish import publish
@@ -572,7 +572,7 @@ class TestPublish:
         flaky.fails = 10**6
         with pytest.raises(Exception, match="version 1 is committed, and writing it again would double it"):
             driver.commit(1, driver.stage(1), log=log)
-        assert driver.log.read_on().version == 1
+        assert driver.log.refresh().version == 1
 
     def test_a_lost_reply_of_a_rename_is_settled(self, driver: Driver) -> None:
         class Silent(WrapperFileSystem):
@@ -598,7 +598,7 @@ class TestPublish:
 class TestHints:
     def test_the_hint_names_a_published_prefix(self, driver: Driver) -> None:
         driver.commit_new(0)
-        hint, head = read_published(driver.fs), driver.log.read_on()
+        hint, head = read_published(driver.fs), driver.log.refresh()
         assert hint == PublishedHint(0, head.nonce)
 
     def test_it_does_not_pass_what_is_unpublished(self, driver: Driver, fs: FileSystem) -> None:
@@ -660,7 +660,7 @@ class TestOthers:
                 if path == lost.final_path and not self.wrote:
                     self.wrote = True
                     driver.create_record(author=MaintenanceAuthor("test", "rival"))
-                    write_base(driver.fs, SYSTEM.ids, CommitLog(driver.fs).read_on())
+                    write_checkpoint(driver.fs, SYSTEM.ids, CommitLog(driver.fs).refresh())
                 return super().stat(path)
 
         rival = Rival(driver.fs)
@@ -751,11 +751,11 @@ class TestOthers:
 
     def test_a_bad_record_changes_nothing_that_is_cached(self, driver: Driver) -> None:
         driver.commit_new(0)
-        state = driver.log.read_on()
+        state = driver.log.refresh()
         driver.fs.create_exclusive(layout.record_path(1), encode_record(Record(1, "n", driver.author(0), 0)).content)
         for _ in range(2):
             with pytest.raises(CorruptData, match="a second record"):
-                driver.log.read_on()
+                driver.log.refresh()
         assert state.version == 0
 
     def test_the_stage_of_a_job_is_removed_with_its_owner(self, driver: Driver) -> None:

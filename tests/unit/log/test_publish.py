@@ -21,7 +21,7 @@ from ftfile.core.errors import (
 )
 from ftfile.log import checkpoints as bases
 from ftfile.log import publish as keeping
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
@@ -144,7 +144,7 @@ class TestNowhere:
 
     @pytest.fixture
     def entry(self, driver: Driver, old: Add) -> Unpublished:
-        (entry,) = CommitLog(driver.fs).read_on().unpublished.values()
+        (entry,) = CommitLog(driver.fs).refresh().unpublished.values()
         assert entry.adds == (old,)
         driver.commit(1, overwrite=True)
         return entry
@@ -154,7 +154,7 @@ class TestNowhere:
         assert publish(CommitLog(driver.fs), entry, timeout_s=1) is None
 
     def test_a_part_that_was_removed_too_long_ago_to_tell(self, driver: Driver, old: Add, entry: Unpublished) -> None:
-        write_base(driver.fs, SYSTEM.ids, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
+        write_checkpoint(driver.fs, SYSTEM.ids, replace(driver.log.refresh(), removed=SharedMap(), removed_since=2))
         driver.fs.delete(layout.retired_path(old.id))  # as vacuum does
         assert publish(CommitLog(driver.fs), entry, timeout_s=1) is None
 
@@ -162,7 +162,7 @@ class TestNowhere:
 def test_what_is_missing_is_named_and_nothing_else(driver: Driver) -> None:
     there, gone = driver.stage(0), driver.stage(0)
     driver.commit(0, there, gone)
-    (entry,) = CommitLog(driver.fs).read_on().unpublished.values()
+    (entry,) = CommitLog(driver.fs).refresh().unpublished.values()
     driver.fs.delete(gone.final_path or "")
     problem = publish(CommitLog(driver.fs), entry, timeout_s=1)
     assert problem is not None
@@ -223,7 +223,7 @@ class TestHarmless:
     def test_what_cannot_be_tidied_after_the_record(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch, operation: str, path: str
     ) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
         denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({operation}), path=path)
         faulty = FaultyFileSystem(driver.fs, [denied])

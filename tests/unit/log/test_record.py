@@ -18,7 +18,7 @@ from ftfile.core.errors import (
     SchemaError,
     UnknownQuery,
 )
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -65,7 +65,7 @@ class TestCheckedAgain:
         )
         with pytest.raises(UnknownQuery, match="query-2"):
             driver.commit(0, add, log=log)
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
         assert driver.fs.exists(add.path)
 
     def test_the_objections_of_who_writes(self, driver: Driver) -> None:
@@ -80,7 +80,7 @@ class TestCheckedAgain:
         with pytest.raises(SchemaError, match="not after that"):
             commit(log, driver.author(0), object_to_any)
         assert asked == [-1, 0]
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
 
     def test_rewrites(self, driver: Driver) -> None:
         old = driver.commit_new(0)
@@ -116,7 +116,7 @@ class TestPrepare:
     def test_nothing_to_record_leaves_the_log_as_it_is(self, driver: Driver) -> None:
         driver.commit_new(0)
         assert commit(driver.log, JobAuthor("j"), lambda *_: None) == Committed(0, replayed=False)
-        assert driver.log.read_on().version == 0
+        assert driver.log.refresh().version == 0
 
     def test_the_protocol_checks_the_adds_of_every_caller(self, driver: Driver) -> None:
         lost, taken = driver.stage(0), driver.stage(0, name="taken")
@@ -125,7 +125,7 @@ class TestPrepare:
         for add, error in ((lost, CorruptData), (taken, NameCollision)):
             with pytest.raises(error):
                 commit(driver.log, JobAuthor("j"), lambda *_, add=add: Body(adds=(add,)))
-        assert driver.log.read_on().version == -1
+        assert driver.log.refresh().version == -1
 
 
 class TestReplay:
@@ -147,14 +147,14 @@ class TestOldBatches:
             driver.commit_new(batch)
         with pytest.raises(ReplayMismatch):
             driver.commit(3, driver.stage(3))
-        assert driver.log.read_on().version == 2
+        assert driver.log.refresh().version == 2
 
     def test_records_behind_a_base_decide_nothing(self, driver: Driver) -> None:
         """Its slot was emptied, and a committer that was left behind created another record in it: a dead one."""
         for batch in range(3):
             driver.commit_new(batch, digest=str(batch))
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
-        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+        write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
         dead = Record(1, "dead", driver.author(1), 0, fingerprint=rows("dead"))
         driver.fs.delete(layout.record_path(1))
         driver.fs.create_exclusive(layout.record_path(1), encode_record(dead).content)
@@ -166,10 +166,10 @@ class TestOldBatches:
         for batch in range(6):
             driver.commit_new(batch, digest=str(batch))
             driver.create_record(author=MaintenanceAuthor("test", "x"))
-            write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+            write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
         driver.restart()
         for batch in range(6):
-            found = find_record(driver.log, driver.log.read_on(), StreamAuthor("query-1", "r", batch))
+            found = find_record(driver.log, driver.log.refresh(), StreamAuthor("query-1", "r", batch))
             assert found is not None
             assert found.version == 2 * batch
             assert driver.commit(batch, driver.stage(batch), digest=str(batch)).replayed
@@ -186,7 +186,7 @@ class TestOldBatches:
                 kinds = MaintenanceAuthor("x", "y"), JobAuthor("z", Transaction("query-1", number))
                 driver.create_record(author=kinds[number % 2])
             versions.append(driver.create_record(author=driver.author(batch)).version)
-        head = driver.log.read_on()
+        head = driver.log.refresh()
         found = [find_record(driver.log, head, driver.author(batch)) for batch in range(14)]
         assert [record and record.version for record in found] == versions
         assert find_record(driver.log, head, driver.author(14)) is None
@@ -219,7 +219,7 @@ class TestOldBatches:
     def test_one_that_a_vacuum_lets_go_meanwhile_is_none(self, driver: Driver) -> None:
         for batch in range(3):
             driver.commit_new(batch)
-        head = driver.log.read_on()
+        head = driver.log.refresh()
         assert find_record(driver.log, head, driver.author(0)) is not None
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=2)
         assert find_record(driver.log, head, driver.author(0)) is None
@@ -229,7 +229,7 @@ class TestOldBatches:
         for batch in range(4):
             driver.commit_new(batch, offsets_hash=str(batch))
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=3)
-        write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+        write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
         for version in range(3):
             driver.fs.delete(layout.record_path(version))
         driver.restart()
@@ -249,7 +249,7 @@ class TestOldBatches:
     def test_a_rewrite_of_what_was_live_too_long_ago_is_dropped(self, driver: Driver) -> None:
         old = driver.commit_new(0)
         driver.commit(1, overwrite=True)
-        write_base(driver.fs, SYSTEM.ids, replace(driver.log.read_on(), removed=SharedMap(), removed_since=2))
+        write_checkpoint(driver.fs, SYSTEM.ids, replace(driver.log.refresh(), removed=SharedMap(), removed_since=2))
         driver.restart()
         driver.commit(2, rewrites=(Rewrite((old,), (driver.stage(2),), read_version=0),))
         assert driver.visible() == set()
@@ -267,7 +267,7 @@ class TestLargeRecords:
         denied = Fault(PermissionDenied, operations=frozenset({"create_exclusive"}), path="*.changes")
         with pytest.raises(PermissionDenied):
             driver.commit(0, add, log=CommitLog(FaultyFileSystem(driver.fs, [denied])))
-        assert driver.log.read_on().version == -1
+        assert driver.log.refresh().version == -1
         driver.commit(0, add)
         assert driver.visible() == {add.final_path}
 

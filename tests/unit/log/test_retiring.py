@@ -49,7 +49,7 @@ def lose_hint(driver: Driver) -> None:
 
 def is_published(driver: Driver) -> bool:
     """Return True if the hint says so of everything."""
-    hint, head = read_published(driver.fs), driver.log.read_on()
+    hint, head = read_published(driver.fs), driver.log.refresh()
     return hint is not None and (hint.version, hint.nonce) == (head.version, head.nonce)
 
 
@@ -112,11 +112,11 @@ class TestGoneDirectories:
     def test_of_what_is_derived(
         self, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
     ) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
         driver.commit_new(0)
         shutil.rmtree(tmp_path / "out" / lost)
-        driver.log.read_on()  # it knows that all directories are there
+        driver.log.refresh()  # it knows that all directories are there
         driver.commit_new(1)
         assert lost == layout.STAGED or driver.fs.list(lost)
         check_directory(driver.fs)
@@ -177,8 +177,8 @@ class TestForeignFiles:
         add = driver.stage(0)
         path = self.put(driver, add, b"somebody's\n")
         driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
-        state = replace(driver.log.read_on(), removed=SharedMap(), removed_since=2)
-        bases.write_base(driver.fs, SYSTEM.ids, state)
+        state = replace(driver.log.refresh(), removed=SharedMap(), removed_since=2)
+        bases.write_checkpoint(driver.fs, SYSTEM.ids, state)
         driver.restart()
         with pytest.raises(NameCollision):
             driver.commit_new(1)
@@ -269,7 +269,7 @@ class TestMissingParts:
         driver.commit_new(1)
         assert caplog.text.count("moved or deleted") == 1
         assert is_published(driver)
-        assert driver.log.read_on().unpublished == {}
+        assert driver.log.refresh().unpublished == {}
 
 
 class TestDurability:
@@ -290,7 +290,7 @@ class TestDurability:
     def test_before_a_part_is_called_removed(self, driver: Driver, watched: FaultyFileSystem) -> None:
         add = driver.commit_new(0)
         log = CommitLog(watched)
-        log.read_on(durable=True)
+        log.refresh(durable=True)
         del watched.calls[:]
         driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(add),))
         assert still_live(log, [add], 0) == []
@@ -314,9 +314,9 @@ class TestStuck:
         old = driver.stage(0, name="same")
         driver.commit(0, old)
         driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))
-        state = CommitLog(driver.fs).read_on()
+        state = CommitLog(driver.fs).refresh()
         assert state.unpublished.keys() == {0, 1}
         driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=1)
-        assert CommitLog(driver.fs).read_on().unpublished.keys() == {1}
+        assert CommitLog(driver.fs).refresh().unpublished.keys() == {1}
         driver.create_record(author=MaintenanceAuthor("vacuum", "w"), log_start=2)
-        assert CommitLog(driver.fs).read_on().unpublished == {}
+        assert CommitLog(driver.fs).refresh().unpublished == {}

@@ -12,13 +12,13 @@ from ftfile.core.errors import CorruptData, PermissionDenied
 from ftfile.log import apply as fold
 from ftfile.log import checkpoints as bases
 from ftfile.log.apply import after
-from ftfile.log.checkpoints import decode_base, encode_base, list_bases
+from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
 from ftfile.log.format.record import encode_record
-from ftfile.log.publish import keep_base
+from ftfile.log.publish import write_checkpoint_if_due
 from ftfile.log.state import LogState, SharedMap
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
@@ -47,7 +47,7 @@ class Fold:
         self.state = after(self.state, Record(**(defaults | fields)))
 
     def restart(self) -> None:
-        found = decode_base(encode_base(self.state), "path")
+        found = decode_checkpoint(encode_checkpoint(self.state), "path")
         assert found == self.state
         assert list(found.removed) == list(self.state.removed)
         assert list(found.definitions) == list(self.state.definitions)
@@ -182,7 +182,7 @@ def test_a_fold_from_any_base_is_the_fold_from_the_start() -> None:
                 whole = after(whole, record)
                 resumed = after(resumed, record)
                 if record.version == at:
-                    resumed = decode_base(encode_base(resumed), "path")
+                    resumed = decode_checkpoint(encode_checkpoint(resumed), "path")
             assert resumed == whole
 
 
@@ -190,23 +190,23 @@ class TestWhenBasesAreDue:
     def test_a_young_log_has_none(self, driver: Driver) -> None:
         for batch in range(30):
             driver.commit_new(batch)
-        assert list_bases(driver.fs) == []
+        assert list_checkpoints(driver.fs) == []
 
     def written(self, name: str, state: LogState, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """Return at which versions of 200 tiny records a base is written after one of this state."""
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 100_000)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 100_000)
         fs = MemoryFileSystem(name)
         log = CommitLog(fs)
         log.prepare_directory()
         author = MaintenanceAuthor("test", "x")
         fs.create_exclusive(layout.record_path(0), encode_record(Record(0, "n", author, 0)).content)
-        bases.write_base(fs, SYSTEM.ids, state)
+        bases.write_checkpoint(fs, SYSTEM.ids, state)
         made = []
         for version in range(state.version + 1, state.version + 201):
-            log.read_on()
+            log.refresh()
             head = log.create(Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0))
             assert head is not None
-            keep_base(log, head)
+            write_checkpoint_if_due(log, head)
             made += [version] * (log.delta_bytes == 0)
         MemoryFileSystem.drop(name)
         return made
@@ -216,7 +216,7 @@ class TestWhenBasesAreDue:
         segments = {str(number): part(f"segment-{number}", "segment") for number in range(20_000)}
         small = LogState(version=0, nonce="n")
         large = replace(small, segments=SharedMap(segments))
-        size_bytes = len(encode_base(large))
+        size_bytes = len(encode_checkpoint(large))
         each = bases.RECORD_COST_BYTES + 150
         assert self.written("small", small, monkeypatch) == pytest.approx(
             [100_000 / each * times for times in range(1, 9)], abs=4
@@ -226,7 +226,7 @@ class TestWhenBasesAreDue:
         )
 
     def test_one_that_fails_is_tried_again_later(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 3 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 3 * bases.RECORD_COST_BYTES)
         tries: list[str] = []
 
         class Denied(WrapperFileSystem):
@@ -245,11 +245,11 @@ class TestWhenBasesAreDue:
     def test_large_records_count_with_what_they_keep_elsewhere(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 20_000)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 20_000)
         monkeypatch.setattr("ftfile.log.format.record.COMPANION_FROM_BYTES", 1000)
         driver.commit(0, *(driver.stage(0) for _ in range(100)))
-        (written,) = list_bases(driver.fs)
-        driver.fs.delete(layout.base_path(written))
+        (written,) = list_checkpoints(driver.fs)
+        driver.fs.delete(layout.log_checkpoint_path(written))
         driver.restart()
         driver.commit(1)
-        assert [name.version for name in list_bases(driver.fs)] == [1]
+        assert [name.version for name in list_checkpoints(driver.fs)] == [1]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.log import apply as fold
 from ftfile.log.apply import TablesDraft, after
-from ftfile.log.checkpoints import decode_base, encode_base
+from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.format.model import JobAuthor, Record
 from ftfile.log.format.record import decode_record, encode_record
 from ftfile.log.state import LogState, Tables
@@ -61,6 +61,6 @@ def test_it_goes_through_records_and_bases_in_its_order() -> None:
         content = encode_record(record).content
         state = after(state, decode_record(content, "path", lambda _: b""))
     assert list(state.tables["t"].items()) == [("a", [5, 2]), ("b", [6, 3])]
-    again = decode_base(encode_base(state), "path")
+    again = decode_checkpoint(encode_checkpoint(state), "path")
     assert again == state
     assert list(again.tables["t"]) == ["a", "b"]

@@ -23,7 +23,7 @@ from ftfile.log.format.model import Add, Body, JobAuthor, MaintenanceAuthor, Rec
 from ftfile.log.format.record import encode_record
 from ftfile.log.places import open_add
 from ftfile.log.protocol import commit
-from ftfile.log.read.compacted_records import list_ranges, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.read.snapshot import read_records, take_snapshot
 from ftfile.operate.merger import merge_ranges
 from ftfile.storage.local.filesystem import LocalFileSystem
@@ -93,7 +93,7 @@ class World:
 
     def compact(self, batch: int, *inputs: Add) -> Add:
         """Replace parts by one with the same rows."""
-        head = self.driver.log.read_on()
+        head = self.driver.log.refresh()
         content = b"".join(open_add(add, self.fs.read)[add.offset :][: add.length] for add in inputs)
         new = self.driver.stage(batch, content)
         author = MaintenanceAuthor("compact", f"compact-{batch}")
@@ -116,7 +116,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 @pytest.fixture
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bases at every second record or so, ranges too."""
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
 
 
@@ -132,7 +132,7 @@ class TestArguments:
         assert report.size_bytes == 4
         assert "no record" in report.files[0].why
         assert world.exists(garbage.path)
-        assert world.driver.log.read_on().version == 0
+        assert world.driver.log.refresh().version == 0
 
     def test_the_retention_has_a_floor(self, world: World) -> None:
         world.driver.commit_new(0)
@@ -158,7 +158,7 @@ class TestArguments:
         world.days(30)
         report = world.vacuum()
         assert (report.version, report.files, report.dry_run) == (None, (), False)
-        assert world.driver.log.read_on().version == 0
+        assert world.driver.log.refresh().version == 0
 
 
 class TestStaged:
@@ -190,7 +190,7 @@ class TestStaged:
         report = world.vacuum(retention="30d")
         assert [file.path for file in report.files] == [lost.path]
         assert report.version == 2
-        assert world.driver.log.read_on().horizon_ms == late_ms
+        assert world.driver.log.refresh().horizon_ms == late_ms
 
     def test_by_the_stores_clock_not_this_machines(self, world: World) -> None:
         """The machine that vacuums is a year ahead."""
@@ -498,14 +498,14 @@ class TestLog:
         for info in world.fs.list(layout.RANGES):
             world.fs.delete(info.path)
         assert ftfile.vacuum(world.url, dry_run=False).files == ()
-        assert [(name.first, name.last) for name in list_ranges(world.fs)] == [(0, 8)] * beyond
+        assert [(name.first, name.last) for name in list_compacted(world.fs)] == [(0, 8)] * beyond
 
     def test_the_newer_base_may_be_lost_afterwards(self, world: World) -> None:
         self.fill(world, 16)
         world.days(8)
         world.vacuum()
-        newest = max(bases.list_bases(world.fs))
-        world.fs.delete(layout.base_path(newest))
+        newest = max(bases.list_checkpoints(world.fs))
+        world.fs.delete(layout.log_checkpoint_path(newest))
         world.driver.restart()
         world.driver.commit_new(16)
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 17
@@ -577,15 +577,15 @@ class TestLog:
 
     def test_ranges_and_bases_that_others_replace(self, world: World) -> None:
         self.fill(world, 4)
-        (name, *_) = sorted(list_ranges(world.fs))
-        again = layout.RangeName(name.first, name.last, "f" * 16)
-        world.fs.create_exclusive(layout.range_path(again), world.fs.read(layout.range_path(name)))
-        oldest = layout.base_path(layout.BaseName(0, "f" * 16))
+        (name, *_) = sorted(list_compacted(world.fs))
+        again = layout.CompactedName(name.first, name.last, "f" * 16)
+        world.fs.create_exclusive(layout.compacted_path(again), world.fs.read(layout.compacted_path(name)))
+        oldest = layout.log_checkpoint_path(layout.CheckpointName(0, "f" * 16))
         world.fs.create_exclusive(oldest, b"x")
         world.days(8)
         report = ftfile.vacuum(world.url, context=current())
         kinds = {file.kind: file.path for file in report.files if file.kind != "record"}
-        assert kinds == {"base": oldest, "range": layout.range_path(again)}
+        assert kinds == {"base": oldest, "range": layout.compacted_path(again)}
 
     def test_ranges_forget_what_is_too_old(self, world: World) -> None:
         adds = self.fill(world, 6)
@@ -594,7 +594,7 @@ class TestLog:
         world.days(8)
         self.fill(world, 5, first=11)
         world.vacuum()
-        (name, *_) = sorted(list_ranges(world.fs))
+        (name, *_) = sorted(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
         assert content.log_start > 6
         assert content.ended == ()
@@ -609,7 +609,7 @@ class TestNames:
         old = world.driver.stage(0, name="same.txt")
         world.driver.commit(0, old)
         world.compact(1, old)
-        assert world.driver.log.read_on().reserved.keys() == {"same.txt"}
+        assert world.driver.log.refresh().reserved.keys() == {"same.txt"}
         return old
 
     def test_names_are_reserved_for_the_retention(self, world: World) -> None:
@@ -618,10 +618,10 @@ class TestNames:
             world.driver.commit_new(batch)
         world.days(6)
         assert ftfile.vacuum(world.url, dry_run=False, context=current()).oldest_version == 0
-        assert CommitLog(world.fs).read_on().reserved
+        assert CommitLog(world.fs).refresh().reserved
         world.days(2)
         assert ftfile.vacuum(world.url, dry_run=False, context=current()).oldest_version > 1
-        assert CommitLog(world.fs).read_on().reserved == {}
+        assert CommitLog(world.fs).refresh().reserved == {}
         world.driver.commit(9, world.driver.stage(9, b"new\n", name="same.txt"))
         ftfile.vacuum(world.url, dry_run=False, context=current())
         assert world.fs.read("same.txt") == b"new\n"
@@ -640,9 +640,9 @@ class TestNames:
         report = ftfile.vacuum(world.url, dry_run=False, context=current())
         assert (report.failed, report.oldest_version) == (0, 0)
         assert not world.exists("same.txt")
-        assert CommitLog(world.fs).read_on().reserved.keys() == {"same.txt"}
+        assert CommitLog(world.fs).refresh().reserved.keys() == {"same.txt"}
         assert ftfile.vacuum(world.url, dry_run=False, context=current()).oldest_version > 1
-        assert CommitLog(world.fs).read_on().reserved == {}
+        assert CommitLog(world.fs).refresh().reserved == {}
 
     def test_what_is_still_to_be_hidden_keeps_its_name(self, world: World) -> None:
         """Hiding it fails for days; the process that succeeds at last must not hide another part of that name."""
@@ -655,7 +655,7 @@ class TestNames:
             world.driver.commit_new(batch)
         world.days(8)
         assert ftfile.vacuum(world.url, dry_run=False, context=current()).oldest_version <= 2
-        assert CommitLog(world.fs).read_on().reserved.keys() == {"same.txt"}
+        assert CommitLog(world.fs).refresh().reserved.keys() == {"same.txt"}
 
     def test_a_live_part_of_the_same_name_stays(self, world: World) -> None:
         """With the same content even."""
@@ -712,12 +712,12 @@ class TestMergeRanges:
         for batch in range(11):
             world.driver.commit_new(batch)
         assert merge_ranges(world.url) == 10
-        (name,) = list_ranges(world.fs)
+        (name,) = list_compacted(world.fs)
         assert (name.first, name.last) == (0, 10)
-        before = world.fs.read(layout.range_path(name))
+        before = world.fs.read(layout.compacted_path(name))
         assert merge_ranges(world.url) == 10
-        assert [*list_ranges(world.fs)] == [name]
-        assert world.fs.read(layout.range_path(name)) == before
+        assert [*list_compacted(world.fs)] == [name]
+        assert world.fs.read(layout.compacted_path(name)) == before
         check_directory(world.fs)
 
     @pytest.mark.parametrize("number", [0, 1, -1])
@@ -725,20 +725,20 @@ class TestMergeRanges:
     def test_what_is_missing_is_made_anew(self, world: World, number: int, harm: str) -> None:
         for batch in range(12):
             world.driver.commit_new(batch)
-        paths = sorted(layout.range_path(name) for name in list_ranges(world.fs))
+        paths = sorted(layout.compacted_path(name) for name in list_compacted(world.fs))
         if harm == "gone":
             world.fs.delete(paths[number])
         else:
             world.fs.put(paths[number], b"damaged")
         merge_ranges(world.url)
-        assert [(name.first, name.last) for name in list_ranges(world.fs)] == [(0, 11)]
+        assert [(name.first, name.last) for name in list_compacted(world.fs)] == [(0, 11)]
         check_directory(world.fs)
 
     @pytest.mark.parametrize("unique", ["0" * 16, "f" * 16])
     def test_a_damaged_one_of_all_versions_is_replaced(self, world: World, unique: str) -> None:
         for batch in range(3):
             world.driver.commit_new(batch)
-        path = layout.range_path(layout.RangeName(0, 2, unique))
+        path = layout.compacted_path(layout.CompactedName(0, 2, unique))
         world.fs.create_exclusive(path, b"damaged")
         merge_ranges(world.url)
         assert not world.exists(path)
@@ -747,15 +747,15 @@ class TestMergeRanges:
     def test_an_empty_log_has_none(self, world: World) -> None:
         world.driver.log.prepare_directory()
         assert merge_ranges(world.url) == -1
-        assert list_ranges(world.fs) == {}
+        assert list_compacted(world.fs) == {}
 
     def test_what_nothing_stands_for_is_an_error(self, world: World) -> None:
         for batch in range(16):
             world.driver.commit_new(batch)
         world.days(8)
         world.vacuum()
-        for name in list_ranges(world.fs):
-            world.fs.delete(layout.range_path(name))
+        for name in list_compacted(world.fs):
+            world.fs.delete(layout.compacted_path(name))
         with pytest.raises(CorruptData, match="neither"):
             merge_ranges(world.url)
 
@@ -773,7 +773,7 @@ def test_beside_a_running_query(world: World) -> None:
         world.days(0.7)
         if batch % 3 == 0:
             world.vacuum(retention="48h")
-        head = world.driver.log.read_on()
+        head = world.driver.log.refresh()
         history[head.version] = {add.id for add in live}
         for version in [at for at in history if at >= head.log_start]:
             snapshot = take_snapshot(CommitLog(world.fs), version)

@@ -14,12 +14,12 @@ from ftfile.log import checkpoints as bases
 from ftfile.log import garbage
 from ftfile.log import publish as keeping
 from ftfile.log import vacuum as vacuuming
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor
 from ftfile.log.protocol import commit
-from ftfile.log.read.compacted_records import list_ranges
+from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.operate.verify.log_scan import CLOCKS_APART_MS
 from ftfile.testing.checker import check_directory
@@ -67,7 +67,7 @@ class TestClock:
         world.clock.advance(AHEAD_S)
         world.vacuum()
         world.clock.advance(-AHEAD_S)
-        assert CommitLog(world.fs).read_on().horizon_ms < world.clock.now_ms()
+        assert CommitLog(world.fs).refresh().horizon_ms < world.clock.now_ms()
         world.clock.advance(1)
         add = world.driver.commit_new(1)
         assert world.exists(add.final_path)
@@ -85,7 +85,7 @@ class TestClock:
 
     def test_it_keeps_nothing_longer(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """The vacuum's own record has a time in the future; what came before it is old in eight days."""
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
         world.driver.stage(0)
         world.driver.commit_new(0)
@@ -99,7 +99,7 @@ class TestClock:
         world.driver.commit_new(8)
         world.vacuum()
         world.vacuum()
-        assert ahead < versions(world)[0] == CommitLog(world.fs).read_on().log_start
+        assert ahead < versions(world)[0] == CommitLog(world.fs).refresh().log_start
         assert world.fs.list(layout.RETIRED) == []
 
     def test_a_directory_without_records(self, world: World) -> None:
@@ -158,9 +158,9 @@ class TestHorizonInTheFuture:
     def test_vacuum_takes_it_back(self, world: World) -> None:
         world.driver.stage(1)
         ftfile.vacuum(world.url)
-        assert CommitLog(world.fs).read_on().horizon_ms > world.clock.now_ms()
+        assert CommitLog(world.fs).refresh().horizon_ms > world.clock.now_ms()
         world.vacuum()
-        assert CommitLog(world.fs).read_on().horizon_ms <= world.clock.now_ms()
+        assert CommitLog(world.fs).refresh().horizon_ms <= world.clock.now_ms()
         before = world.driver.stage(1)
         with pytest.raises(StaleFiles):
             world.driver.commit(1, before)
@@ -171,9 +171,9 @@ class TestHorizonInTheFuture:
     def test_there_is_nothing_to_take_back_twice(self, world: World) -> None:
         log = CommitLog(world.fs)
         assert vacuuming.lower_horizon(log, "a")
-        head = log.read_on().version
+        head = log.refresh().version
         assert not vacuuming.lower_horizon(log, "b")
-        assert log.read_on().version == head
+        assert log.refresh().version == head
 
     def test_another_vacuum_meanwhile_makes_it_begin_again(self, world: World) -> None:
         """Its horizon is the one that counts, and it may have listed what is younger than ours."""
@@ -192,15 +192,15 @@ class TestHorizonInTheFuture:
         assert vacuuming.lower_horizon(CommitLog(world.fs), "a")
         operations = [record.author.operation for record in _records(world)[1:]]
         assert operations == ["vacuum", "lowerHorizon", "vacuum", "lowerHorizon", "lowerHorizon"]
-        assert CommitLog(world.fs).read_on().horizon_ms <= world.clock.now_ms()
+        assert CommitLog(world.fs).refresh().horizon_ms <= world.clock.now_ms()
 
     def test_others_that_never_stop(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(vacuuming, "_horizons_since", lambda *_: {"vacuum"})
-        before = CommitLog(world.fs).read_on()
+        before = CommitLog(world.fs).refresh()
         version, then = before.version, before.horizon_ms
         with pytest.raises(CommitError, match="try again later"):
             vacuuming.lower_horizon(CommitLog(world.fs), "a")
-        after = CommitLog(world.fs).read_on()
+        after = CommitLog(world.fs).refresh()
         assert (after.version, after.horizon_ms) == (version + vacuuming.TRIES, then)
 
     def test_a_vacuum_that_began_before_deletes_nothing(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ class TestHorizonInTheFuture:
 
 def _records(world: World) -> list[Any]:
     log = CommitLog(world.fs)
-    return [log.read_record(version) for version in range(log.read_on().version + 1)]
+    return [log.read_record(version) for version in range(log.refresh().version + 1)]
 
 
 class TestForeignFiles:
@@ -254,7 +254,7 @@ class TestForeignFiles:
         assert not world.exists(layout.retired_path(old.id))
 
     def test_they_keep_no_record(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
         old = world.driver.commit_new(0)
         world.driver.commit(1, overwrite=True)
@@ -304,7 +304,7 @@ class TestUnpublished:
         world.days(8)
         other.commit_new(4)
         assert ftfile.vacuum(world.url, dry_run=False).oldest_version > 1
-        assert CommitLog(world.fs).read_on().reserved == {}
+        assert CommitLog(world.fs).refresh().reserved == {}
         new = other.stage(5, name="same")
         other.commit(5, new)
         world.fs.delete(layout.PUBLISHED_HINT)
@@ -319,13 +319,13 @@ class TestUnpublished:
 
     def write_bases(self, world: World, count: int = 2) -> None:
         for _ in range(count):
-            write_base(world.fs, SYSTEM.ids, CommitLog(world.fs).read_on())
+            write_checkpoint(world.fs, SYSTEM.ids, CommitLog(world.fs).refresh())
 
 
 class TestTwoAtOnce:
     @pytest.mark.parametrize("look", [1, 2])
     def test_the_later_looks_again(self, world: World, monkeypatch: pytest.MonkeyPatch, look: int) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
         for batch in range(12):
             world.driver.commit_new(batch)
@@ -402,7 +402,7 @@ class TestLimits:
         monkeypatch.setattr("ftfile.log.read.compacted_records.MERGED_BYTES", 0)
         for batch in range(vacuuming.MANY_RANGES + 1):
             world.driver.commit_new(batch)
-        assert len(list_ranges(world.fs)) == vacuuming.MANY_RANGES + 1
+        assert len(list_compacted(world.fs)) == vacuuming.MANY_RANGES + 1
         world.vacuum()
-        assert len(list_ranges(world.fs)) == 1
+        assert len(list_compacted(world.fs)) == 1
         assert len(take_snapshot(CommitLog(world.fs)).adds) == vacuuming.MANY_RANGES + 1

@@ -74,7 +74,7 @@ def tmp_path() -> Iterator[Path]:
 def _long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each commit write a base and a range, as one in 64 does."""
     if hasattr(request.node, "callspec") and request.node.callspec.params.get("title") in LONG:
-        monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 1)
 
 

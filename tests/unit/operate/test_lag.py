@@ -181,7 +181,7 @@ def test_versions_that_another_directory_has_forgotten_are_not_those_that_are_fo
     sink.run(0)
 
     def check(log: CommitLog, *arguments: Any) -> None:
-        if str(log.read_on().nonce) == open_log(other.path, None, None, SYSTEM).read_on().nonce:
+        if str(log.refresh().nonce) == open_log(other.path, None, None, SYSTEM).refresh().nonce:
             raise HistoryGone("version 1 is to be read next, and the oldest that vacuum has left is 100")
         check_position(log, *arguments)
 

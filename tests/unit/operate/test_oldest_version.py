@@ -27,7 +27,7 @@ DAY_S = 86_400
 
 def told_by_records(log: CommitLog) -> int:
     """Return the newest version, up to the horizon, that removed something; the oldest kept one if none did."""
-    head = log.read_on()
+    head = log.refresh()
     removals = [record.version for record in read_records(log) if record.removes]
     return max([head.log_start, *(each for each in removals if (created_ms(log, each) or 0) <= head.horizon_ms)])
 
@@ -45,7 +45,7 @@ def test_it_is_what_the_records_tell(
         if batch in removals:
             ftfile.drop(query.path, f"m = {batch // 2}" if batch % 2 else "m = 0")
     log = open_log(query.path, None, None, SYSTEM)
-    newest = log.read_on().version
+    newest = log.refresh().version
     for version in range(newest + 1):
         at_s = time.time() - DAY_S * (newest + 2 - version)
         os.utime(Path(query.path, layout.record_path(version)), (at_s, at_s))
@@ -54,7 +54,7 @@ def test_it_is_what_the_records_tell(
         lost.touch()
         os.utime(lost, (0, 0))  # without anything to delete, nothing is recorded
         ftfile.vacuum(query.path, retention=f"{days * 24 + 12}h", dry_run=False)
-        head = log.read_on()
+        head = log.refresh()
         assert head.horizon_ms > 0
         assert oldest_readable(log, head) == told_by_records(log)
         oldest = ftfile.open(query.path).oldest_version()

@@ -15,14 +15,14 @@ import pytest
 import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import BatchGap, CommitError, ConfigError, CorruptData
-from ftfile.log.checkpoints import encode_base, list_bases, write_base
+from ftfile.log.checkpoints import encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import encode_range
+from ftfile.log.format.compacted import encode_compacted
 from ftfile.log.format.model import MaintenanceAuthor, Remove
 from ftfile.log.places import open_add
 from ftfile.log.publish import publish
-from ftfile.log.read.compacted_records import list_ranges, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.log.state import Unpublished
 from ftfile.operate import repair as run
@@ -276,8 +276,8 @@ class TestLeftBehind:
     def test_a_base_that_forgot_what_is_not_published(self, world: World) -> None:
         world.driver.commit_new(0)
         record(world, 1, add := part(world, 1))
-        head = CommitLog(world.fs).read_on()
-        write_base(world.fs, SYSTEM.ids, replace(head, unpublished={}))
+        head = CommitLog(world.fs).refresh()
+        write_checkpoint(world.fs, SYSTEM.ids, replace(head, unpublished={}))
         write_published(world.fs, PublishedHint(head.version, head.nonce))
         world.driver.restart()
         assert ftfile.open(world.url).status().unpublished == ()
@@ -449,54 +449,54 @@ class TestDerived:
         world.driver.commit(9, part(world, 9))
 
     def test_ranges_of_other_adds(self, world: World) -> None:
-        for name in list_ranges(world.fs):
+        for name in list_compacted(world.fs):
             content = read_range(world.fs, name, ended=True)
-            world.write(layout.range_path(name), encode_range(replace(content, kept=())))
+            world.write(layout.compacted_path(name), encode_compacted(replace(content, kept=())))
         self.check(world)
 
     def test_a_range_beyond_the_head(self, world: World) -> None:
-        name = max(list_ranges(world.fs))
+        name = max(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
         beyond = replace(content, first=0, last=99)
-        world.write(layout.range_path(name._replace(first=0, last=99)), encode_range(beyond))
+        world.write(layout.compacted_path(name._replace(first=0, last=99)), encode_compacted(beyond))
         self.check(world, accept_lost_records=True)
 
     def test_damaged_ranges(self, world: World) -> None:
-        for name in list_ranges(world.fs):
-            world.write(layout.range_path(name), b"nonsense")
+        for name in list_compacted(world.fs):
+            world.write(layout.compacted_path(name), b"nonsense")
         self.check(world)
 
     def test_ranges_of_another_history(self, world: World) -> None:
-        for name in list_ranges(world.fs):
+        for name in list_compacted(world.fs):
             content = read_range(world.fs, name, ended=True)
-            world.write(layout.range_path(name), encode_range(replace(content, nonce="other", kept=())))
+            world.write(layout.compacted_path(name), encode_compacted(replace(content, nonce="other", kept=())))
         self.check(world)
 
     def test_bases_of_another_story(self, world: World) -> None:
-        for name in list_bases(world.fs):
-            from ftfile.log.checkpoints import decode_base
+        for name in list_checkpoints(world.fs):
+            from ftfile.log.checkpoints import decode_checkpoint
 
-            base = decode_base(world.fs.read(layout.base_path(name)), "")
-            world.write(layout.base_path(name), encode_base(replace(base, horizon_ms=7)))
+            base = decode_checkpoint(world.fs.read(layout.log_checkpoint_path(name)), "")
+            world.write(layout.log_checkpoint_path(name), encode_checkpoint(replace(base, horizon_ms=7)))
         self.check(world)
 
     def test_damaged_bases(self, world: World) -> None:
-        for name in list_bases(world.fs):
-            world.write(layout.base_path(name), b"nonsense")
+        for name in list_checkpoints(world.fs):
+            world.write(layout.log_checkpoint_path(name), b"nonsense")
         self.check(world)
 
     def test_a_hole_behind_a_base(self, world: World) -> None:
-        world.lose(min(list_bases(world.fs)).version - 1)
+        world.lose(min(list_checkpoints(world.fs)).version - 1)
         assert not ftfile.repair(world.url, dry_run=False).ok
         self.check(world, accept_lost_records=True)
         assert ftfile.open(world.url).oldest_version() > 0
 
     def test_a_hole_behind_a_base_that_no_range_stands_for(self, world: World) -> None:
         """Letting the log begin after it would make what comes before the hole unreadable as well, for ever."""
-        version = min(list_bases(world.fs)).version - 1
+        version = min(list_checkpoints(world.fs)).version - 1
         world.lose(version)
-        for name in list_ranges(world.fs):
-            world.fs.delete(layout.range_path(name))
+        for name in list_compacted(world.fs):
+            world.fs.delete(layout.compacted_path(name))
         report = ftfile.repair(world.url, dry_run=False)
         assert not report.ok
         assert not any("bases and ranges stand for them" in finding.remedy for finding in report.left)

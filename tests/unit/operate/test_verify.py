@@ -14,14 +14,14 @@ import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.log import checkpoints as bases
 from ftfile.log import publish as keeping
-from ftfile.log.checkpoints import encode_base, list_bases
+from ftfile.log.checkpoints import encode_checkpoint, list_checkpoints
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import encode_range
+from ftfile.log.format.compacted import encode_compacted
 from ftfile.log.format.model import MaintenanceAuthor, Remove
 from ftfile.log.format.record import to_checked_text
-from ftfile.log.read.compacted_records import list_ranges, merge_all, read_range
+from ftfile.log.read.compacted_records import list_compacted, merge_all, read_range
 from ftfile.operate.verify import history
 from ftfile.operate.verify import verify_directory as verifying
 from ftfile.operate.verify.files import NAMES_TOLD, Files, list_files
@@ -87,7 +87,7 @@ class World:
         content = b"".join(self.fs.read(add.final_path or "") for add in inputs)
         new = self.driver.stage(batch, content)
         author = MaintenanceAuthor("compact", f"compact-{batch}")
-        version = self.driver.log.read_on().version
+        version = self.driver.log.refresh().version
         self.driver.commit_as(author, rewrites=(Rewrite(inputs, (new,), version),))
         return new
 
@@ -135,7 +135,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 @pytest.fixture
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bases at every second record or so, ranges too."""
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
 
 
@@ -144,7 +144,7 @@ class TestHealthy:
     def test_nothing_is_found(self, world: World) -> None:
         adds = [world.driver.commit_new(batch) for batch in range(9)]
         world.compact(8, *adds[2:5])
-        removes = [read_range(world.fs, name, ended=True).removes for name in list_ranges(world.fs)]
+        removes = [read_range(world.fs, name, ended=True).removes for name in list_compacted(world.fs)]
         assert any(removes)
         report = world.verify(full=True)
         assert report.ok
@@ -239,10 +239,10 @@ class TestBounds:
         self, world: World, monkeypatch: pytest.MonkeyPatch, at_once: int, batches: int
     ) -> None:
         monkeypatch.setattr(history, "RECORDS_AT_ONCE", at_once)
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 9 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 9 * bases.RECORD_COST_BYTES)
         for batch in range(batches):
             world.driver.commit_new(batch)
-        assert len(bases.list_bases(world.fs)) == 2
+        assert len(bases.list_checkpoints(world.fs)) == 2
         report = world.verify()
         assert (report.findings, report.records) == ((), batches)
 
@@ -261,8 +261,8 @@ class TestBounds:
             files, made = list_files(fs), made + 1
             if made <= vacuums:
                 other = CommitLog(world.fs)
-                merge_all(other, other.read_on())
-                log_start = other.read_on().version + 1
+                merge_all(other, other.refresh())
+                log_start = other.refresh().version + 1
                 world.driver.create_record(other, author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
             return files
 
@@ -444,12 +444,12 @@ class TestDerived:
             world.driver.commit_new(batch)
 
     def test_a_range_of_other_adds(self, world: World) -> None:
-        name = max(list_ranges(world.fs), key=lambda name: name.last - name.first)
+        name = max(list_compacted(world.fs), key=lambda name: name.last - name.first)
         content = read_range(world.fs, name, ended=True)
         columns = content.kept[0].columns()
         columns.fields["rows"][0] += 1
         other = replace(content, kept=(type(content.kept[0]).of(columns), *content.kept[1:]))
-        world.write(layout.range_path(name), encode_range(other))
+        world.write(layout.compacted_path(name), encode_compacted(other))
         assert world.the("bad-range").found == "other adds than its records"
 
     @pytest.mark.parametrize("what", ["kept", "removes", "ended"])
@@ -459,11 +459,11 @@ class TestDerived:
         world.driver.commit_new(9)
         world.driver.commit_new(10)
         changed = False
-        for name in list_ranges(world.fs):
+        for name in list_compacted(world.fs):
             content = read_range(world.fs, name, ended=True)
             if getattr(content, what):
                 without: dict[str, Any] = {what: {} if what == "removes" else ()}
-                world.write(layout.range_path(name), encode_range(replace(content, **without)))
+                world.write(layout.compacted_path(name), encode_compacted(replace(content, **without)))
                 changed = True
                 break
         if changed:
@@ -472,43 +472,43 @@ class TestDerived:
             assert what == "ended"
 
     def test_a_damaged_range(self, world: World) -> None:
-        path = layout.range_path(max(list_ranges(world.fs)))
+        path = layout.compacted_path(max(list_compacted(world.fs)))
         world.write(path, world.fs.read(path)[:-3])
         assert [(found.code, found.path, found.severity) for found in world.verify().findings] == [
             ("bad-range", path, "warning")
         ]
 
     def test_a_range_beyond_the_head(self, world: World) -> None:
-        name = max(list_ranges(world.fs))
+        name = max(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
         beyond = name._replace(first=0, last=99)
-        world.write(layout.range_path(beyond), encode_range(replace(content, first=0, last=99)))
+        world.write(layout.compacted_path(beyond), encode_compacted(replace(content, first=0, last=99)))
         found = world.the("lost-records")
         assert "version 99" in found.expected
         assert world.verify().files == 9
 
     def test_a_range_of_another_history(self, world: World) -> None:
-        name = max(list_ranges(world.fs))
+        name = max(list_compacted(world.fs))
         content = read_range(world.fs, name, ended=True)
-        world.write(layout.range_path(name), encode_range(replace(content, nonce="other")))
+        world.write(layout.compacted_path(name), encode_compacted(replace(content, nonce="other")))
         assert "another history" in world.the("bad-range").found
 
     def test_a_base_of_another_story(self, world: World) -> None:
-        name = max(list_bases(world.fs))
-        base = bases.decode_base(world.fs.read(layout.base_path(name)), "")
-        world.write(layout.base_path(name), encode_base(replace(base, log_start=0, horizon_ms=7)))
+        name = max(list_checkpoints(world.fs))
+        base = bases.decode_checkpoint(world.fs.read(layout.log_checkpoint_path(name)), "")
+        world.write(layout.log_checkpoint_path(name), encode_checkpoint(replace(base, log_start=0, horizon_ms=7)))
         found = world.the("bad-base")
-        assert (found.path, found.severity) == (layout.base_path(name), "warning")
+        assert (found.path, found.severity) == (layout.log_checkpoint_path(name), "warning")
 
     @pytest.mark.parametrize("content", [b"", b"{}\n", to_checked_text([b"{}"]), to_checked_text([b"[1]"])])
     def test_a_damaged_base(self, world: World, content: bytes) -> None:
-        path = layout.base_path(max(list_bases(world.fs)))
+        path = layout.log_checkpoint_path(max(list_checkpoints(world.fs)))
         world.write(path, content)
         assert world.codes() == ["bad-base"]
 
     def test_a_hole_behind_a_base(self, world: World) -> None:
         """Nothing of the newest version is lost, but not all that is kept can be read."""
-        oldest = min(list_bases(world.fs)).version
+        oldest = min(list_checkpoints(world.fs)).version
         world.lose(oldest - 1)
         report = world.verify()
         assert report.complete
@@ -516,8 +516,8 @@ class TestDerived:
         assert "missing-record" in [found.code for found in report.findings]
 
     def test_records_before_the_bases_are_gone_and_so_are_those(self, world: World) -> None:
-        for name in list_bases(world.fs):
-            world.fs.delete(layout.base_path(name))
+        for name in list_checkpoints(world.fs):
+            world.fs.delete(layout.log_checkpoint_path(name))
         for version in range(3):
             world.lose(version)
         assert "missing-base" in world.codes()
@@ -538,7 +538,7 @@ def test_directories_are_missing(tmp_path: Any) -> None:
 def test_a_cut_off_log_is_no_reason_to_raise(world: World) -> None:
     for batch in range(3):
         world.driver.commit_new(batch)
-    assert CommitLog(world.fs).read_on().version == 2
+    assert CommitLog(world.fs).refresh().version == 2
     for version in range(3):
         world.lose(version)
     assert "lost-records" in world.codes()

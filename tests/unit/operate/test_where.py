@@ -35,7 +35,7 @@ def written(path: Path, values: list[Any], kind: str, **options: str) -> str:
 def found(out: str, where: Any) -> list[str]:
     """Return the values after `key=` in the names of the directories that the filter names."""
     log = CommitLog(open_filesystem(out))
-    return sorted(add.bucket.partition("=")[2] for add in select(log.read_on(), take_snapshot(log), where))
+    return sorted(add.bucket.partition("=")[2] for add in select(log.refresh(), take_snapshot(log), where))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_every_column_named_must_match(tmp_path: Path) -> None:
     query = MicroBatch(out, columns, {"fileFormat": "json", "partitionBy": "year,month"})
     query.run(0, [[{"id": 0, "Year": year, "month": month} for year in (1, 2) for month in (1, 2)]])
     log = CommitLog(open_filesystem(out))
-    head, snapshot = log.read_on(), take_snapshot(log)
+    head, snapshot = log.refresh(), take_snapshot(log)
     assert [add.bucket for add in select(head, snapshot, {"YEAR": 1, "month": "2"})] == ["Year=1/month=2"]
     assert [add.bucket for add in select(head, snapshot, {"month": 1})] == ["Year=1/month=1", "Year=2/month=1"]
     assert len(select(head, snapshot, {})) == 4
@@ -157,7 +157,7 @@ def test_encodings_that_the_state_has_forgotten(tmp_path: Path, monkeypatch: pyt
         MicroBatch(out, {"id": "long", "key": "string"}, options).run(
             batch, [[{"id": batch, "key": "a"}], [{"id": batch, "key": "a"}]]
         )
-    assert len(CommitLog(open_filesystem(out)).read_on().definitions) < 6
+    assert len(CommitLog(open_filesystem(out)).refresh().definitions) < 6
     assert found(out, {"key": "a"}) == ["a"] * 12
     assert ftfile.compact(out, {"key": "a"}).parts_written == 6
     assert ftfile.drop(out, {"key": "a"}).rows == 12

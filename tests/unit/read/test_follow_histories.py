@@ -128,7 +128,7 @@ class Directory:
         return self.live[max(self.live)]
 
     def version(self) -> int:
-        return CommitLog(self.fs).read_on().version
+        return CommitLog(self.fs).refresh().version
 
     def _added(self, version: int, tasks: list[list[dict[str, Any]]]) -> None:
         rows = {row["id"] for task in tasks for row in task}

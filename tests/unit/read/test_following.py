@@ -19,7 +19,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.record import decode_record
 from ftfile.read import log_planner as planner
-from ftfile.read.log_positions import START, position_of, required_record
+from ftfile.read.log_positions import START, position_of, record_or_gone
 from ftfile.read.new_rows import FollowStream
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation
@@ -510,18 +510,18 @@ def test_history_that_goes_while_it_is_read_is_told(out: str, moment: str, monke
             run.run_batch()
         offsets += 1
         run.kill_at = None
-    read, read_on, trimmed = required_record, CommitLog.read_on, list[int]()
+    read, refresh, trimmed = record_or_gone, CommitLog.refresh, list[int]()
 
     def read_and_trim(log: CommitLog, head: LogState, version: int) -> Record:
         trimmed.append(version + 1)
         return read(log, head, version)
 
     def read_on_trimmed(log: CommitLog, *, durable: bool = False) -> LogState:
-        head = read_on(log, durable=durable)
+        head = refresh(log, durable=durable)
         return replace(head, log_start=max([head.log_start, *trimmed]))
 
-    monkeypatch.setattr(planner, "required_record", read_and_trim)
-    monkeypatch.setattr(CommitLog, "read_on", read_on_trimmed)
+    monkeypatch.setattr(planner, "record_or_gone", read_and_trim)
+    monkeypatch.setattr(CommitLog, "refresh", read_on_trimmed)
     with pytest.raises(HistoryGone, match="vacuum"):
         run.run_batch()
     assert trimmed

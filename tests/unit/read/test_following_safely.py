@@ -105,7 +105,7 @@ def test_definitions_that_the_head_has_forgotten(tmp_path: Path) -> None:
         log = CommitLog(open_filesystem(out))
         record = log.read_record(1)
         assert record is not None
-        assert record.adds[0].encoding not in log.read_on().definitions.keys() | record.definitions.keys()
+        assert record.adds[0].encoding not in log.refresh().definitions.keys() | record.definitions.keys()
     assert [row["word"] for row in run.rows] == ["1", "2", "3", "4", "5", "6", "7"]
 
 

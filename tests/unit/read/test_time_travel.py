@@ -13,10 +13,10 @@ import pytest
 import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.publish import extend_ranges
+from ftfile.log.publish import compact_new_records
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 
@@ -72,7 +72,7 @@ def test_what_is_no_time_says_what_is(out: str) -> None:
 
 def test_versions_whose_records_are_gone_are_not_offered(out: str) -> None:
     log = CommitLog(open_filesystem(out))
-    write_base(log.fs, SYSTEM.ids, log.read_on())
+    write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
     Path(out, layout.record_path(0)).unlink()
     directory = ftfile.open(out)
     with pytest.raises(ConfigError, match=r"the oldest that can be read is version 1 of 2024-07-01T12:01:00.000"):
@@ -92,8 +92,8 @@ def test_what_vacuum_keeps(out: str) -> None:
     """The newest version that is older than the retention, for who reads at that time, and all that came after it."""
     log = CommitLog(open_filesystem(out))
     for _ in range(2):
-        write_base(log.fs, SYSTEM.ids, log.read_on())
-    extend_ranges(log, log.read_on())
+        write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
+    compact_new_records(log, log.refresh())
     since = datetime.now(timezone.utc) - START
     report = ftfile.vacuum(out, dry_run=False, retention=f"{since.total_seconds() - 90} s")
     directory = ftfile.open(out)

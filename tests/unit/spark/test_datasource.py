@@ -228,5 +228,5 @@ def test_the_checkpoint_that_tasks_were_told_is_that_of_their_query(tmp_path: Pa
         assert task is not None
         writer: Any = FtFileDataSource({"path": out}).streamWriter(StructType().add("id", LongType()), overwrite=False)
         writer.commit([TaskCommitMessage(task, checkpoint=f"file:{checkpoint}")], batch)
-        (known,) = CommitLog(open_filesystem(out)).read_on().queries.values()
+        (known,) = CommitLog(open_filesystem(out)).refresh().queries.values()
         assert (known.last_batch, known.offsets_hash is not None) == (batch, recorded)

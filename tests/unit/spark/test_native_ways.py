@@ -12,7 +12,7 @@ import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.read.directory import Directory
 from ftfile.spark.native_load import hadoop_url, write_sink_log
-from ftfile.spark.plain_files import Ways, find_ways
+from ftfile.spark.plain_files import Ways, plan_groups
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from tests.unit.tools.migrate.foreign import UUID, parquet
 
@@ -26,7 +26,7 @@ ARRAY_OF_EMPTY_NAMES = {
 def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
     directory = Directory(out, None, None, SYSTEM)
     snapshot = directory.snapshot(version)
-    return find_ways(directory.file_system, snapshot, snapshot.adds.values(), directory.snapshot().adds, **how)
+    return plan_groups(directory.file_system, snapshot, snapshot.adds.values(), directory.snapshot().adds, **how)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ftfile.kv.upkeep import compact as compaction
 from ftfile.kv.upkeep.compact import CompactReport, Merging
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, AssemblyJob, Origin
+from ftfile.log.format.model import Add, AssemblyTask, Origin
 from ftfile.spark.maintenance import compact, shares_of, verify
 from ftfile.storage.registry import open_filesystem
 from tests.kit.store_check import check_store
@@ -116,7 +116,7 @@ class TestRounds:
     def test_shares_are_of_similar_size(self, sizes: list[int], shares: list[list[int]]) -> None:
         origin = Origin("query", 0, 0)
         jobs = [
-            AssemblyJob(
+            AssemblyTask(
                 str(place), (Add("a", "segment", "p", None, size, size, "", 1, "b=00000", "e", origin),), "flush"
             )
             for place, size in enumerate(sizes)
@@ -143,7 +143,7 @@ class TestFailures:
         expected = write(query_at(out, buckets="2", **options), range(3), keys=2000)
         with pytest.raises(RuntimeError, match="as often as it may"):
             run(Session(fails_in=2), out, full=True)
-        assert CommitLog(file_system(out)).read_on().version == 2 + 2
+        assert CommitLog(file_system(out)).refresh().version == 2 + 2
         assert rows_of(out) == expected
         assert run(Session(), out, full=True).records
         assert rows_of(out) == expected
@@ -152,13 +152,13 @@ class TestFailures:
     def test_runs_that_cannot_be_merged_leave_the_others(self, out: str) -> None:
         write(query_at(out, flushIntervalCount="100"), range(3), keys=2000)
         fs = open_filesystem(f"file://{out}", SYSTEM)
-        add = next(iter(CommitLog(fs).read_on().segments.values()))
+        add = next(iter(CommitLog(fs).refresh().segments.values()))
         content = bytearray(fs.read(add.path))
         content[add.offset + add.length // 2] ^= 1
         Path(out, add.path).write_bytes(content)
         with pytest.raises(CorruptData, match=add.path):
             run(Session(), out, full=True)
-        assert len(CommitLog(fs).read_on().segments) == 3 * 3 + 7
+        assert len(CommitLog(fs).refresh().segments) == 3 * 3 + 7
 
     def test_errors_that_are_not_ours_travel_as_text(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         write(query_at(out), range(4))
@@ -260,7 +260,7 @@ class TestVerify:
         assert report == ftfile.kv.verify(out)
         assert (report.ok, report.runs, session.rounds) == (
             True,
-            len(CommitLog(file_system(out)).read_on().segments),
+            len(CommitLog(file_system(out)).refresh().segments),
             [2],
         )
         damaged = sorted(Path(out).rglob("*.spool"))[2]

@@ -179,13 +179,13 @@ class TestWeb:
     def test_a_silent_one_is_left_for_the_active_one(self) -> None:
         found = WebNodes(WEB)
         with pytest.raises(SilentNodeError, match="one:9870 is silent, and http://two:9870 is active"):
-            found.require_answer("http://one:9870", lambda node: "two" in node)
+            found.check_answers("http://one:9870", lambda node: "two" in node)
         assert found.in_order()[0] == "http://two:9870"
 
     @pytest.mark.parametrize("active", ["one", "nobody"])
     def test_it_is_not_otherwise(self, active: str) -> None:
         found = WebNodes(WEB)
-        found.require_answer("http://one:9870", lambda node: active in node)
+        found.check_answers("http://one:9870", lambda node: active in node)
         assert found.in_order()[0] == "http://one:9870"
 
     def test_a_datanode_is_told_whom_to_ask_while_another_is_silent(self) -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, JobAuthor, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor, Transaction
 from ftfile.log.format.record import encode_record
 from ftfile.log.places import place
-from ftfile.log.read.add_table import make_range
+from ftfile.log.read.add_table import compact_records
 from ftfile.log.read.compacted_records import write_range
 from ftfile.log.records import PublishedHint, write_published
 from ftfile.testing.checker import DirectoryReport, InvariantViolation, check_directory, list_plainly
@@ -93,7 +93,7 @@ def test_a_right_directory(directory: Directory) -> None:
     directory.record(adds=(first,))
     directory.record(adds=(directory.add(b"c\n", "second", published=False),))
     directory.record(JobAuthor("job", Transaction("app", 3)), adds=(directory.add(b"b\n", "third"),))
-    write_base(directory.fs, SYSTEM.ids, CommitLog(directory.fs).read_on())
+    write_checkpoint(directory.fs, SYSTEM.ids, CommitLog(directory.fs).refresh())
     write_published(directory.fs, PublishedHint(0, "n0"))
     report = check_directory(directory.fs, recorded_by_spark={QUERY: [0, 1]})
     assert report.live_rows == {b"a": 1, b"b": 2, b"c": 1}
@@ -288,15 +288,15 @@ class TestI7:
 
     def test_a_base_tells_another_story(self, directory: Directory) -> None:
         directory.record()
-        state = replace(CommitLog(directory.fs).read_on(), horizon_ms=5)
-        write_base(directory.fs, SYSTEM.ids, state)
+        state = replace(CommitLog(directory.fs).refresh(), horizon_ms=5)
+        write_checkpoint(directory.fs, SYSTEM.ids, state)
         assert broken(directory) == "I7"
 
     def test_a_base_of_another_history_says_nothing(self, directory: Directory) -> None:
         directory.record()
-        state = CommitLog(directory.fs).read_on()
+        state = CommitLog(directory.fs).refresh()
         for other in (replace(state, version=1, horizon_ms=5), replace(state, nonce="other", log_start=9)):
-            write_base(directory.fs, SYSTEM.ids, other)
+            write_checkpoint(directory.fs, SYSTEM.ids, other)
         check_directory(directory.fs)
 
     @pytest.mark.parametrize("told", ["other rows", "too few", "what was removed", "what never was"])
@@ -307,9 +307,9 @@ class TestI7:
         directory.fs.rename("first.txt", layout.retired_path(first.id))
         removed = directory.record(removes=(Remove.of(first),))
         another = replace(first, id="another", path="another", final_path="another.txt")
-        right = write_range(directory.fs, SYSTEM.ids, make_range([added, more, removed], 0))
+        right = write_range(directory.fs, SYSTEM.ids, compact_records([added, more, removed], 0))
         check_directory(directory.fs)
-        directory.fs.delete(layout.range_path(right))
+        directory.fs.delete(layout.compacted_path(right))
         records = {
             "other rows": [replace(added, adds=(replace(first, rows=2),)), more, removed],
             "too few": [added, replace(more, adds=()), removed],
@@ -320,25 +320,25 @@ class TestI7:
                 replace(removed, removes=(Remove.of(first), Remove.of(another))),
             ],
         }[told]
-        write_range(directory.fs, SYSTEM.ids, make_range(records, 0))
+        write_range(directory.fs, SYSTEM.ids, compact_records(records, 0))
         assert broken(directory) == "I7"
 
     def test_a_base_forgets_what_is_not_published(self, directory: Directory) -> None:
         directory.record(adds=(directory.add(b"a\n", "first", published=False),))
-        state = CommitLog(directory.fs).read_on()
-        write_base(directory.fs, SYSTEM.ids, state)
+        state = CommitLog(directory.fs).refresh()
+        write_checkpoint(directory.fs, SYSTEM.ids, state)
         check_directory(directory.fs)
         state.unpublished.clear()
-        write_base(directory.fs, SYSTEM.ids, state)
+        write_checkpoint(directory.fs, SYSTEM.ids, state)
         assert broken(directory) == "I7"
 
     def test_a_base_forgets_what_is_not_hidden(self, directory: Directory) -> None:
         add = directory.add(b"a\n", "first")
         directory.record(adds=(add,))
         directory.record(removes=(Remove.of(add),))
-        state = CommitLog(directory.fs).read_on()
+        state = CommitLog(directory.fs).refresh()
         state.unpublished.clear()
-        write_base(directory.fs, SYSTEM.ids, state)
+        write_checkpoint(directory.fs, SYSTEM.ids, state)
         assert broken(directory) == "I7"
 
     def test_a_hint_passes_what_is_not_published(self, directory: Directory) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.format import layout
-from ftfile.log.format.model import Add, AssemblyJob, Body, MaintenanceAuthor, Origin
+from ftfile.log.format.model import Add, AssemblyTask, Body, MaintenanceAuthor, Origin
 from ftfile.log.protocol import commit
 from ftfile.log.read.compacted_records import merge_all
 from ftfile.log.state import LogState, SharedMap
@@ -123,15 +123,15 @@ def test_what_vacuum_leaves(driver: Driver, left: str) -> None:
     else:
         for _ in range(2):
             commit(driver.log, MaintenanceAuthor("test", "x"), lambda *_: Body())
-            write_base(driver.fs, SYSTEM.ids, driver.log.read_on())
+            write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
     with fails("L4"):
-        check_vacuumed(driver.log, driver.log.read_on().version)
+        check_vacuumed(driver.log, driver.log.refresh().version)
 
 
 def test_a_record_that_is_not_kept(driver: Driver) -> None:
     for batch in range(2):
         driver.commit_new(batch)
-    merge_all(driver.log, driver.log.read_on())
+    merge_all(driver.log, driver.log.refresh())
     driver.create_record(driver.log, author=MaintenanceAuthor("vacuum", "x"), log_start=1)
     with fails("L4"):
         check_vacuumed(driver.log, 2)
@@ -139,14 +139,14 @@ def test_a_record_that_is_not_kept(driver: Driver) -> None:
 
 def test_a_state_that_is_too_large() -> None:
     one = segment("s")
-    job = AssemblyJob("job", (one,), "age")
+    job = AssemblyTask("job", (one,), "age")
     state = LogState(segments=SharedMap({"s": one}))
-    check_state_size(replace(state, assembly_jobs=(job,)), {"s"})
+    check_state_size(replace(state, assembly_tasks=(job,)), {"s"})
     long = "s" * (ADD_ID_CHARACTERS + 1)
     for wrong, open_segments in (
         (state, set[str]()),
-        (replace(state, assembly_jobs=(job, job)), {"s"}),
-        (replace(state, assembly_jobs=(AssemblyJob("job", (segment("gone"),), "age"),)), {"s"}),
+        (replace(state, assembly_tasks=(job, job)), {"s"}),
+        (replace(state, assembly_tasks=(AssemblyTask("job", (segment("gone"),), "age"),)), {"s"}),
         (LogState(segments=SharedMap({long: segment(long)})), {long}),
         (replace(state, definitions={"x": "x" * 100_000}), {"s"}),
     ):

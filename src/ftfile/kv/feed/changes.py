@@ -28,7 +28,7 @@ from ftfile.kv.run_files import OpenFiles
 from ftfile.log.directory import read_marker
 from ftfile.log.read.snapshot import take_snapshot
 from ftfile.read.log_planner import FollowSettings, LogPlanner, Plan, Unit
-from ftfile.read.log_positions import InLog, InSnapshot, required_record
+from ftfile.read.log_positions import InLog, InSnapshot, record_or_gone
 from ftfile.read.log_stream import LogStream
 from ftfile.rows.buffers import packed
 from ftfile.rows.spark_types import arrow_schema
@@ -80,7 +80,7 @@ class FeedPlanner(LogPlanner[Share]):
     @_advising()
     def shares_of_version(self, version: int) -> list[Share]:
         """Return the changes of one version, as `shares` does."""
-        return self._shares_of_records(self._log.read_on(), InLog(version - 1, ""), InLog(version, ""))
+        return self._shares_of_records(self._log.refresh(), InLog(version - 1, ""), InLog(version, ""))
 
     def _units_of(self, record: Record) -> Iterable[Unit]:
         return map(Unit._make, by_bucket(change_of(record, (0, BUCKETS_MAX)).new_runs).items())
@@ -98,7 +98,7 @@ class FeedPlanner(LogPlanner[Share]):
             raise HistoryGone(f"{error.path!r} is to be read, and vacuum has deleted it") from error
 
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> list[Share]:
-        record = required_record(self._log, head, start.version)
+        record = record_or_gone(self._log, head, start.version)
         adds = tuple(self._live.at(start.version).values())
         last = BUCKETS_MAX if behind is None else behind
         whole = Change(record.version, record.time_ms, adds, (), "all", (start.read, last))

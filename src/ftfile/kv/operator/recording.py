@@ -15,7 +15,7 @@ from ftfile.kv.driver import OPERATORS, StoreChange, body_of, definition_after, 
 from ftfile.kv.hashing import bucket_name, by_bucket
 from ftfile.kv.operator.windows import folded
 from ftfile.log.apply import ENTRIES_MAX
-from ftfile.log.directory import entries_of_new, refuse_new_tables, store_of
+from ftfile.log.directory import check_foreign_tables, list_new_directory, store_of
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, JobAuthor, MaintenanceAuthor, Transaction
 from ftfile.log.protocol import commit
@@ -192,11 +192,11 @@ class Recorder:
         """
         log = config.log(context)
         config = config.for_store(log.fs.capabilities)
-        head = log.read_on()
+        head = log.refresh()
         if head.version < 0:
-            entries_of_new(log.fs, config.path)
+            list_new_directory(log.fs, config.path)
         else:
-            refuse_new_tables(log, head, config.path)
+            check_foreign_tables(log, head, config.path)
         epoch_min = max((name.epoch + 1 for name in list_wal(log.fs, writer)), default=1)
         found: list[tuple[int, StoreDefinition]] = []
 
@@ -213,7 +213,7 @@ class Recorder:
 
     def head(self) -> LogState:
         """Return the newest state of the log; raises as `require_epoch` does."""
-        head = self.log.read_on()
+        head = self.log.refresh()
         require_epoch(head, self.writer, self.epoch)
         return head
 

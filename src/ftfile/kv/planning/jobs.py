@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ftfile.kv.definition import SET
 from ftfile.kv.key_columns import clip
 from ftfile.kv.planning.runs import Run, meet, run_of
-from ftfile.log.format.model import Add, AssemblyJob
+from ftfile.log.format.model import Add, AssemblyTask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -156,7 +156,7 @@ def job_of(
     settings: PlanSettings,
     ids: IdSource,
     tasks: int,
-) -> AssemblyJob:
+) -> AssemblyTask:
     """Return the job of merging groups of runs, each of one bucket."""
     payload = {
         "groups": [
@@ -168,10 +168,10 @@ def job_of(
         "jobBytes": settings.job_bytes,
         "taskCount": tasks,
     }
-    return AssemblyJob(ids.unique(), tuple(run.add for runs, _ in groups for run in runs), reason, payload=payload)
+    return AssemblyTask(ids.unique(), tuple(run.add for runs, _ in groups for run in runs), reason, payload=payload)
 
 
-def groups_of(job: AssemblyJob) -> tuple[Group, ...]:
+def groups_of(job: AssemblyTask) -> tuple[Group, ...]:
     """Return the groups of a job, in their order."""
     found = []
     for text, inputs in _inputs_of(job):
@@ -181,7 +181,7 @@ def groups_of(job: AssemblyJob) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def _inputs_of(job: AssemblyJob) -> Iterator[tuple[dict[str, Any], tuple[Add, ...]]]:
+def _inputs_of(job: AssemblyTask) -> Iterator[tuple[dict[str, Any], tuple[Add, ...]]]:
     """Yield what the payload says of each group, and its runs."""
     start = 0
     for text in job.payload["groups"]:
@@ -189,7 +189,7 @@ def _inputs_of(job: AssemblyJob) -> Iterator[tuple[dict[str, Any], tuple[Add, ..
         start += text["runs"]
 
 
-def without(job: AssemblyJob, left_alone: Collection[str]) -> AssemblyJob:
+def without(job: AssemblyTask, left_alone: Collection[str]) -> AssemblyTask:
     """Return a job without the groups that have a run left alone, given by id."""
     kept = [each for each in _inputs_of(job) if not any(add.id in left_alone for add in each[1])]
     inputs = tuple(add for _, own in kept for add in own)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ftfile.core.context import IdSource
     from ftfile.kv.planning.jobs import PlanSettings
     from ftfile.log.checks import Rewrite
-    from ftfile.log.format.model import Add, AssemblyJob
+    from ftfile.log.format.model import Add, AssemblyTask
 
 
 # Below it all runs count as equally large: most of their cost is a file.
@@ -44,14 +44,14 @@ class _Window(NamedTuple):
 
 def plan_jobs(  # noqa: PLR0913 - the others by name
     live: Iterable[Add],
-    due: Iterable[AssemblyJob],
+    due: Iterable[AssemblyTask],
     settings: PlanSettings,
     ids: IdSource,
     *,
     now_ms: int,
     tasks: int = 1,
     left_alone: Collection[str] = (),
-) -> list[AssemblyJob]:
+) -> list[AssemblyTask]:
     """Return the jobs that are due beside those that are due already.
 
     A job is about one bucket, or about neighbouring buckets with few bytes. Jobs of a plan, and those due before, have
@@ -64,7 +64,7 @@ def plan_jobs(  # noqa: PLR0913 - the others by name
         for runs in runs_by_bucket(map(run_of, live)).values()
         for window in _due_in(stretches_of(runs, busy), settings, now_ms)
     ]
-    jobs: list[AssemblyJob] = []
+    jobs: list[AssemblyTask] = []
     room = _RUNS_MAX - sum(len(job.inputs) for job in due if not job.attempts)
     for reason in (_CONTINUE, _FLUSH, _MERGE):
         for groups in _groups([window for window in windows if window.reason == reason], settings, tasks):
@@ -78,8 +78,8 @@ def plan_jobs(  # noqa: PLR0913 - the others by name
 
 
 def still_due(
-    jobs: Iterable[AssemblyJob], live: Mapping[str, Add], failed: Collection[str], version: int
-) -> list[AssemblyJob]:
+    jobs: Iterable[AssemblyTask], live: Mapping[str, Add], failed: Collection[str], version: int
+) -> list[AssemblyTask]:
     """Return the jobs of the record before that the record of a version repeats, given the runs live after it, by id.
 
     Those that tasks tried in vain, `failed` by id, are left out for a while after some failures. Of one that failed,
@@ -97,7 +97,7 @@ def still_due(
     return found
 
 
-def _has_place(job: AssemblyJob, live: Mapping[str, Add]) -> bool:
+def _has_place(job: AssemblyTask, live: Mapping[str, Add]) -> bool:
     """Return False if a merge that came late has rows from positions within those of the job, and from others."""
     inputs = {add.id for add in job.inputs}
     terms = [(group.runs[0].add.bucket, *group.terms.at) for group in groups_of(job)]
@@ -112,7 +112,7 @@ def _has_place(job: AssemblyJob, live: Mapping[str, Add]) -> bool:
     )
 
 
-def is_held(job: AssemblyJob, version: int) -> bool:
+def is_held(job: AssemblyTask, version: int) -> bool:
     """Return True if a job has failed so often that no task is to try it at this version of the log."""
     return bool(version < job.payload.get("notBefore", 0))
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ftfile.filters.keys import Keys
-    from ftfile.log.format.model import Add, AssemblyJob
+    from ftfile.log.format.model import Add, AssemblyTask
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
 
@@ -195,7 +195,7 @@ def seal_marks(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:
     return tuple(_sealed(add, envelope) for add in adds)
 
 
-def seal_jobs(fs: FileSystem, jobs: Iterable[AssemblyJob]) -> tuple[AssemblyJob, ...]:
+def seal_jobs(fs: FileSystem, jobs: Iterable[AssemblyTask]) -> tuple[AssemblyTask, ...]:
     """Return due jobs as a record has them."""
     if not isinstance(fs, SealedFileSystem):
         return tuple(jobs)
@@ -218,8 +218,8 @@ def open_state(fs: FileSystem, head: LogState) -> LogState:
     if keys_of(fs) is None:
         return head
     segments = SharedMap({add.id: add for add in open_marks(fs, head.segments.values())})
-    jobs = tuple(replace(job, inputs=tuple(open_marks(fs, job.inputs))) for job in head.assembly_jobs)
-    return replace(head, segments=segments, assembly_jobs=jobs)
+    jobs = tuple(replace(job, inputs=tuple(open_marks(fs, job.inputs))) for job in head.assembly_tasks)
+    return replace(head, segments=segments, assembly_tasks=jobs)
 
 
 def _sealed(add: Add, envelope: AesGcm) -> Add:

@@ -24,7 +24,7 @@ from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles
 from ftfile.kv.user_keys import key_columns_of
-from ftfile.log.directory import refuse_files
+from ftfile.log.directory import check_is_store
 from ftfile.log.opening import NO_ROWS, NO_STORE, open_log
 from ftfile.log.read.dead_letters import read_dead_letters
 from ftfile.log.read.history import read_history
@@ -116,7 +116,7 @@ class Reader:
         """
         snapshot = take_snapshot(self.log, version)
         adds = [add for add in snapshot.adds.values() if add.kind == "segment"]
-        definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self.log.read_on())
+        definition = definition_of_runs(adds, snapshot.definitions) or self._definition_at(self.log.refresh())
         if snapshot.schema is not None:
             # It is possible that no run has the columns that came last.
             definition = definition.with_columns(snapshot.definitions[snapshot.schema])
@@ -256,7 +256,7 @@ class Reader:
 
     def stats(self) -> StoreStats:
         """Return the numbers of runs, rows and bytes of the version, and of jobs that are due at the newest one."""
-        return stats_of(self.view, self.log.read_on(), CACHE)
+        return stats_of(self.view, self.log.refresh(), CACHE)
 
     @checked
     def history(self, limit: int | None = None) -> list[Version]:
@@ -301,10 +301,10 @@ class Reader:
                     yield batch_of(rows.sort_by([(name, "ascending") for name in keys])).select(columns)
 
     def _view_of_head(self, before: View | None) -> View:
-        head = self.log.read_on()
+        head = self.log.refresh()
         if before is not None and before.version == head.version:
             return before
-        refuse_files(head, self.path)
+        check_is_store(head, self.path)
         sources = Sources(self._files, CACHE, self._definition_at(head))
         return view_of(head.version, head.segments.values(), sources, before)
 
@@ -322,7 +322,7 @@ class Reader:
 
     def _gone(self, error: NotFound) -> StaleFiles | CorruptData:
         """Return the error for a file that is not there."""
-        if any(add.path == error.path for add in self.log.read_on().segments.values()):
+        if any(add.path == error.path for add in self.log.refresh().segments.values()):
             return CorruptData(error.path, "a file with runs", "none", "Another program deleted it: restore a copy")
         return StaleFiles(
             f"version {self.version} of {self.path!r} is no longer kept: vacuum has deleted {error.path!r}. Read a "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.core.checksum import Crc32, require_known
+from ftfile.core.checksum import Crc32, check_known_checksum
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.progress import Tracker
@@ -183,7 +183,7 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
 
 def check_bytes(add: Add, files: OpenFiles) -> None:
     """Raise `CorruptData` unless the bytes of a run have the checksum that was committed."""
-    require_known(add.checksum)
+    check_known_checksum(add.checksum)
     read, crc = files.open(add.path), Crc32()
     for offset in range(0, add.length, _READ_BYTES):
         crc.update(read(add.offset + offset, min(_READ_BYTES, add.length - offset)))

@@ -138,8 +138,8 @@ def stats_of(view: View, head: LogState, cache: Cache) -> StoreStats:
         runs_max=max((sum(len(level.runs) for level in each.levels) for each in view.buckets.values()), default=0),
         rows=sum(run.add.rows for run in runs),
         size_bytes=sum(run.size for run in runs),
-        due_jobs=len(head.assembly_jobs),
-        held_jobs=sum(is_held(job, head.version) for job in head.assembly_jobs),
+        due_jobs=len(head.assembly_tasks),
+        held_jobs=sum(is_held(job, head.version) for job in head.assembly_tasks),
         cache_bytes=cache.size_bytes,
         cache_bytes_max=cache.capacity_bytes,
     )

@@ -59,7 +59,7 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
 
 def _recorded_ms(log: CommitLog, grace_s: float) -> int:
     """Return when the log says that the store was vacuumed: the time of its oldest record, if it says nothing."""
-    head = log.read_on()
+    head = log.refresh()
     if head.horizon_ms > 0:
         return head.horizon_ms + round(1000 * grace_s)
     return created_ms(log, head.log_start) or 0

@@ -17,7 +17,7 @@ from ftfile.kv.due_jobs import Merger
 from ftfile.kv.planning.jobs import JobTerms, job_of, without
 from ftfile.kv.planning.plan import is_held, plan_jobs
 from ftfile.kv.planning.runs import open_state, run_of, runs_by_bucket, seal_marks, stretches_of
-from ftfile.log.format.model import AssemblyJob, Body, MaintenanceAuthor
+from ftfile.log.format.model import AssemblyTask, Body, MaintenanceAuthor
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
 from ftfile.write.options import durability_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ftfile.write.messages import TaskIdentity
     from ftfile.write.workers import Workers
 
-    Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyJob]]
+    Choose = Callable[[LogState, HowWritten, Collection[str]], Iterable[AssemblyTask]]
 
 
 # Refusals of a merge whose inputs are all live: a vacuum may delete its files at any moment.
@@ -70,14 +70,14 @@ class Merges:
     def do_all(self, choose: Choose) -> None:
         """Do what is chosen at the head, again and again, until that is nothing; runs that fail are left alone."""
         while True:
-            head = open_state(self.log.fs, self.log.read_on(durable=True))
+            head = open_state(self.log.fs, self.log.refresh(durable=True))
             how = how_written(head, self.log.fs)
             jobs = [*choose(head, how, self._left_alone)]
             if not jobs:
                 return
             self._do_round(head, how, jobs)
 
-    def _do_round(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyJob]) -> None:
+    def _do_round(self, head: LogState, how: HowWritten, jobs: Sequence[AssemblyTask]) -> None:
         """Do jobs, and create a record of them; the last ones wait if they are too many for one."""
         rewrites: list[Rewrite] = []
         for job, rewrite, errors in self._done(Merging(how, head.version), jobs):
@@ -90,7 +90,7 @@ class Merges:
         if rewrites:
             self._record(how, rewrites)
 
-    def _done(self, work: Merging, jobs: Sequence[AssemblyJob]) -> list[Done]:
+    def _done(self, work: Merging, jobs: Sequence[AssemblyTask]) -> list[Done]:
         """Do the jobs of a round; once the store is away, those that have begun alone."""
         found: dict[int, Done] = {}
         self._tracker.expect(len(jobs), sum(add.length for job in jobs for add in job.inputs))
@@ -111,7 +111,7 @@ class Merges:
         if record is not None:
             self._count(record, {add.path for rewrite in rewrites for add in rewrite.inputs})
         ended = {remove.id for remove in record.removes} if record is not None else set()
-        live = self.log.read_on().segments
+        live = self.log.refresh().segments
         for rewrite in rewrites:
             inputs = frozenset(add.id for add in rewrite.inputs)
             if inputs <= ended or not all(each in live for each in inputs):
@@ -129,11 +129,11 @@ class Merges:
         if not accepted.rewrites:
             return None
         live = live_after(state, accepted.removes, accepted.adds)
-        tasks = max((job.payload["taskCount"] for job in state.assembly_jobs), default=1)
+        tasks = max((job.payload["taskCount"] for job in state.assembly_tasks), default=1)
         return Body(
             adds=seal_marks(log.fs, accepted.adds),
             removes=accepted.removes,
-            assembly_jobs=due_after(log, state, live, how.plan, tasks=tasks),
+            assembly_tasks=due_after(log, state, live, how.plan, tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
@@ -146,7 +146,7 @@ class Merges:
         _log.info("merged %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written)
 
 
-def _round_of(work: Merging, jobs: Sequence[AssemblyJob], at_once: int) -> Sequence[AssemblyJob]:
+def _round_of(work: Merging, jobs: Sequence[AssemblyTask], at_once: int) -> Sequence[AssemblyTask]:
     """Return the first jobs, up to `jobBytes` for each worker, one at least."""
     room = at_once * work.how.plan.job_bytes
     sizes = (max(work.size_of(job), 1) for job in jobs[:-1])
@@ -162,7 +162,7 @@ def merge_due(log: CommitLog) -> Merges:
     author = MaintenanceAuthor("compact", log.ids.unique())
     merges = Merges(log, author, Threads(author.job_id, 1))  # the writer is at work, too
 
-    def choose(head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterable[AssemblyJob]:
+    def choose(head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterable[AssemblyTask]:
         return (job for job in all_due(head, how, log, left_alone) if not is_held(job, head.version + 1))
 
     merges.do_all(choose)
@@ -171,12 +171,12 @@ def merge_due(log: CommitLog) -> Merges:
 
 def all_due(
     head: LogState, how: HowWritten, log: CommitLog, left_alone: Collection[str], at_once: int = 1
-) -> list[AssemblyJob]:
+) -> list[AssemblyTask]:
     """Return the jobs that are due at a head, also those that no record names yet, without runs left alone, by id.
 
     Those that no record names yet are shared among as many workers as are at work at once.
     """
-    due = [job for job in (without(job, left_alone) for job in head.assembly_jobs) if job.inputs]
+    due = [job for job in (without(job, left_alone) for job in head.assembly_tasks) if job.inputs]
     live, now_ms = head.segments.values(), log.clock.now_ms()
     return [*due, *plan_jobs(live, due, how.plan, log.ids, now_ms=now_ms, tasks=at_once, left_alone=left_alone)]
 
@@ -184,7 +184,7 @@ def all_due(
 class Done(NamedTuple):
     """A job that was tried."""
 
-    job: AssemblyJob
+    job: AssemblyTask
     rewrite: Rewrite | None  # None if nothing was merged
     errors: Sequence[Exception]  # of runs that stay as they are
 
@@ -195,17 +195,17 @@ class Done(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Merging(Work[AssemblyJob, Done]):
+class Merging(Work[AssemblyTask, Done]):
     """Merges runs that are live at a version, and writes new ones as the store is written."""
 
     how: HowWritten
     read_version: int
 
-    def size_of(self, piece: AssemblyJob) -> int:
+    def size_of(self, piece: AssemblyTask) -> int:
         """Return the bytes of the runs that a job reads at once."""
         return min(sum(add.length for add in piece.inputs), self.how.plan.job_bytes)
 
-    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyJob]) -> Iterator[Done]:
+    def do(self, fs: FileSystem, task: TaskIdentity, pieces: Sequence[AssemblyTask]) -> Iterator[Done]:
         """Yield the result of each job, up to one that finds that the store is away."""
         how, stage = self.how, Stage(fs, task, self.how.storage.durability)
         merger = Merger(stage, how.definition, how.encoding, lambda: how.spool(stage), self.read_version)
@@ -274,7 +274,7 @@ def compact(  # noqa: PLR0913 - all by name
 
 def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     """Return the report of a dry run."""
-    head = open_state(log.fs, log.read_on())
+    head = open_state(log.fs, log.refresh())
     how = how_written(head, log.fs)
     jobs = [*(_FullMerges(log).choose(head, how, ()) if full else all_due(head, how, log, (), at_once))]
     inputs = {add.id for job in jobs for add in job.inputs}
@@ -289,7 +289,7 @@ def merge_all(merges: Merges, *, full: bool) -> CompactReport:
     else:
         at_once = merges.workers.at_once
         merges.do_all(lambda head, how, left_alone: all_due(head, how, log, left_alone, at_once))
-    report = CompactReport(log.read_on().version, merges.records, merges.replaced, merges.written, merges.bytes_written)
+    report = CompactReport(log.refresh().version, merges.records, merges.replaced, merges.written, merges.bytes_written)
     _log.info("compacted: %s", report)
     if merges.errors:
         raise merges.errors[0]
@@ -304,7 +304,7 @@ class _FullMerges:
         self._end: int | None = None  # position of the newest row that is merged
         self._begun: set[str] = set()  # buckets all runs of which were to be merged
 
-    def choose(self, head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterator[AssemblyJob]:
+    def choose(self, head: LogState, how: HowWritten, left_alone: Collection[str]) -> Iterator[AssemblyTask]:
         """Yield a job for each bucket that has more to merge, and none of these runs."""
         buckets = runs_by_bucket(map(run_of, head.segments.values()))
         if self._end is None:

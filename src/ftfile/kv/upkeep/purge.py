@@ -121,7 +121,7 @@ class _PurgeRuns:
 
 def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) -> list[tuple[Add, Add]]:
     """Write the purges of lost runs, which the log knows, as runs of the same positions; return those with the lost."""
-    how = how_written(log.read_on(), log.fs)
+    how = how_written(log.refresh(), log.fs)
     runs = [run for run in map(run_of, open_marks(log.fs, lost)) if run.marks.purges]
     if not runs:
         return []

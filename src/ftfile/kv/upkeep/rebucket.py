@@ -91,13 +91,13 @@ def rebucket(
     """
     check_buckets(buckets)
     with maintaining("rebucket", path, key_provider, storage, context, open_store_log) as (log, author):
-        head = log.read_on(durable=True)
+        head = log.refresh(durable=True)
         how = how_written(head, log.fs)
         if how.definition.buckets == buckets:
             return RebucketReport(None, buckets)
         change = _NewBuckets(log, author, buckets)
         for _ in range(_TRIES):
-            change.write(log.read_on(durable=True))
+            change.write(log.refresh(durable=True))
             done = commit(log, author, change.prepare)
             if done.record is not None:
                 adds, removes = done.record.adds, done.record.removes
@@ -145,7 +145,7 @@ class _NewBuckets:
         return Body(
             adds=seal_marks(self.log.fs, adds),
             removes=tuple(map(Remove.of, head.segments.values())),
-            assembly_jobs=(),
+            assembly_tasks=(),
             encoding=key,
             definitions={key: encoding},
             metrics={"durability": durability_of(how.storage.durability, self.log.fs.capabilities)},

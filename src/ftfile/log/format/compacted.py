@@ -250,7 +250,7 @@ CONTENTS = Fields(
 )
 
 
-def encode_range(content: Range) -> bytes:
+def encode_compacted(content: Range) -> bytes:
     """Return the bytes of a range; its ended adds must have been read."""
     assert content.ended is not None, "a range without its ended adds is no whole one"
     removes = pack_json({"ids": list(content.removes), "versions": list(content.removes.values())})
@@ -264,7 +264,7 @@ def encode_range(content: Range) -> bytes:
     return head + before + removes + behind
 
 
-def decode_range(file: InputFile, path: str, *, ended: bool | None) -> Range:
+def decode_compacted(file: InputFile, path: str, *, ended: bool | None) -> Range:
     """Read and check a range from a file.
 
     With `ended`, the adds that the range itself removed are read, too; with None, no adds at all.

@@ -44,7 +44,7 @@ _RESTORED = re.compile(r"(?:\.r(\d+))+$")
 _WAL_NAME = re.compile(r"(\d{10})-(\d{10})\.wal")
 
 
-class BaseName(NamedTuple):
+class CheckpointName(NamedTuple):
     """A base: the version it covers, and a suffix, since several may be written."""
 
     version: int
@@ -65,7 +65,7 @@ class LogName(NamedTuple):
     nonce: str | None
 
 
-class RangeName(NamedTuple):
+class CompactedName(NamedTuple):
     """A range: the first and the last version whose records it stands for, and a suffix, as of a base."""
 
     first: int
@@ -107,15 +107,15 @@ def parse_log_name(path: str) -> LogName | None:
     return LogName(int(match[1]), match[2]) if match else None
 
 
-def base_path(name: BaseName) -> str:
+def log_checkpoint_path(name: CheckpointName) -> str:
     """Return where a base lies."""
     return f"{BASES}/{name.version:020d}-{name.unique}.base"
 
 
-def parse_base_name(path: str) -> BaseName | None:
+def parse_checkpoint_name(path: str) -> CheckpointName | None:
     """Return the parsed name of a file in the directory of bases, or None for any other file."""
     match = _BASE_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return BaseName(int(match[1]), match[2]) if match else None
+    return CheckpointName(int(match[1]), match[2]) if match else None
 
 
 def columns_path(name: ColumnsName) -> str:
@@ -129,15 +129,15 @@ def parse_columns_name(path: str) -> ColumnsName | None:
     return ColumnsName(int(match[1]), match[2]) if match else None
 
 
-def range_path(name: RangeName) -> str:
+def compacted_path(name: CompactedName) -> str:
     """Return where a range lies."""
     return f"{RANGES}/{name.first:020d}-{name.last:020d}-{name.unique}.range"
 
 
-def parse_range_name(path: str) -> RangeName | None:
+def parse_compacted_name(path: str) -> CompactedName | None:
     """Return the parsed name of a file in the directory of ranges, or None for any other file."""
     match = _RANGE_NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return RangeName(int(match[1]), int(match[2]), match[3]) if match else None
+    return CompactedName(int(match[1]), int(match[2]), match[3]) if match else None
 
 
 def wal_directory(writer: str) -> str:

@@ -198,7 +198,7 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class AssemblyJob:
+class AssemblyTask:
     """Parts to be made from segments. A task finds all that it needs in one record."""
 
     id: str
@@ -264,7 +264,7 @@ class Body:
     replaces: str | None = None  # what an overwrite or a drop of some partitions is for; None for other records
     restored: int | None = None  # version whose rows this one has again; None for other records
     dead_letters: tuple[Add, ...] = ()  # records that could not be written; published like parts, in no snapshot
-    assembly_jobs: tuple[AssemblyJob, ...] | None = None  # None for those jobs of the record before that are not done
+    assembly_tasks: tuple[AssemblyTask, ...] | None = None  # None for those jobs of the record before that are not done
     tasks: int = 0  # that wrote it; the next batch deals the jobs to as many
     horizon_ms: int | None = None  # staged files not younger may be deleted; None: unchanged
     log_start: int | None = None  # records before this version may be deleted; None: unchanged
@@ -286,7 +286,7 @@ class Record(Body):
     nonce: str  # unique and kept over retries: tells an own record from another's
     author: Author
     time_ms: int  # the author's clock, for information
-    assembly_jobs: tuple[AssemblyJob, ...] = field(default=(), kw_only=True)
+    assembly_tasks: tuple[AssemblyTask, ...] = field(default=(), kw_only=True)
     lineage_start: int | None = field(default=None, kw_only=True)  # batch with which the author's query starts anew
     fingerprint: Fingerprint | None = field(default=None, kw_only=True)
     previous_nonce: str | None = field(default=None, kw_only=True)  # empty for the first record; None: unknown

@@ -95,8 +95,8 @@ REMOVE = Fields(
     Field("lengthBytes", "length", NUMBER),
     Field("checksum", "checksum", TEXT),
 )
-ASSEMBLY_JOB = Fields(
-    model.AssemblyJob,
+ASSEMBLY_TASK = Fields(
+    model.AssemblyTask,
     Field("id", "id", TEXT),
     many("inputs", "inputs", ADD),
     Field("reason", "reason", TEXT),
@@ -157,7 +157,7 @@ CHANGES = Fields(
     many("adds", "adds", ADD),
     many("removes", "removes", REMOVE),
     many("deadLetters", "dead_letters", ADD),
-    many("assemblyJobs", "assembly_jobs", ASSEMBLY_JOB),
+    many("assemblyJobs", "assembly_tasks", ASSEMBLY_TASK),
     Field("payload", "payload"),
 )
 

@@ -159,7 +159,7 @@ class _Packer:
             self._waiting = Columns()
 
 
-def make_range(records: Sequence[Record], log_start: int) -> Range:
+def compact_records(records: Sequence[Record], log_start: int) -> Range:
     """Return the range that stands for consecutive records."""
     live: dict[str, tuple[Add, int]] = {}
     live_columns, ended = Columns(), Columns()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import decode_range, encode_range
-from ftfile.log.format.layout import RangeName
+from ftfile.log.format.compacted import decode_compacted, encode_compacted
+from ftfile.log.format.layout import CompactedName
 from ftfile.log.places import delete_file, list_own, write_file
-from ftfile.log.read.add_table import clip, make_range, merge
+from ftfile.log.read.add_table import clip, compact_records, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,17 +39,17 @@ CHUNK_RECORDS = 4096
 _log = get_logger(__name__)
 
 
-def list_ranges(fs: FileSystem) -> dict[RangeName, int]:
+def list_compacted(fs: FileSystem) -> dict[CompactedName, int]:
     """Return the ranges there are, with their lengths in bytes."""
     listed = list_own(fs, layout.RANGES)
-    names = ((layout.parse_range_name(info.path), info.size_bytes) for info in listed)
+    names = ((layout.parse_compacted_name(info.path), info.size_bytes) for info in listed)
     return {name: size_bytes for name, size_bytes in names if name is not None}
 
 
-def cover(names: Iterable[RangeName], last: int | None = None, end: int = -1) -> list[RangeName]:
+def cover(names: Iterable[CompactedName], last: int | None = None, end: int = -1) -> list[CompactedName]:
     """Return in order the fewest ranges for all versions after `end` to `last`, as far as they go; they may overlap."""
     waiting = sorted(names)
-    chosen: list[RangeName] = []
+    chosen: list[CompactedName] = []
     while last is None or end < last:
         best = max((name for name in waiting if name.first <= end + 1), key=lambda name: name.last, default=None)
         if best is None or best.last <= end:
@@ -60,37 +60,37 @@ def cover(names: Iterable[RangeName], last: int | None = None, end: int = -1) ->
     return chosen
 
 
-def is_joined(chosen: Sequence[RangeName]) -> bool:
+def is_joined(chosen: Sequence[CompactedName]) -> bool:
     """Return True if the ranges of a cover do not overlap."""
     return all(one.last + 1 == other.first for one, other in itertools.pairwise(chosen))
 
 
-def reach(chosen: Sequence[RangeName]) -> int:
+def reach(chosen: Sequence[CompactedName]) -> int:
     """Return the last version that a cover stands for; -1 for an empty one."""
     return chosen[-1].last if chosen else -1
 
 
-def read_range(fs: FileSystem, name: RangeName, *, ended: bool | None) -> Range:
-    """Read a range, see `decode_range`; NotFound says that a larger one has replaced it: list again."""
-    path = layout.range_path(name)
+def read_range(fs: FileSystem, name: CompactedName, *, ended: bool | None) -> Range:
+    """Read a range, see `decode_compacted`; NotFound says that a larger one has replaced it: list again."""
+    path = layout.compacted_path(name)
     with fs.open(path) as file:
-        content = decode_range(file, path, ended=ended)
+        content = decode_compacted(file, path, ended=ended)
     if (content.first, content.last) != (name.first, name.last):
         actual = f"{content.first} to {content.last}"
         raise CorruptData(path, f"versions {name.first} to {name.last}", actual)
     return content
 
 
-def write_range(fs: FileSystem, ids: IdSource, content: Range) -> RangeName:
+def write_range(fs: FileSystem, ids: IdSource, content: Range) -> CompactedName:
     """Write a range and return its name."""
-    name = RangeName(content.first, content.last, ids.unique()[:16])
-    write_file(fs, fs.create_exclusive, layout.range_path(name), encode_range(content))
+    name = CompactedName(content.first, content.last, ids.unique()[:16])
+    write_file(fs, fs.create_exclusive, layout.compacted_path(name), encode_compacted(content))
     return name
 
 
-def write_merged(
-    fs: FileSystem, ids: IdSource, new: Range, own_ranges: Sequence[RangeName], sizes: Mapping[RangeName, int]
-) -> RangeName:
+def write_compacted(
+    fs: FileSystem, ids: IdSource, new: Range, own_ranges: Sequence[CompactedName], sizes: Mapping[CompactedName, int]
+) -> CompactedName:
     """Write a new range, merged with those before it as soon as four are of one size; return its name.
 
     So each add is written again as often as the ranges grow fourfold, and there are few ranges. What is within the new
@@ -107,27 +107,27 @@ def write_merged(
     return name
 
 
-def contained(names: Iterable[RangeName], own_ranges: Sequence[RangeName]) -> list[RangeName]:
+def contained(names: Iterable[CompactedName], own_ranges: Sequence[CompactedName]) -> list[CompactedName]:
     """Return the ranges that lie within one that is known to be of this log; of two for the same versions, one."""
     return [name for name in names if any(_contains(one, name) for one in own_ranges)]
 
 
-def drop_contained(fs: FileSystem, names: Iterable[RangeName], own_ranges: Sequence[RangeName]) -> None:
+def drop_contained(fs: FileSystem, names: Iterable[CompactedName], own_ranges: Sequence[CompactedName]) -> None:
     """Delete the ranges that lie within one that is known to be of this log."""
     for name in contained(names, own_ranges):
-        delete_file(fs, layout.range_path(name))
+        delete_file(fs, layout.compacted_path(name))
 
 
-def _contains(one: RangeName, other: RangeName) -> bool:
+def _contains(one: CompactedName, other: CompactedName) -> bool:
     is_within = one.first <= other.first and other.last <= one.last
     # Everybody drops the same one of two.
     return is_within and ((one.first, one.last) != (other.first, other.last) or one.unique < other.unique)
 
 
-def _mergeable(chosen: Sequence[RangeName], sizes: Mapping[RangeName, int], new: Range) -> list[RangeName]:
+def _mergeable(chosen: Sequence[CompactedName], sizes: Mapping[CompactedName, int], new: Range) -> list[CompactedName]:
     """Return the last ranges of a cover that are to be merged with the new one: by threes that it is as large as."""
-    size_bytes, first = len(encode_range(new)), new.first
-    older: list[RangeName] = []
+    size_bytes, first = len(encode_compacted(new)), new.first
+    older: list[CompactedName] = []
     candidates = list(chosen)
     while len(candidates) >= MERGED_AT_ONCE - 1:
         candidates, group = candidates[: 1 - MERGED_AT_ONCE], candidates[1 - MERGED_AT_ONCE :]
@@ -139,32 +139,32 @@ def _mergeable(chosen: Sequence[RangeName], sizes: Mapping[RangeName, int], new:
     return older
 
 
-class OwnRanges:
+class CompactedFiles:
     """The ranges of a log, apart from those of other histories, as when the log alone was restored from an older copy.
 
     `names` loses those that are of no use; `damaged` are those that cannot be read.
     """
 
-    def __init__(self, log: CommitLog, head: LogState, names: Iterable[RangeName]) -> None:
+    def __init__(self, log: CommitLog, head: LogState, names: Iterable[CompactedName]) -> None:
         self.names = set(names)
-        self.damaged: set[RangeName] = set()
+        self.damaged: set[CompactedName] = set()
         self._log = log
         self._head = head
         # Others may have gone on since the head was read, and have merged what it needs into later ranges.
         if any(name.last > head.version for name in self.names):
-            self._head = log.read_on()
+            self._head = log.refresh()
 
-    def cover(self, end: int = -1) -> list[RangeName]:
+    def cover(self, end: int = -1) -> list[CompactedName]:
         """Return the fewest ranges of this log that stand for all versions after `end`, in order."""
         while True:
             chosen = cover(self.names, end=end)
             foreign = self._first_foreign(chosen)
             if foreign is None:
-                self._log.known_ranges |= set(chosen)
+                self._log.known_compacted |= set(chosen)
                 return chosen
             self.names.discard(foreign)
 
-    def foreign(self, contents: Sequence[Range], chosen: Sequence[RangeName]) -> RangeName | None:
+    def foreign(self, contents: Sequence[Range], chosen: Sequence[CompactedName]) -> CompactedName | None:
         """Return a range of a cover that is not of this log, and drop it from `names`; None if there is none."""
         following: Range | None = None
         for content, name in zip(reversed(contents), reversed(chosen), strict=True):
@@ -175,9 +175,9 @@ class OwnRanges:
             following = content
         return None
 
-    def _first_foreign(self, chosen: Sequence[RangeName]) -> RangeName | None:
+    def _first_foreign(self, chosen: Sequence[CompactedName]) -> CompactedName | None:
         contents = []
-        if self._log.known_ranges >= set(chosen):
+        if self._log.known_compacted >= set(chosen):
             return None
         for name in chosen:
             content = self._summary(name)
@@ -186,7 +186,7 @@ class OwnRanges:
             contents.append(content)
         return self.foreign(contents, chosen)
 
-    def _summary(self, name: RangeName) -> Range | None:
+    def _summary(self, name: CompactedName) -> Range | None:
         try:
             return read_range(self._log.fs, name, ended=None)
         except NotFound:
@@ -240,18 +240,18 @@ def _joins(content: Range, following: Range | None) -> bool:
 
 def merge_all(log: CommitLog, head: LogState) -> None:
     """Make one range of all records up to the head."""
-    own_ranges = OwnRanges(log, head, list_ranges(log.fs))
+    own_ranges = CompactedFiles(log, head, list_compacted(log.fs))
     contents = list(_contents(log, head, own_ranges))
     spans = {(name.first, name.last) for name in own_ranges.names}
     if not contents or ((0, head.version) in spans and len(contents) == 1 and contents[0].log_start >= head.log_start):
         return
     name = write_range(log.fs, log.ids, merge(contents, head.log_start))
     for damaged_range in own_ranges.damaged:
-        delete_file(log.fs, layout.range_path(damaged_range))
-    drop_contained(log.fs, list_ranges(log.fs), [name])
+        delete_file(log.fs, layout.compacted_path(damaged_range))
+    drop_contained(log.fs, list_compacted(log.fs), [name])
 
 
-def _contents(log: CommitLog, head: LogState, own_ranges: OwnRanges) -> Iterator[Range]:
+def _contents(log: CommitLog, head: LogState, own_ranges: CompactedFiles) -> Iterator[Range]:
     """Yield ranges that together stand for all records, without gap and overlap."""
     end = -1
     while end < head.version:
@@ -283,4 +283,4 @@ def _from_records(log: CommitLog, head: LogState, first: int, last: int) -> Rang
         if record is None:
             raise missing_record(version)
         records.append(record)
-    return make_range(records, head.log_start)
+    return compact_records(records, head.log_start)

@@ -52,7 +52,7 @@ def read_dead_letters(log: CommitLog) -> list[DeadLetter]:
     places: dict[str, tuple[str, ...]] = {
         file.path: (file.path,) for owner in list_own(log.fs, layout.DEAD_LETTERS) for file in log.fs.list(owner.path)
     }
-    head = log.read_on()
+    head = log.refresh()
     for add in (add for entry in head.unpublished.values() for add in entry.adds):
         final = add.final_path or ""
         if final.startswith(f"{layout.DEAD_LETTERS}/"):

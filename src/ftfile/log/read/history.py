@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.arguments import require_count
+from ftfile.core.arguments import check_count
 from ftfile.log.format.model import MIGRATION, JobAuthor, MaintenanceAuthor, StreamAuthor
 from ftfile.log.read.snapshot import read_records
 from ftfile.log.read.times import created_ms
@@ -117,13 +117,13 @@ class LastCommit(NamedTuple):
 
 def read_history(log: CommitLog, limit: int | None = None) -> list[Version]:
     """Return the commits that are kept, or the newest of them, oldest first."""
-    require_count("limit", limit)
+    check_count("limit", limit)
     versions, later = [], {}
     for record in read_records(log, limit):
         versions.append(version_of(record, None))
         if (last := last_commit_of(record)) is not None:
             later[last.version] = last
-    oldest = log.read_on().log_start
+    oldest = log.refresh().log_start
     kept_versions = [version for version in versions if version.version >= oldest]
     times = parallel(log.fs, lambda version: created_ms(log, version.version), kept_versions)
     return [

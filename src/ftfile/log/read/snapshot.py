@@ -15,7 +15,7 @@ from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.read.add_table import AddTable, Block, clip, columns_of
-from ftfile.log.read.compacted_records import OwnRanges, cover, list_ranges, missing_record, read_range
+from ftfile.log.read.compacted_records import CompactedFiles, cover, list_compacted, missing_record, read_range
 from ftfile.log.read.times import created_ms
 from ftfile.storage.calls import THREADS_MAX, parallel
 
@@ -50,7 +50,9 @@ class Snapshot:
     definitions: dict[str, Any] = field(default_factory=dict)  # all that the adds refer to, and more
     # By id, without the ranges of segments that parts were made from.
     adds: Mapping[str, Add] = field(default_factory=AddTable)
-    ranges_to: int = -1  # the last version covered by ranges known to be whole and of this log without earlier records
+    compacted_to: int = (
+        -1
+    )  # the last version covered by ranges known to be whole and of this log without earlier records
 
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in the reverse order, and decode few more than are taken."""
@@ -72,7 +74,7 @@ def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bo
     Adds whose files a later version brought back are given as that version has them, unless `as_recorded`.
     """
     for _ in range(TRIES):
-        head = log.read_on()
+        head = log.refresh()
         newest, oldest = head.version, head.log_start
         if version is not None and not oldest <= version <= newest:
             raise ConfigError(f"there is no version {version}: the newest is {newest}, the oldest {oldest}")
@@ -82,7 +84,7 @@ def take_snapshot(log: CommitLog, version: int | None = None, *, as_recorded: bo
         except CorruptData as found:
             error = found
         # A record that is not kept any more may be missing, or be a dead one.
-        if log.read_on().log_start == oldest:
+        if log.refresh().log_start == oldest:
             if error is not None:
                 raise error
             return snapshot
@@ -113,12 +115,12 @@ def _read(
     log: CommitLog, head: LogState, begin: Callable[[], _AnyBuilder], end: Callable[[_AnyBuilder], _Found]
 ) -> _Found:
     """Return the result of a builder that took in ranges and records; begin anew where ranges merge meanwhile."""
-    seen: set[layout.RangeName] | None = None
+    seen: set[layout.CompactedName] | None = None
     while True:
-        names = set(list_ranges(log.fs))
+        names = set(list_compacted(log.fs))
         builder = begin()
         try:
-            builder.add_ranges(log, OwnRanges(log, head, names))
+            builder.add_ranges(log, CompactedFiles(log, head, names))
             builder.add_records(log, head)
             return end(builder)
         except CorruptData:
@@ -161,7 +163,7 @@ def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
 
     If the oldest is another afterwards, others may have been dead.
     """
-    head = log.read_on()
+    head = log.refresh()
     newest = head.version
     version = head.log_start if limit is None else max(head.log_start, newest + 1 - limit)
     while version <= newest:
@@ -172,7 +174,7 @@ def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
             version += 1
         else:
             continue
-        oldest = log.read_on().log_start
+        oldest = log.refresh().log_start
         if oldest <= version:
             raise missing_record(version)
         version = oldest
@@ -181,14 +183,14 @@ def read_records(log: CommitLog, limit: int | None = None) -> Iterator[Record]:
 def added_by(log: CommitLog, version: int) -> Sequence[Add]:
     """Return the adds of a version; once its record is deleted, those of them that are in the newest snapshot."""
     for _ in range(ADDED_TRIES):
-        if version < log.read_on().log_start:
+        if version < log.refresh().log_start:
             try:
                 return _added_in_ranges(log.fs, version)
             except NotFound:
                 continue  # a larger range has replaced one since the listing
         record = log.read_record(version)
         # What lies at a version before the log's start may be a dead record.
-        if version < log.read_on().log_start:
+        if version < log.refresh().log_start:
             continue
         if record is None:
             break
@@ -199,7 +201,7 @@ def added_by(log: CommitLog, version: int) -> Sequence[Add]:
 def _added_in_ranges(fs: FileSystem, version: int) -> list[Add]:
     removed: set[str] = set()
     blocks: list[Block] = []
-    for name in cover(list_ranges(fs)):
+    for name in cover(list_compacted(fs)):
         if name.last < version:
             continue
         content = read_range(fs, name, ended=False)
@@ -228,7 +230,7 @@ class _Builder:
         self._definitions: dict[str, Any] = {}
         self._ranges_to = -1
 
-    def add_ranges(self, log: CommitLog, own_ranges: OwnRanges) -> None:
+    def add_ranges(self, log: CommitLog, own_ranges: CompactedFiles) -> None:
         ends: list[int] = []
         for content in self._read_ranges(log.fs, own_ranges):
             overlaps = content.first <= self._end
@@ -253,7 +255,7 @@ class _Builder:
         adds = AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
 
-    def _read_ranges(self, fs: FileSystem, own_ranges: OwnRanges) -> list[Range]:
+    def _read_ranges(self, fs: FileSystem, own_ranges: CompactedFiles) -> list[Range]:
         """Return a cover of whole ranges of this log, looking for another when one cannot be read."""
         while True:
             contents: list[Range] = []

@@ -31,7 +31,7 @@ def created_ms(log: CommitLog, version: int) -> int | None:
 
 def version_at(log: CommitLog, time: datetime) -> int:
     """Return the newest version that was created at or before a time; reads the times of few records."""
-    head = log.read_on()
+    head = log.refresh()
     versions = range(head.log_start, head.version + 1)
     time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
     # One that is gone since was older than any that is there.
@@ -61,7 +61,7 @@ def parsed_version_at(log: CommitLog, time: str | datetime) -> int:
 
 def first_since(log: CommitLog, time: datetime) -> int:
     """Return the oldest kept version created at or after a time, the one to come if there is none."""
-    head = log.read_on()
+    head = log.refresh()
     versions = range(head.log_start, head.version + 1)
     time_ms = (time - _EPOCH) // timedelta(milliseconds=1)
     at = bisect_left(versions, time_ms, key=lambda version: created_ms(log, version) or 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import NotFound
 from ftfile.log.format import layout
-from ftfile.log.places import Place, Whereabouts, find_part, has_content, list_or_empty, stat_or_none, walk
+from ftfile.log.places import PartPlace, Place, find_part, has_content, list_or_empty, stat_or_none, walk
 from ftfile.operate.verify.findings import Action, Finding, find, lost
 from ftfile.operate.verify.history import add_hash
 from ftfile.storage.calls import parallel
@@ -128,7 +128,7 @@ def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]
             files.findings.append(_misplaced_part(files, add, where))
 
 
-def _misplaced_part(files: Files, add: Add, where: Whereabouts) -> Finding:
+def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
     """Return the finding of a live part that is not at its final name."""
     final, there, publish = add.final_path or "", where.found, Action("publish", add=add)
     if where.place is Place.STAGED:

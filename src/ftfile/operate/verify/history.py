@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_adds
-from ftfile.log.read.compacted_records import list_ranges, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.state import LogState
 from ftfile.operate.verify.findings import Action, Finding, find
@@ -61,7 +61,7 @@ def _with(found: int, added: int, removed: int | None = None) -> int:
 class _RangeSums:
     """The expected content of a range: sums over the adds it keeps, those it ended, and those it removes."""
 
-    name: layout.RangeName
+    name: layout.CompactedName
     log_start: int
     kept: int = 0
     ended: int = 0
@@ -131,8 +131,8 @@ class History:
 
     def _comparable_ranges(self) -> Iterator[_RangeSums]:
         """Yield the ranges that can be compared with records; look at the others as far as that goes."""
-        for name in sorted(list_ranges(self._scan.log.fs)):
-            if layout.range_path(name) in self._scan.misleading:
+        for name in sorted(list_compacted(self._scan.log.fs)):
+            if layout.compacted_path(name) in self._scan.misleading:
                 continue
             try:
                 content = read_range(self._scan.log.fs, name, ended=True)
@@ -200,7 +200,7 @@ class History:
             if self._state is None:
                 self._state = self._base_at(record.version)
             elif self._scan.bases[name] != self._state:
-                path = layout.base_path(name)
+                path = layout.log_checkpoint_path(name)
                 self._scan.misleading.add(path)
                 actions = Action("move-aside", path), Action("rebuild-base")
                 self.findings.append(find("bad-base", path, "what the records say", "something else", *actions))
@@ -231,12 +231,12 @@ class History:
         if found != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
             self._bad_range(sums.name, "other adds than its records")
 
-    def _bad_range(self, name: layout.RangeName, found: str) -> None:
-        path = layout.range_path(name)
+    def _bad_range(self, name: layout.CompactedName, found: str) -> None:
+        path = layout.compacted_path(name)
         self._scan.misleading.add(path)
         expected = f"what the records {name.first} to {name.last} say"
         finding = find("bad-range", path, expected, found, Action("move-aside", path), Action("rebuild-ranges"))
-        others = {other for other in list_ranges(self._scan.log.fs) if other != name}
+        others = {other for other in list_compacted(self._scan.log.fs) if other != name}
         if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in others):
             finding = finding.without_repair("The records are not kept: restore it from a copy of the directory")
         self.findings.append(finding)

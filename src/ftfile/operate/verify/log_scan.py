@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.log.apply import after
-from ftfile.log.checkpoints import decode_base, list_bases
+from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.read.compacted_records import list_ranges
+from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.times import created_ms
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
@@ -39,7 +39,7 @@ class LogScan:
     log: CommitLog
     state: LogState = field(default_factory=LogState)  # of the newest version that can be read; nothing is unpublished
     versions: frozenset[int] = frozenset()  # of the records that are there
-    bases: dict[layout.BaseName, LogState] = field(default_factory=dict)  # that can be read and are of this log
+    bases: dict[layout.CheckpointName, LogState] = field(default_factory=dict)  # that can be read and are of this log
     broken: int | None = None  # the first version that cannot be read although there are later ones
     published: int = -1  # the version up to which a hint of this log calls everything published
     misleading: set[str] = field(default_factory=set)  # paths of derived files that readers must not believe
@@ -114,9 +114,9 @@ def scan_log(fs: FileSystem) -> LogScan:
 def look_at_head(log: CommitLog, head: LogState) -> list[Finding]:
     """Return the findings that cost no more than a look at the head: lost newest records, a horizon in the future."""
     scan = LogScan(log, head)
-    for name in list_bases(log.fs):
+    for name in list_checkpoints(log.fs):
         if name.version > head.version:
-            scan.beyond[layout.base_path(name)] = name.version
+            scan.beyond[layout.log_checkpoint_path(name)] = name.version
     _look_beyond(scan)
     _check_log_directory(scan)
     return [*scan.findings, *_check_horizon(scan)]
@@ -135,10 +135,10 @@ def _anew(path: str, kind: str) -> tuple[Action, Action]:
 def _read_bases(scan: LogScan) -> dict[str, str]:
     """Take in the bases that are right; return the paths of the others, each with how it differs."""
     suspects: dict[str, str] = {}
-    for name in sorted(list_bases(scan.log.fs)):
-        path = layout.base_path(name)
+    for name in sorted(list_checkpoints(scan.log.fs)):
+        path = layout.log_checkpoint_path(name)
         try:
-            base = decode_base(scan.log.fs.read(path), path)
+            base = decode_checkpoint(scan.log.fs.read(path), path)
             record = scan.log.read_record(name.version)
         except NotFound:
             continue
@@ -196,7 +196,7 @@ def _look_beyond(scan: LogScan) -> None:
     hint = read_published(fs)
     if hint is not None and hint.version > head:
         scan.beyond[layout.PUBLISHED_HINT] = hint.version
-    scan.beyond |= {layout.range_path(name): name.last for name in list_ranges(fs) if name.last > head}
+    scan.beyond |= {layout.compacted_path(name): name.last for name in list_compacted(fs) if name.last > head}
     # Queries may have gone on meanwhile.
     scan.beyond = {path: last for path, last in scan.beyond.items() if not fs.exists(layout.record_path(last))}
     scan.misleading |= scan.beyond.keys()

@@ -63,7 +63,7 @@ def verify(
 
 def _oldest_version(fs: FileSystem, report: VerifyReport) -> int:
     try:
-        return CommitLog(fs).read_on().log_start
+        return CommitLog(fs).refresh().log_start
     except CorruptData:
         return report.oldest_version
 
@@ -88,7 +88,7 @@ def _verify(
     except CorruptData as error:
         findings.append(_wrong_ranges(scan, error.path, error.expected, error.found))
         return _report(scan, findings, history.records, None, full=full)
-    compare_files(files, snapshot.adds.values(), lambda add: reader.read_on().is_live(add, scan.state.version))
+    compare_files(files, snapshot.adds.values(), lambda add: reader.refresh().is_live(add, scan.state.version))
     if history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
         findings.append(_wrong_ranges(scan, layout.RANGES, "the rows that the records say", "others"))
     _forget_newer(reader, scan, files)
@@ -124,7 +124,7 @@ def _report(scan: LogScan, findings: list[Finding], records: int, files: Files |
 
 def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
     """Pass over the files of records that came meanwhile."""
-    for version in range(scan.state.version + 1, reader.read_on().version + 1):
+    for version in range(scan.state.version + 1, reader.refresh().version + 1):
         record = reader.read_record(version)
         for add in record.adds if record is not None else ():
             files.visible.pop(add.final_path or "", None)

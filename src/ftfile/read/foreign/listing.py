@@ -153,15 +153,15 @@ def _filter(settings: FilesSettings) -> Callable[[str], bool]:
     above = parse(settings.root).path.rstrip("/")
     matches = None if settings.name_glob is None else matcher(settings.name_glob)
     wanted = ((settings.file_pattern, True), (settings.ignore_pattern, False))
-    patterns = [(re.compile(text), "/" in text, is_wanted) for text, is_wanted in wanted if text is not None]
+    patterns = [(re.compile(text), "/" in text, is_included) for text, is_included in wanted if text is not None]
 
     def accepts(path: str) -> bool:
         name = path[path.rfind("/") + 1 :]
         if _is_hidden(name) or not (matches is None or matches(name)):
             return False
         return not patterns or all(
-            (pattern.fullmatch(f"{above}/{path}" if is_of_path else name) is not None) == is_wanted
-            for pattern, is_of_path, is_wanted in patterns
+            (pattern.fullmatch(f"{above}/{path}" if is_of_path else name) is not None) == is_included
+            for pattern, is_of_path, is_included in patterns
         )
 
     return accepts

@@ -17,7 +17,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Body, StreamAuthor
 from ftfile.log.format.record import UNREADABLE, definition_key
 from ftfile.log.protocol import record_of
-from ftfile.log.publish import renew_base
+from ftfile.log.publish import renew_checkpoint
 from ftfile.read.foreign import trimming
 from ftfile.read.foreign.known import KnownFiles
 from ftfile.read.foreign.plan import Plan, PlanPosition
@@ -81,7 +81,7 @@ class PlanLog:
             StateLost: the log is not the one of the position, or has forgotten so old a one.
             CorruptData: the log is damaged.
         """
-        head = self._read_on()
+        head = self._apply_records_since()
         if position.plan > head.version:
             newest = f"the newest that there is is {head.version}" if head.version >= 0 else "there is none"
             raise StateLost(f"the query has read plan {position.plan} of {self._told()}, and {newest}. {_ANEW}")
@@ -91,7 +91,7 @@ class PlanLog:
         number = position.plan + 1
         record = self._log.read_record(number) if number >= head.log_start else None
         # What lies at a version that is trimmed meanwhile may be a dead record.
-        oldest = self._read_on().log_start
+        oldest = self._apply_records_since().log_start
         if number < oldest:
             raise StateLost(
                 f"plan {number} of {self._told()} is to be read, and the oldest that is kept is {oldest}: another run "
@@ -125,7 +125,7 @@ class PlanLog:
             if (after := self._log.create(record)) is not None:
                 self._head = after
                 if columns is not None:
-                    renew_base(self._log, after)
+                    renew_checkpoint(self._log, after)
                 return PlanPosition(self.id, record.version, nonce)
         return found
 
@@ -155,12 +155,12 @@ class PlanLog:
     def known(self) -> KnownFiles:
         """Return the files known after the newest plan, as last read."""
         for _ in range(LOAD_TRIES):
-            head = self._head or self._read_on()
+            head = self._head or self._apply_records_since()
             try:
                 self._known = head.version, self._fold(head)
             except CorruptData:
                 # Another driver may have gone on meanwhile, and have trimmed what was to be read.
-                if self._read_on().version == head.version:
+                if self._apply_records_since().version == head.version:
                     raise
             else:
                 kept = self._log.recent.records
@@ -173,7 +173,7 @@ class PlanLog:
         self._done = max(self._done, position.plan)
         for step in (self._trim, self._write_columns):
             try:
-                step(self._head or self._read_on())
+                step(self._head or self._apply_records_since())
             except FtfileError as error:
                 _log.warning("could not trim %s, which stays longer than it needs to be: %s", self._told(), error)
 
@@ -188,8 +188,8 @@ class PlanLog:
             assert self._known is not None, "known() has set it"
             self._columns = trimming.write_columns(self._log, self._known[0], content)
 
-    def _read_on(self) -> LogState:
-        self._head = self._log.read_on(durable=True)
+    def _apply_records_since(self) -> LogState:
+        self._head = self._log.refresh(durable=True)
         return self._head
 
     def _body(self, head: LogState, payload: dict[str, Any], columns: ColumnsFile | None) -> Body:

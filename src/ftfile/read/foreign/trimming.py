@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.checksum import checksum, matches
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.log.checkpoints import BASES_KEPT, RECORD_COST_BYTES
+from ftfile.log.checkpoints import CHECKPOINTS_KEPT, RECORD_COST_BYTES
 from ftfile.log.format import layout
 from ftfile.log.places import delete_file, list_own, stat_or_none, write_file
 from ftfile.storage.calls import parallel
@@ -94,9 +94,9 @@ def log_start_after(log: CommitLog, state: LogState, newest: ColumnsFile, done: 
 
     `state` is that of the head, `done` the newest version whose payload is done with.
     """
-    names = log.bases.names()[-BASES_KEPT:]
+    names = log.bases.names()[-CHECKPOINTS_KEPT:]
     older = next(iter(columns_files(state)), None)
-    if len(names) < BASES_KEPT or older is None:
+    if len(names) < CHECKPOINTS_KEPT or older is None:
         return None
     # The record of a base is kept: without it nobody believes the base.
     start = min(done - VERSIONS_KEPT, names[0].version, older.name.version + 1)

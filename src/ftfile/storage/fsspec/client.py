@@ -29,7 +29,7 @@ from ftfile.storage.api import READING, FileInfo
 from ftfile.storage.calls import NoThreadError, PerProcess, run_within
 from ftfile.storage.connections import causes_of, endpoint_fault, tls_fault
 from ftfile.storage.fsspec.settings import hidden
-from ftfile.storage.paths import fault_of, join, require_valid
+from ftfile.storage.paths import check_path, fault_of, join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -111,7 +111,7 @@ class FsspecClient:
 
     def name(self, operation: str, path: str) -> str:
         """Return the implementation's name of a path; raise `Unsupported` if the store may not keep it."""
-        require_valid(operation, path)
+        check_path(operation, path)
         fault = fault_of(path, FORBIDDEN, blank_ends=False)
         if fault is not None:
             raise Unsupported(operation, path, f"it {fault}")

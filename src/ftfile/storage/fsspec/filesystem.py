@@ -63,9 +63,9 @@ class Probe:
         try:
             self._new_file()
             for name, size_bytes in (("two", 1), ("two-large", BLOCK_BYTES + 1)):
-                self._of_two_one_wins(name, size_bytes)
+                self._check_exclusive_create(name, size_bytes)
             for number in range(ROUNDS):
-                self._of_racers_one_wins(f"race-{number}")
+                self._check_concurrent_create(f"race-{number}")
             self._given_up()
             self._renaming()
             self._replacing_and_deleting()
@@ -87,7 +87,7 @@ class Probe:
             raise self._lacks(f"writes over a file where it was told to make one (mode 'xb'), {_SO_THAT}")
         self._holds("one", b"one")
 
-    def _of_two_one_wins(self, name: str, size_bytes: int) -> None:
+    def _check_exclusive_create(self, name: str, size_bytes: int) -> None:
         """Write one file by two clients at once: an implementation that only checks first lets both win."""
         path = self._path(name)
         contents = [letter * size_bytes for letter in (b"a", b"b")]
@@ -107,7 +107,7 @@ class Probe:
                 file.give_up()
         self._one_won(name, won, contents)
 
-    def _of_racers_one_wins(self, name: str) -> None:
+    def _check_concurrent_create(self, name: str) -> None:
         contents, start = [b"%d" % racer for racer in range(RACERS)], threading.Barrier(RACERS)
 
         def race(racer: int) -> bool:

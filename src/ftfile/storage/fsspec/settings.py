@@ -50,7 +50,7 @@ class FsspecSettings:
         timeout_text = {TIMEOUT: texts.pop(name)} if name else {}
         variables: list[str] = []
         for name, text in texts.items():
-            _refuse_secrets(name, name, value := _parsed(text))
+            _check_no_secrets(name, name, value := _parsed(text))
             variables += _references(value)
         return cls(tuple(sorted(texts.items())), read_seconds(timeout_text, TIMEOUT, "60"), tuple(sorted(variables)))
 
@@ -79,13 +79,13 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
         return text
 
 
-def _refuse_secrets(option: str, name: str, value: object) -> None:
+def _check_no_secrets(option: str, name: str, value: object) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
-            _refuse_secrets(option, key, inner)
+            _check_no_secrets(option, key, inner)
     elif isinstance(value, list):
         for inner in value:
-            _refuse_secrets(option, name, inner)
+            _check_no_secrets(option, name, inner)
     elif _is_secret(name, value):
         inside = "" if option == name else f" (in it, {name})"
         raise ConfigError(

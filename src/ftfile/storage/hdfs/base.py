@@ -18,7 +18,7 @@ from ftfile.core.errors import (
 from ftfile.core.logs import get_logger
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem
 from ftfile.storage.hdfs.errors import NotEmpty
-from ftfile.storage.hdfs.settings import FORBIDDEN, require_hdfs_name
+from ftfile.storage.hdfs.settings import FORBIDDEN, check_hdfs_name
 from ftfile.storage.paths import join, room_below
 
 if TYPE_CHECKING:
@@ -259,12 +259,12 @@ class HadoopFileSystem(FileSystem):
 
     def _compare(self, path: str, full: str, content: bytes) -> None:
         """Raise `StorageError` unless the file has this content, or its length."""
-        self._require_length(path, self._look("create_exclusive", path, full).size_bytes, len(content))
+        self._check_length(path, self._look("create_exclusive", path, full).size_bytes, len(content))
 
-    def _require_length(self, path: str, size_bytes: int, length: int) -> None:
+    def _check_length(self, path: str, size_bytes: int, length: int) -> None:
         if size_bytes != length:
             raise StorageError("create_exclusive", path, f"{size_bytes} of {length} bytes reached {self.where}")
 
     def _full(self, operation: str, path: str) -> str:
-        require_hdfs_name(operation, path)
+        check_hdfs_name(operation, path)
         return f"{self._prefix}/{path}" if path else self.root

@@ -90,7 +90,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         full = self._full("create", path)
         file = self._create(path, full)
         try:
-            self.do("create", path, lambda: self._require_replicated(full))
+            self.do("create", path, lambda: self._check_replicated(full))
         except BaseException:
             self.discard(full)
             raise
@@ -164,7 +164,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         # Not the library's file object: garbage collection would close, and so complete, a file that failed.
         return OpenFile(client, client.inner.create(full, options))
 
-    def _require_replicated(self, full: str) -> None:
+    def _check_replicated(self, full: str) -> None:
         """Raise `Unsupported` if a new file is erasure-coded; asks once for each directory, whose files are alike.
 
         The library syncs no erasure-coded file, and writes a wrong parity for some policies (XOR), from which HDFS
@@ -204,7 +204,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
     def _write_whole(self, full: str, content: bytes) -> None:
         file = self.writer(full, overwrite=True)
         if content:
-            self._require_replicated(full)
+            self._check_replicated(full)
             file.writer.write(content)
             file.writer.hsync()
         _close_early(file, full, len(content))

@@ -145,7 +145,7 @@ class NameNodes:
         began_s = SYSTEM.clock.monotonic_s()
 
         def look() -> None:
-            self.require_answer(client)
+            self.check_answers(client)
             waited_s = SYSTEM.clock.monotonic_s() - began_s
             if is_short and len(self._addresses) > 1 and not self._verdict and waited_s > STUCK_S:
                 raise SilentError(f"no answer within {waited_s:.0f} s, though the NameNode answers other calls")
@@ -162,7 +162,7 @@ class NameNodes:
                 f"{web} is the address of a web server; write hdfs://host:8020 (dfs.namenode.rpc-address), or webhdfs://"
             ) from error
 
-    def require_answer(self, client: hdfs_native.Client) -> None:
+    def check_answers(self, client: hdfs_native.Client) -> None:
         """Raise `SilentError` as `run`, unless the NameNode of `client` answers, or may do so yet."""
         with self._lock:
             if client is not self._client:

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from ftfile.core.errors import ConfigError, Unsupported
 from ftfile.storage.hdfs.tokens import FILE_VARIABLE as TOKEN_FILE
-from ftfile.storage.paths import read_seconds, require_valid
+from ftfile.storage.paths import check_path, read_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = ("filePermission", "directoryPermission", "replication", "blockSize", "user", "timeout", "patience")
 # The setting that carries the driver's environment.
-HANDED_OVER = "handedOver"
+FROM_DRIVER = "handedOver"
 USER = "HADOOP_USER_NAME"
 _DEFAULT = "fs.defaultFS"
 # Properties that say where a cluster is and how it is asked; all but those with secrets are handed over.
@@ -69,7 +69,7 @@ class HadoopSettings:
     def of(cls, location: Location) -> HadoopSettings:
         """Read the settings of a location, or raise `ConfigError`, also if only the driver has a token."""
         settings = dict(location.settings)
-        handed, handed_user = _take_over(settings.pop(HANDED_OVER, None))
+        handed, handed_user = settings_from_driver(settings.pop(FROM_DRIVER, None))
         values = replace(location, settings=settings).known_settings(*_SETTINGS)
         return cls(
             user=values.get("user"),
@@ -100,16 +100,16 @@ def _mode(values: Mapping[str, str], name: str, default: int) -> int:
     return int(text, 8)
 
 
-def require_hdfs_name(operation: str, path: str) -> None:
-    """Raise `Unsupported` for a path that no driver takes (`require_valid`), or that HDFS cannot store."""
-    require_valid(operation, path)
+def check_hdfs_name(operation: str, path: str) -> None:
+    """Raise `Unsupported` for a path that no driver takes (`check_path`), or that HDFS cannot store."""
+    check_path(operation, path)
     if FORBIDDEN in path:
         raise Unsupported(operation, path, "HDFS has no names with a colon; replace it")
     if _RESERVED in path.split("/"):
         raise Unsupported(operation, path, f"{_RESERVED!r} is a name that HDFS keeps for itself; choose another")
 
 
-def hand_over(settings: Mapping[str, str]) -> dict[str, str]:
+def settings_for_executors(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with the environment of this process, the driver, for executors."""
     configuration = read_configuration({})
     handed = {
@@ -119,18 +119,18 @@ def hand_over(settings: Mapping[str, str]) -> dict[str, str]:
     }
     # With Kerberos, the ticket or the token names the user.
     user = None if is_kerberos(configuration) else current_user()
-    return {**settings, HANDED_OVER: json.dumps([handed, user, bool(os.environ.get(TOKEN_FILE))])}
+    return {**settings, FROM_DRIVER: json.dumps([handed, user, bool(os.environ.get(TOKEN_FILE))])}
 
 
-def _take_over(text: str | None) -> tuple[dict[str, str], str | None]:
-    """Return properties and user in a text of `hand_over`."""
+def settings_from_driver(text: str | None) -> tuple[dict[str, str], str | None]:
+    """Return properties and user in a text of `settings_for_executors`."""
     if text is None:
         return {}, None
     try:
         handed, user, has_token = json.loads(text)
         handed = dict(handed)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"storage.{HANDED_OVER} is what ftfile hands over itself: leave it out") from error
+        raise ConfigError(f"storage.{FROM_DRIVER} is what ftfile hands over itself: leave it out") from error
     if has_token and not os.environ.get(TOKEN_FILE):
         raise ConfigError(
             f"the driver has delegation tokens ({TOKEN_FILE}), and an executor on the host "

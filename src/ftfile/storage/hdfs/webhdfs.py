@@ -219,7 +219,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
 
     def _compare(self, path: str, full: str, content: bytes) -> None:
         status = self.do("stat", path, lambda: self._client.status(full))
-        self._require_length(path, int(status["length"]), len(content))
+        self._check_length(path, int(status["length"]), len(content))
         checksum = checksum_for(status)
         if content and checksum is not None:
             checksum.update(content)

@@ -19,15 +19,15 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import OutcomeUnknown, PermissionDenied, StorageError, Unavailable
 from ftfile.storage.api import READING
 from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
-from ftfile.storage.connections import CancellableConnection, cancellable_pools, hasten
+from ftfile.storage.connections import CancellableConnection, cancellable_pools, limit_first_word
 from ftfile.storage.hdfs.errors import IPC_PORT, expired, no_ticket, remote_error
 from ftfile.storage.hdfs.webhdfs_files import UNAUTHORISED, Upload, connect_timeout_s, refusal
 from ftfile.storage.hdfs.webhdfs_nodes import (
     UNHEARD_MAX,
     NoTicketError,
     SilentNodeError,
+    check_tls,
     kerberos_auth,
-    require_tls,
     scrub,
 )
 
@@ -75,7 +75,7 @@ class _Session(requests.Session):
             response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
         except requests.RequestException as error:
             asked_url = url if error.request is None else str(error.request.url)
-            require_tls(asked_url, error)
+            check_tls(asked_url, error)
             # Its text, and what it comes from, show the URL with the token.
             text = scrub(str(error))
             asked = self._nodes.node_of(asked_url)
@@ -89,7 +89,7 @@ class _Session(requests.Session):
             self._nodes.note_silence(asked)
             was_never_sent = _was_never_sent(error)
             if method != "GET" and not was_never_sent and not isinstance(error, requests.Timeout):
-                self._require_http(asked)
+                self._check_http(asked)
             # The NameNode makes nothing: it says where to.
             if was_never_sent or more.get("params", {}).get("op") == "CREATE":
                 raise requests.ConnectTimeout(text) from None
@@ -106,19 +106,19 @@ class _Session(requests.Session):
         """Return where an answer sends us."""
         place = super().get_redirect_target(response)
         if place and (first_word_s := self._nodes.first_word_s()):
-            hasten(first_word_s)
+            limit_first_word(first_word_s)
         return place and self._nodes.direct(self._nodes.node_of(str(response.url)), place)
 
-    def require_answer(self, node: str) -> None:
-        """Return if a NameNode answers; see `WebNodes.require_answer`."""
-        self._nodes.require_answer(node, self._is_active)
+    def check_answers(self, node: str) -> None:
+        """Return if a NameNode answers; see `WebNodes.check_answers`."""
+        self._nodes.check_answers(node, self._is_active)
 
     def _is_active(self, node: str) -> bool:
         """Return True if a NameNode answers as the active one."""
         answer = self._answer(node)
         return answer is not None and answer.ok
 
-    def _require_http(self, node: str) -> None:
+    def _check_http(self, node: str) -> None:
         """Raise `HdfsError` if a server that hung up is for hdfs:// alone, as it says to a GET only."""
         answer = self._answer(node)
         if answer is not None and IPC_PORT in answer.text:
@@ -137,7 +137,7 @@ class _Session(requests.Session):
     def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
         """Return an answer with all its content, or raise `RequestException`."""
         line = CancellableConnection(self._timeout_s)
-        look = functools.partial(self.require_answer, node)
+        look = functools.partial(self.check_answers, node)
         try:
             response = run_within(self._timeout_s, lambda: line.carry(send), requests.Response.close, line.cut, look)
         except SilentNodeError as error:
@@ -284,7 +284,7 @@ class WebClient:
         if place is None:
             raise HdfsError(f"the NameNode named no DataNode but answered {response.status_code}")
         node = self.nodes.node_of(str(response.url))
-        look = functools.partial(self._session.require_answer, node)
+        look = functools.partial(self._session.check_answers, node)
         began_s = SYSTEM.clock.monotonic_s()
         try:
             upload = Upload(self.nodes.direct(node, str(place)), timeout_s, look, first_word_s)

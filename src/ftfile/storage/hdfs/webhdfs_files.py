@@ -21,7 +21,7 @@ import requests
 from hdfs.util import HdfsError
 
 from ftfile.storage.calls import DATA_BYTES, run_within
-from ftfile.storage.hdfs.webhdfs_nodes import require_tls, scrub, tls_context
+from ftfile.storage.hdfs.webhdfs_nodes import check_tls, scrub, tls_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,7 +134,7 @@ class Upload:
         try:
             self._connection.connect()
         except OSError as error:
-            require_tls(place, error)
+            check_tls(place, error)
             raise requests.ConnectTimeout(f"DataNode {parts.netloc}: {error}") from error
         self._connection.putrequest("PUT", f"{parts.path}?{parts.query}", skip_accept_encoding=True)
         self._connection.putheader("Content-Type", "application/octet-stream")

@@ -87,7 +87,7 @@ def tls_context() -> ssl.SSLContext:
     )
 
 
-def require_tls(url: str, error: BaseException) -> None:
+def check_tls(url: str, error: BaseException) -> None:
     """Raise `ConfigError` if a request failed, unsent, since only one side speaks TLS; `url` is the server's."""
     place = "://".join(urllib.parse.urlsplit(url)[:2])
     fault = tls_fault(error, _BUNDLE)
@@ -147,7 +147,7 @@ class WebNodes:
         if len(self._rpc_addresses) > 1:
             self._silent[node] = SYSTEM.clock.monotonic_s()
 
-    def require_answer(self, node: str, is_active: Callable[[str], bool]) -> None:
+    def check_answers(self, node: str, is_active: Callable[[str], bool]) -> None:
         """Raise `SilentNodeError` if a server does not answer, and another one is active; `is_active` asks one."""
         other_nodes = [other for other in self._rpc_addresses if other != node]
         if not node or not other_nodes:

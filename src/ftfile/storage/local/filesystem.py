@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.errors import ConfigError, DanglingLink, MissingParent, NotFound, OutcomeUnknown, StreamClosed
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream
 from ftfile.storage.local.errors import storage_error, translated
-from ftfile.storage.paths import require_valid
+from ftfile.storage.paths import check_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -195,7 +195,7 @@ class LocalFileSystem(FileSystem):
         return translated(operation, path, self.root, self._full(operation, path))
 
     def _full(self, operation: str, path: str) -> str:
-        require_valid(operation, path)
+        check_path(operation, path)
         return self._prefix + path if path else self.root
 
 

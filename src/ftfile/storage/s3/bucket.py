@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ftfile.core.context import retry_until
 from ftfile.core.errors import AlreadyExists, NotFound, OutcomeUnknown, StorageError, Unavailable, Unsupported
 from ftfile.storage.calls import digest_of_variables
-from ftfile.storage.paths import join, require_valid
+from ftfile.storage.paths import check_path, join
 from ftfile.storage.s3.client import clients
 from ftfile.storage.s3.errors import TooLargeToCopy
 
@@ -55,7 +55,7 @@ class S3Bucket:
 
     def key(self, operation: str, path: str) -> str:
         """Return the name of the object, or raise `Unsupported` for one that is not valid, or too long."""
-        require_valid(operation, path)
+        check_path(operation, path)
         key = join(self.prefix, path)
         if len(key) * 4 > KEY_BYTES_MAX and len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
             raise Unsupported(operation, path, f"with the prefix, it has more than {KEY_BYTES_MAX} bytes; shorten it")

@@ -175,7 +175,7 @@ class S3Client:
         events = self._client.meta.events
         events.register_last("before-call.s3", _drop_expect)
         events.register("before-send.s3", _send_in_pieces)
-        events.register("before-parse.s3", self._require_whole)
+        events.register("before-parse.s3", self._check_whole)
         # Without these attributes of the library, a call that takes too long keeps its thread; all else works.
         with contextlib.suppress(AttributeError):
             http = self._client._endpoint.http_session  # noqa: SLF001 - there is no other way to its connections
@@ -210,7 +210,7 @@ class S3Client:
         timeout_s = limit_s(line.silence_s, len(parameters.get("Body", b"")))
         try:
             answer = run_within(timeout_s, lambda: line.carry(call), _close, line.cut)
-            self._require_proof(method, answer)
+            self._check_proof(method, answer)
         except (self._errors.ClientError, self._errors.BotoCoreError, TimeoutError, NoThreadError) as error:
             if self._is_refused_header(error):
                 # The library's error shows the header.
@@ -219,7 +219,7 @@ class S3Client:
         self._has_answered = True
         return answer
 
-    def _require_proof(self, method: str, answer: Mapping[str, Any]) -> None:
+    def _check_proof(self, method: str, answer: Mapping[str, Any]) -> None:
         """Raise `IncompleteReadError` for a success without the fields that it has."""
         said: Any = answer
         for name in _PROOFS.get(method, ()):
@@ -227,7 +227,7 @@ class S3Client:
             if not said:
                 raise self._errors.IncompleteReadError(actual_bytes=0, expected_bytes=f"an answer with {name}")
 
-    def _require_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
+    def _check_whole(self, operation_model: Any, response_dict: Mapping[str, Any], **_: object) -> None:  # noqa: ANN401
         """Raise `IncompleteReadError` for a cut answer; the library checks bodies that are read later."""
         verb, headers, body = operation_model.http["method"], response_dict["headers"], response_dict["body"]
         came = len(body) if isinstance(body, bytes) and verb != "HEAD" else None

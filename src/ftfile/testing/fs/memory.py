@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
 from ftfile.storage.api import Capabilities
-from ftfile.storage.paths import join, parent_of, require_valid, room_below
+from ftfile.storage.paths import check_path, join, parent_of, room_below
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem, WrapperStream, register, unregister
 from ftfile.testing.fs.disk import Disk
 from ftfile.testing.fs.tree import Tree
@@ -46,7 +46,7 @@ class RootedFileSystem(WrapperFileSystem):
     """Sees nothing but what is below `prefix`, which need not exist yet; errors keep the inner file system's path."""
 
     def __init__(self, inner: FileSystem, prefix: str) -> None:
-        require_valid("root", prefix)
+        check_path("root", prefix)
         super().__init__(inner)
         self.prefix = prefix
         self._root_durable = not prefix

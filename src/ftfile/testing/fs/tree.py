@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ftfile.core.errors import AlreadyExists, MissingParent, NotADirectory, NotFound
-from ftfile.storage.paths import parent_of, require_valid
+from ftfile.storage.paths import check_path, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ class Tree:
 
     def number_at(self, operation: str, path: str) -> int:
         """Return the file's number, or `DIRECTORY`; NotFound for nothing, NotADirectory below a file."""
-        require_valid(operation, path)
+        check_path(operation, path)
         number = self.find(path)
         if number is None:
             self._names(operation, path, parent_of(path))
@@ -80,7 +80,7 @@ class Tree:
 
     def require_free(self, operation: str, path: str) -> None:
         """Raise AlreadyExists, MissingParent or NotADirectory unless a file may get this name."""
-        require_valid(operation, path)
+        check_path(operation, path)
         if self.find(path) is not None:
             raise AlreadyExists(operation, path, "something is there already; nothing is ever overwritten")
         try:
@@ -90,14 +90,14 @@ class Tree:
 
     def children(self, operation: str, path: str) -> list[tuple[str, int]]:
         """Return path and number of everything directly in a directory; NotFound or NotADirectory if it is none."""
-        require_valid(operation, path)
+        check_path(operation, path)
         names = self._names(operation, path, path)
         above = f"{path}/" if path else ""
         return [(above + name, number) for name, number in names.items()]
 
     def missing_directories(self, operation: str, path: str) -> list[str]:
         """Return which of the directory and its parents are missing, outermost first; NotADirectory for a file."""
-        require_valid(operation, path)
+        check_path(operation, path)
         missing: list[str] = []
         while path not in self.directories:
             if self.find(path) is not None:

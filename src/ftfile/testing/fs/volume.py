@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, NotFound
 from ftfile.storage.api import CopyingStream, FileInfo, FileSystem, InputFile, OutputStream, RangeFile
-from ftfile.storage.paths import join, parent_of, require_valid
+from ftfile.storage.paths import check_path, join, parent_of
 from ftfile.testing.fs.disk import Disk, Inode, Operation, apply
 from ftfile.testing.fs.tree import DIRECTORY
 
@@ -206,7 +206,7 @@ class VolumeFileSystem(FileSystem):
     def create(self, path: str) -> OutputStream:
         with self._volume.lock:
             if self._store == "s3":
-                require_valid("create", path)
+                check_path("create", path)
                 return STREAMS[self._store](path, self._volume, 0)
             self._volume.live.tree.require_free("create", path)
             return STREAMS[self._store](path, self._volume, self._volume.create(path))
@@ -240,7 +240,7 @@ class VolumeFileSystem(FileSystem):
     def sync_directory(self, path: str) -> None:
         with self._volume.lock:
             if self._store == "s3":
-                require_valid("sync_directory", path)
+                check_path("sync_directory", path)
                 return
             self._volume.live.tree.children("sync_directory", path)
             self._volume.do(Operation("sync_directory", path))
@@ -249,7 +249,7 @@ class VolumeFileSystem(FileSystem):
         with self._volume.lock:
             number = self._volume.live.tree.file_at("rename", source)
             if self._store == "s3":
-                require_valid("rename", target)
+                check_path("rename", target)
                 self._copy_and_delete(source, number, target)
                 return
             self._volume.live.tree.require_free("rename", target)
@@ -258,7 +258,7 @@ class VolumeFileSystem(FileSystem):
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Go by the steps of the driver: a crash may come between any two."""
         with self._volume.lock:
-            require_valid("create_exclusive", path)
+            check_path("create_exclusive", path)
             if self._store == "s3":
                 self._require_free("create_exclusive", path)
                 self._volume.make_object(path, content)
@@ -286,7 +286,7 @@ class VolumeFileSystem(FileSystem):
 
     def put(self, path: str, content: bytes) -> None:
         with self._volume.lock:
-            require_valid("put", path)
+            check_path("put", path)
             if self._store == "s3":
                 self._volume.make_object(path, content)
                 return
@@ -304,7 +304,7 @@ class VolumeFileSystem(FileSystem):
     def remove_directory(self, path: str) -> bool:
         with self._volume.lock:
             if self._store == "s3":
-                require_valid("remove_directory", path)
+                check_path("remove_directory", path)
                 return not self._is_there(path)
             tree = self._volume.live.tree
             if path and not tree.missing_directories("remove_directory", path) and not tree.directories[path]:

@@ -133,8 +133,8 @@ def _columns(report: "MigrateReport") -> tuple[str, str]:
 
 def _print_report(report: "MigrateReport") -> None:
     would = _told(report, "Would record")
-    is_told = report.dry_run or report.already_migrated
-    print(would if is_told else f"{_told(report, 'Recorded')}, as version {report.version}")
+    has_warned = report.dry_run or report.already_migrated
+    print(would if has_warned else f"{_told(report, 'Recorded')}, as version {report.version}")
     query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
     in_files, in_paths = _columns(report)
     fields = [("columns", in_files), ("columns in the paths", in_paths), ("log moved", report.moved_log)]

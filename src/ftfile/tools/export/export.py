@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
-from ftfile.log.directory import refuse_store
+from ftfile.log.directory import check_is_files
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import catch_up
 from ftfile.log.publish import skip_published
@@ -82,7 +82,7 @@ def export(  # noqa: PLR0913 - all by name
     """
     _check_names(to, table)
     with maintaining("export", path, None, storage, context) as (log, author):
-        refuse_store(log.read_on(), os.fspath(path))
+        check_is_files(log.refresh(), os.fspath(path))
         for _ in range(TRIES):
             head = _newest(log) if dry_run else catch_up(log, author)[0]
             opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/", table)
@@ -119,7 +119,7 @@ def _check_names(to: str, table: str | None) -> None:
 
 def _newest(log: CommitLog) -> LogState:
     """Return the newest version, without publishing anything."""
-    head = log.read_on()
+    head = log.refresh()
     skip_published(log, head)
     return head
 

@@ -199,7 +199,7 @@ class Versions:
             AlreadyExists: another export is further than this one's head.
             ConfigError: the version is not that of this directory.
         """
-        if self.head.version < version <= self.log.read_on().version:
+        if self.head.version < version <= self.log.refresh().version:
             raise AlreadyExists("export", directory, "another export is further")
         is_known: bool | None = version <= self.head.version
         if is_known:

@@ -13,7 +13,7 @@ from ftfile.core.logs import get_logger, log_context
 from ftfile.core.options import parse_options
 from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.directory import directory_url, is_foreign, migration_of, refusing_file
+from ftfile.log.directory import directory_url, file_as_config_error, is_foreign, migration_of
 from ftfile.log.format.model import MIGRATION, Body, JobAuthor, StreamAuthor
 from ftfile.log.policy import Policy
 from ftfile.log.protocol import commit
@@ -113,7 +113,7 @@ def migrate(  # noqa: PLR0913 - all by name
     workers = Threads.of("migrate", threads, context)
     told = (from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished)
     given = Given(*told, dry_run, confirm, workers, progress)
-    with log_context(job=context.ids.unique()), refusing_file(CommitLog(fs), os.fspath(path)):
+    with log_context(job=context.ids.unique()), file_as_config_error(CommitLog(fs), os.fspath(path)):
         return _migrate(fs, os.fspath(path), given)
 
 
@@ -121,7 +121,7 @@ def _migrate(fs: FileSystem, path: str, given: Given) -> MigrateReport:
     log = CommitLog(fs)
     with contextlib.suppress(NotFound):
         log.check_layout()
-    head = log.read_on()
+    head = log.refresh()
     if head.version >= 0:
         return _finish(log, head, path, given)
     found = take_inventory(fs, path, given.from_, leave_unfinished=given.leave_unfinished)

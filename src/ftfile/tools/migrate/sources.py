@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.errors import CommitError, ConfigError
 from ftfile.core.units import count_text, names_text
-from ftfile.log.directory import entries_of_new
+from ftfile.log.directory import list_new_directory
 from ftfile.tools.migrate.delta_log import commits_of, delta_files
 from ftfile.tools.migrate.file_sinks import (
     apex_files,
@@ -45,7 +45,7 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
             f"from_={LOGS[logs[0]]!r}; or move it away if it is not valid any more"
         )
     if not logs:
-        entries_of_new(fs, url)  # which refuses other tables
+        list_new_directory(fs, url)  # which refuses other tables
     files = list_foreign(fs)
     source = LOGS[logs[0]] if logs else from_ if from_ != "auto" else detect(files)
     if source in LOGS.values() and not logs:

@@ -13,7 +13,7 @@ from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData, NameColl
 from ftfile.core.logs import get_logger
 from ftfile.core.units import names_text
 from ftfile.log.commit_log import CommitLog
-from ftfile.log.directory import migration_of, own_export, refusing_file
+from ftfile.log.directory import file_as_config_error, migration_of, own_export
 from ftfile.log.format import layout
 from ftfile.log.format.record import UNDONE_RECORD
 from ftfile.log.places import checksum_of, delete_file, list_or_empty, stat_or_none, walk
@@ -163,7 +163,7 @@ def undo_migration(
         NameCollision: another program has written where a file was; once that is moved away, it goes on.
     """
     fs = open_filesystem(normalise(os.fspath(path)), context, dict(storage or {}))
-    with refusing_file(CommitLog(fs), os.fspath(path)):
+    with file_as_config_error(CommitLog(fs), os.fspath(path)):
         info = stat_or_none(fs, _LAST)
         is_begun = info is not None and info.size_bytes == len(UNDONE_RECORD) and fs.read(_LAST) == UNDONE_RECORD
         if not is_begun:
@@ -189,7 +189,7 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
         log.check_layout()
     except NotFound:
         raise ConfigError(f"path={path!r} was not migrated: it has no log of ftfile") from None
-    head = log.read_on(durable=True)
+    head = log.refresh(durable=True)
     migration = migration_of(head)
     if migration is None:
         raise ConfigError(f"path={path!r} was not migrated: no other program wrote its first files")

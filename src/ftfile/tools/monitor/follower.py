@@ -117,12 +117,12 @@ class Follower:
                 self._tally.set("ftfile_up", (self.url,), 1)
                 self._tally.set("ftfile_version", (self.url,), -1)
                 return
-            head = log.read_on()
+            head = log.refresh()
             self._next = 0 if self._is_new else head.version + 1
             self._opened = log
         # Reading on decodes each record; kept, they need not be read again.
         log.recent.is_kept = True
-        self._head = head = log.read_on()
+        self._head = head = log.refresh()
         records = list(self._records(log, head))
         log.recent.clear()
         for record in records:
@@ -182,8 +182,8 @@ class Follower:
             "ftfile_open_files": len(files),
             "ftfile_open_rows": sum(segment.rows for segment in segments),
             "ftfile_open_bytes": sum(segment.length for segment in segments),
-            "ftfile_due_files": len(head.assembly_jobs),
-            "ftfile_failing_files": sum(job.attempts > 0 for job in head.assembly_jobs),
+            "ftfile_due_files": len(head.assembly_tasks),
+            "ftfile_failing_files": sum(job.attempts > 0 for job in head.assembly_tasks),
         }.items():
             tally.set(name, here, value)
         oldest_ms = min((segment.rolling_stats.get("committedMs", 0) for segment in segments), default=None)

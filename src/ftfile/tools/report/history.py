@@ -105,7 +105,7 @@ class CommitColumns:
     def commits(self, log: CommitLog, newest: int) -> Commits:
         """Return the versions up to the newest that are still kept."""
         self._pack()
-        columns, oldest = np.concatenate(self._pieces), log.read_on().log_start
+        columns, oldest = np.concatenate(self._pieces), log.refresh().log_start
         columns = columns[columns["version"] >= oldest]
         times = _times(log)
         columns["time_ms"] = [
@@ -123,7 +123,7 @@ class CommitColumns:
 
 def read_commits(log: CommitLog) -> Commits:
     """Return the versions that are kept; reads each record once, several at a time where that is faster."""
-    columns, head = CommitColumns(), log.read_on()
+    columns, head = CommitColumns(), log.refresh()
     for _, record in LogScan(log).records(head.log_start, head.version):
         if record is not None:  # `verify` says what is wrong with it
             columns.add(record)

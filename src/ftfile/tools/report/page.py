@@ -17,7 +17,7 @@ from ftfile.tools.report.charts import HEIGHT, timeline_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ftfile.log.format.model import AssemblyJob
+    from ftfile.log.format.model import AssemblyTask
     from ftfile.operate.doctor import Check
     from ftfile.operate.status import DirectoryStatus, OpenFile
     from ftfile.tools.report.advice import ReportWarning
@@ -44,7 +44,7 @@ class Contents:
     files: LiveFiles
     status: DirectoryStatus
     checks: Sequence[Check]
-    jobs: Sequence[AssemblyJob]
+    jobs: Sequence[AssemblyTask]
     warnings: tuple[ReportWarning, ...] = ()
 
 

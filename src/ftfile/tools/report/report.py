@@ -91,7 +91,7 @@ def report(
         StorageError: the store failed.
     """
     log = open_log(path, key_provider, storage, context)
-    head, url = log.read_on(), normalise(os.fspath(path))
+    head, url = log.refresh(), normalise(os.fspath(path))
     is_store = store_of(head) is not None
     columns = CommitColumns()
     found = compare(log.fs, on_record=columns.add) if verify else None
@@ -104,7 +104,7 @@ def report(
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
         status=directory_status(log),
         checks=doctor(path, key_provider=key_provider, storage=storage, context=context).checks,
-        jobs=head.assembly_jobs,
+        jobs=head.assembly_tasks,
     )
     warnings = sorted(_warnings(contents, found), key=lambda each: SEVERITIES.index(each.severity))
     contents = replace(contents, warnings=tuple(warnings))

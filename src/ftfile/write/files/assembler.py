@@ -15,7 +15,7 @@ from ftfile.formats.api import format_from_definition
 from ftfile.formats.parts import FilteredFile, chain_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.layout import restored_id, restored_version, storage_identity
-from ftfile.log.format.model import Add, AssemblyJob, Origin, SourceRange
+from ftfile.log.format.model import Add, AssemblyTask, Origin, SourceRange
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.write.files.joiners import PartJoiner, SegmentReader, Target, make_joiner, merging_saves, sample_of
@@ -76,7 +76,7 @@ class Assembler:
         self._read_version = read_version
         self._copies = True
 
-    def assemble(self, job: AssemblyJob, goes_on: GoesOn = _always) -> Rewrite:
+    def assemble(self, job: AssemblyTask, goes_on: GoesOn = _always) -> Rewrite:
         """Make parts of the job's segments; its rows are in them, or in what is left of the segments, once each.
 
         Before each further part, `goes_on` is asked with the number of those made; if it returns False, the other rows
@@ -96,7 +96,7 @@ class Assembler:
             return self._assembled(self._stage, job, goes_on, copies=False)
 
     def assemble_readable(
-        self, job: AssemblyJob, goes_on: GoesOn = _always
+        self, job: AssemblyTask, goes_on: GoesOn = _always
     ) -> tuple[Rewrite | None, dict[str, Exception]]:
         """Make parts of the segments that can be read, None without any; return them and the errors of the others.
 
@@ -114,7 +114,7 @@ class Assembler:
             readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
             return self.assemble(replace(job, inputs=readable), goes_on) if readable else None, damaged
 
-    def _damaged(self, job: AssemblyJob) -> dict[str, Exception]:
+    def _damaged(self, job: AssemblyTask) -> dict[str, Exception]:
         """Return the errors of the segments of which no part can be made, by id: each is tried, and written nowhere."""
         damaged: dict[str, Exception] = {}
         for segment in job.inputs:
@@ -126,7 +126,7 @@ class Assembler:
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: Stage | _Nowhere, job: AssemblyJob, goes_on: GoesOn, *, copies: bool) -> Rewrite:
+    def _assembled(self, stage: Stage | _Nowhere, job: AssemblyTask, goes_on: GoesOn, *, copies: bool) -> Rewrite:
         encoding, keys = self._definitions[job.inputs[0].encoding], keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)
@@ -148,7 +148,7 @@ class Assembler:
             raise
 
     def _readers(
-        self, job: AssemblyJob, file_format: Format, keys: Keys | None, *, copies: bool
+        self, job: AssemblyTask, file_format: Format, keys: Keys | None, *, copies: bool
     ) -> deque[SegmentReader]:
         store = self._fs.capabilities
         copied_from = store.copy_bytes_min if copies and "copy" in store.stream_capabilities else None
@@ -165,7 +165,7 @@ class _Job:
     def __init__(
         self,
         stage: Stage | _Nowhere,
-        job: AssemblyJob,
+        job: AssemblyTask,
         start_part: Callable[[StagedFile], PartJoiner],
         filters: tuple[str, ...],
         goes_on: GoesOn,

@@ -24,7 +24,7 @@ from ftfile.write.files.buckets import (
     assign_by_value,
 )
 from ftfile.write.files.naming import path_fault
-from ftfile.write.options import column_named
+from ftfile.write.options import resolve_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class BucketPattern:
     def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> BucketPattern:
         """Read `pattern` or `column:pattern`; a ConfigError where the column has no time, or directories no name."""
         name, colon, pattern_text = text.rpartition(":")
-        column = column_named(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
+        column = resolve_column(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
         kind = _CLOCK if column is None or pa.types.is_timestamp(schema.field(column).type) else _DATE
         pattern = TimePattern.parse(_OPTION, pattern_text, kind)
         example = pattern.format(from_numpy(np.zeros(1, np.int64 if kind == _CLOCK else np.int32), kind), "UTC")
@@ -188,7 +188,7 @@ class Bucketing:
         partition_by = _partition_columns(parsed["partitionBy"], schema)
         named, pattern = parsed["fileNameColumn"], parsed["bucketPattern"]
         if (file_name := named) is not None:
-            file_name = column_named("fileNameColumn", named, schema, pa.types.is_string, "a string")
+            file_name = resolve_column("fileNameColumn", named, schema, pa.types.is_string, "a string")
         if file_name in partition_by:
             raise ConfigError(
                 f"partitionBy and fileNameColumn both name {file_name!r}: a column chooses one or the other"

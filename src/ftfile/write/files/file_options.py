@@ -22,7 +22,7 @@ from ftfile.write.files.naming import PathCheck, check_extension
 from ftfile.write.files.publishing import Publishing
 from ftfile.write.files.replacement import Replacement, replacement_from_options
 from ftfile.write.files.rolling_rules import RollingSettings, load_policy, rolling_settings
-from ftfile.write.options import Encryption, WriteConfig, client_settings, column_named, common_settings, transaction_of
+from ftfile.write.options import Encryption, WriteConfig, client_settings, common_values, resolve_column, transaction_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,7 +148,7 @@ def _checked(
         rolling=rolling,
         overwrite_mode=mode,
         replacement=replacement,
-        **common_settings(parsed),
+        **common_values(parsed),
         overwrite=overwrite,
         transaction=transaction_of(parsed),
         extension=extension,
@@ -236,11 +236,11 @@ def _rolling(parsed: ParsedOptions, schema: pa.Schema, leaving: tuple[str, ...])
     files, final, event = _without(schema, {*leaving}), settings.finalize_column, settings.event_column
     elsewhere = f"; {', '.join(leaving)} is in the paths, not in the files" if leaving else ""
     if final is not None:
-        final = column_named("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column", elsewhere)
+        final = resolve_column("finalizeColumn", final, files, pa.types.is_boolean, "a boolean column", elsewhere)
         if len(files) == 1:
             raise SchemaError(f"finalizeColumn={final!r} leaves no column for the files: at least one must be left")
     if event is not None:
-        event = column_named("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp", elsewhere)
+        event = resolve_column("eventTimeInterval", event, files, pa.types.is_timestamp, "a timestamp", elsewhere)
     if settings.policy is not None:
         load_policy(settings.policy)
     return replace(settings, finalize_column=final, event_column=event)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, NotFound, SchemaError
 from ftfile.core.logs import get_logger
-from ftfile.log.directory import entries_of_new, refuse_new_tables
+from ftfile.log.directory import check_foreign_tables, list_new_directory
 from ftfile.log.format import layout
 from ftfile.write.files.file_options import SinkConfig, forget_configs
 from ftfile.write.files.proposal import check_head, check_paths
@@ -66,7 +66,7 @@ class SinkWriter(Writer[SinkConfig]):
             return None
         log = config.log(context)
         try:
-            check_head(config, log.read_on(), lambda: _snapshot_of(log))
+            check_head(config, log.refresh(), lambda: _snapshot_of(log))
         except (ConfigError, SchemaError) as error:
             return error
         return None
@@ -78,13 +78,13 @@ class SinkWriter(Writer[SinkConfig]):
         if config.replacement is not None:
             config.replacement.settled(now_ms)
         log.fs.prove(layout.META)
-        head = log.read_on()
+        head = log.refresh()
         if head.version < 0:
-            _greet(config, log)
+            _check_new_directory(config, log)
         else:
-            refuse_new_tables(log, head, config.path)
+            check_foreign_tables(log, head, config.path)
         check_head(config, head, lambda: _snapshot_of(log))
-        needed = {job.inputs[0].encoding for job in head.assembly_jobs} & head.definitions.keys()
+        needed = {job.inputs[0].encoding for job in head.assembly_tasks} & head.definitions.keys()
         return head, {key: head.definitions[key] for key in needed}
 
     def _final_path(self, identity: TaskIdentity) -> Callable[[str, str], str] | None:
@@ -105,9 +105,9 @@ class SinkWriter(Writer[SinkConfig]):
         return write_task(self.config, self.batch_plan, writer, rows, stage, bad)
 
     def _run_jobs(self, stage: Stage, head: LogState) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
-        from ftfile.write.files.task import run_task_jobs  # noqa: PLC0415
+        from ftfile.write.files.task import run_assembly_tasks  # noqa: PLC0415
 
-        return run_task_jobs(stage, head, self.batch_plan.definitions)
+        return run_assembly_tasks(stage, head, self.batch_plan.definitions)
 
     def _propose(
         self, author: Author, messages: list[TaskCommit], log: CommitLog
@@ -119,7 +119,7 @@ class SinkWriter(Writer[SinkConfig]):
 
         def follow_up(done: Committed) -> None:
             if planner is not None and planner.in_progress and self.config.rolling is not None:
-                self._tell_of_open(planner)
+                self._log_files_in_progress(planner)
             self._announce(log, writer, done)
 
         return make_proposal(self.config, author, messages, log, planner), follow_up
@@ -140,16 +140,16 @@ class SinkWriter(Writer[SinkConfig]):
                 _planners.pop(next(iter(_planners)))
         return planner
 
-    def _tell_of_open(self, planner: RollingPlanner) -> None:
+    def _log_files_in_progress(self, planner: RollingPlanner) -> None:
         """Log the number of files that no plain reader sees yet: a warning the first time."""
         _log.log(
-            logging.INFO if planner.is_told else logging.WARNING,
+            logging.INFO if planner.has_warned else logging.WARNING,
             "%d files are in progress and stay so over batches; when no batch comes, ftfile.spark.attach(spark), "
             "called before, or ftfile.flush(%r) finishes them",
             planner.in_progress,
             self.config.path,
         )
-        planner.is_told = True
+        planner.has_warned = True
 
     def _announce(self, log: CommitLog, writer: WriterIdentity, done: Committed) -> None:
         """Write a batch write's marker and call the user's function: for a replay, too, and for flushes that died."""
@@ -160,18 +160,18 @@ class SinkWriter(Writer[SinkConfig]):
         if hook is None:
             return
         from ftfile.log.read.snapshot import added_by  # noqa: PLC0415
-        from ftfile.write.files.publishing import call_on_publish, tell_untold  # noqa: PLC0415
+        from ftfile.write.files.publishing import call_on_publish, report_pending_flushes  # noqa: PLC0415
 
         if done.record is not None:
             call_on_publish(hook, path, done.version, done.record.adds)
         elif isinstance(writer, StreamIdentity):
-            last = log.read_on().queries[writer.query_id]
+            last = log.refresh().queries[writer.query_id]
             # Spark begins a batch when the function has heard of the one before it.
             if last.last_batch == writer.batch_id:
                 call_on_publish(hook, path, last.version, added_by(log, last.version))
         if is_stream:
             with log.lock:
-                tell_untold(log, hook, path, writer.owner)
+                report_pending_flushes(log, hook, path, writer.owner)
 
 
 def _snapshot_of(log: CommitLog) -> Snapshot:
@@ -180,9 +180,9 @@ def _snapshot_of(log: CommitLog) -> Snapshot:
     return take_snapshot(log)
 
 
-def _greet(config: SinkConfig, log: CommitLog) -> None:
+def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
     """Log once, before the first commit, what may surprise later; refuse tables of others, and unknown layouts."""
-    foreign_entries = [info.path for info in entries_of_new(log.fs, config.path) if info.path[0] not in "_."]
+    foreign_entries = [info.path for info in list_new_directory(log.fs, config.path) if info.path[0] not in "_."]
     with contextlib.suppress(NotFound):
         log.check_layout()
     # Written under their names, own files may be there before the first commit.

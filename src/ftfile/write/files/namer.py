@@ -89,7 +89,7 @@ class Namer:
         are those that the record brings. The creation of the record checks that names are free. Raises as
         `Naming.name`.
         """
-        round_ = _Round(self, log, head, {**head.definitions, **(definitions or {})})
+        round_ = _NamesOfRecord(self, log, head, {**head.definitions, **(definitions or {})})
         named, refused = [], []
         for rewrite in rewrites:
             try:
@@ -102,7 +102,7 @@ class Namer:
         return Named(adds, tuple(named), tuple(refused), tables)
 
 
-class _Round:
+class _NamesOfRecord:
     """Names the parts of one record, at one head."""
 
     def __init__(self, namer: Namer, log: CommitLog, head: LogState, definitions: Mapping[str, Any]) -> None:

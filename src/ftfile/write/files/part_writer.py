@@ -40,7 +40,7 @@ class EncodableRows:
 
     def of_bucket(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Take the rows of a bucket, without the columns in its path, that cannot be encoded; return the others."""
-        faults = find_unencodable(self._config.format, rows.select(self._file_columns))
+        faults = unencodable_rows(self._config.format, rows.select(self._file_columns))
         if not faults:
             return rows
         is_good = np.ones(rows.num_rows, np.bool_)
@@ -58,7 +58,7 @@ class EncodableRows:
         return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
 
 
-def find_unencodable(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
+def unencodable_rows(file_format: Format, rows: pa.RecordBatch) -> dict[int, str]:
     """Return the place of each row that cannot be encoded, in their order, with its fault: by halving."""
     faults: dict[int, str] = {}
     # Ranges to try, the first one last.

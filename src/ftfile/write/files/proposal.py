@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, SchemaError, StorageError
 from ftfile.log.checks import Accepted, accept_rewrites
-from ftfile.log.directory import refuse_store
+from ftfile.log.directory import check_is_files
 from ftfile.log.format.model import Body, Remove, StreamAuthor
 from ftfile.log.format.record import definition_key
 from ftfile.write.files.namer import Namer
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING
 from ftfile.write.messages import StreamIdentity, add_of, batch_metrics, letters_of, segments_of
 from ftfile.write.options import check_staged_names, durability_of
-from ftfile.write.schema_change import check_schema_change, misfits_of, refuse_misfits, refuse_respelled, respelled_of
-from ftfile.write.spark_checkpoint import recorded_place
+from ftfile.write.schema_change import check_misfits, check_respelled, check_schema_change, misfits_of, respelled_of
+from ftfile.write.spark_checkpoint import checkpoint_table_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ def check_head(config: SinkConfig, head: LogState, snapshot: Callable[[], Snapsh
         SchemaError: see `check_schema_change`.
         ConfigError: `partitionBy` or `fileFormat` changed, or the directory is a store.
     """
-    refuse_store(head, config.path)
+    check_is_files(head, config.path)
     if config.overwrite and config.replacement is None:
         return  # nothing that was written before stays
     try:
@@ -95,7 +95,7 @@ def _check_older_rows(head: LogState, schema: str, snapshot: Callable[[], Snapsh
         for key, text in head.definitions.items()
         if isinstance(text, dict) and "partitionBy" in text
     }
-    for clauses_of, refuse in ((respelled_of, refuse_respelled), (misfits_of, refuse_misfits)):
+    for clauses_of, refuse in ((respelled_of, check_respelled), (misfits_of, check_misfits)):
         if clauses_by_key := {
             key: clauses for key, recorded in older.items() if (clauses := clauses_of(recorded, schema))
         }:
@@ -131,8 +131,7 @@ def make_proposal(
     is_stream = isinstance(author, StreamAuthor)
     schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
     parts = tuple(add_of(part, key, message.identity.origin()) for message in messages for part in message.parts)
-    letters = letters_of(messages)
-    segments = segments_of(messages, key, log.clock.now_ms())
+    letters, segments = letters_of(messages), segments_of(messages, key, log.clock.now_ms())
     rewrites = [rewrite for message in messages for rewrite in message.rewritten]
     failed = frozenset(job for message in messages for job in message.failed)
     metrics = _metrics(config, messages, log.fs.capabilities)
@@ -150,7 +149,8 @@ def make_proposal(
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
-        place = recorded_place(head, author.query_id, config.checkpoint) if isinstance(author, StreamAuthor) else {}
+        query_id = author.query_id if isinstance(author, StreamAuthor) else None
+        place = checkpoint_table_change(head, query_id, config.checkpoint) if query_id else {}
         body = Body(
             adds=adds,
             removes=(*map(Remove.of, replaced), *accepted.removes),
@@ -166,7 +166,7 @@ def make_proposal(
             tables=named.tables | marks | place,
         )
         jobs = None if planner is None else planner.plan(head, body, author, log.clock.now_ms(), failed)
-        return replace(body, assembly_jobs=jobs)
+        return replace(body, assembly_tasks=jobs)
 
     return prepare
 

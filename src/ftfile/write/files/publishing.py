@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 
 __all__ = (
-    "UNDONE",
+    "UNMARKED",
     "PublishedPart",
     "Publishing",
     "SuccessFile",
     "call_on_publish",
     "check_hook",
     "default_publishing",
-    "note_untold",
-    "tell_untold",
-    "untold_queries",
+    "mark_unreported",
+    "queries_with_unreported",
+    "report_pending_flushes",
 )
 
 
 # A table of the log: the directories that were written to and have not been marked since.
-UNDONE = "unmarkedDirectories"
+UNMARKED = "unmarkedDirectories"
 
 _HIDING = "_."
 _log = get_logger(__name__)
@@ -88,14 +88,14 @@ class SuccessFile:
         open_directories = {layout.bucket_directory(segment.bucket) for segment in head.segments.values()}
         waiting = {layout.bucket_directory(add.bucket) for entry in head.unpublished.values() for add in entry.adds}
         marked = []
-        for directory, (written_ms, _) in head.tables.get(UNDONE, {}).items():
+        for directory, (written_ms, _) in head.tables.get(UNMARKED, {}).items():
             if written_ms + self.delay_ms > now_ms:
                 break  # so were all that follow
             end = end_ms(directory)
             is_over = end is None or end + self.delay_ms <= now_ms
             if is_over and directory not in busy | open_directories | waiting and self._mark(log.fs, directory, head):
                 marked.append(directory)
-        return {UNDONE: {"set": dict.fromkeys(sorted(busy)), "drop": marked}} if busy or marked else {}
+        return {UNMARKED: {"set": dict.fromkeys(sorted(busy)), "drop": marked}} if busy or marked else {}
 
     def _mark(self, fs: FileSystem, directory: str, head: LogState) -> bool:
         try:
@@ -202,7 +202,7 @@ def default_publishing() -> Publishing:
 
 
 # A table of the log: by version of a flush's record, the query whose function is to hear of it.
-UNTOLD = "unreportedFlushes"
+UNREPORTED_FLUSHES = "unreportedFlushes"
 
 _OPTION = "onPublish"
 
@@ -254,26 +254,26 @@ def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> N
         ) from error
 
 
-def note_untold(version: int, query_id: str) -> dict[str, Any]:
+def mark_unreported(version: int, query_id: str) -> dict[str, Any]:
     """Return the changes of a flush's record to the log's tables."""
-    return {UNTOLD: {"set": {str(version): query_id}}}
+    return {UNREPORTED_FLUSHES: {"set": {str(version): query_id}}}
 
 
-def untold_queries(head: LogState) -> set[str]:
+def queries_with_unreported(head: LogState) -> set[str]:
     """Return the queries whose functions have not heard of all that was flushed."""
-    return {query_id for _, query_id in head.tables.get(UNTOLD, {}).values()}
+    return {query_id for _, query_id in head.tables.get(UNREPORTED_FLUSHES, {}).values()}
 
 
-def tell_untold(log: CommitLog, name: str, url: str, query_id: str) -> None:
+def report_pending_flushes(log: CommitLog, name: str, url: str, query_id: str) -> None:
     """Call the function with the parts of flushes that it has not heard of, and record that it has.
 
     Parts that are not published yet wait for the next time; the function hears again of what was not recorded.
     """
-    head = log.read_on()
-    owners = {int(version): owner for version, (_, owner) in head.tables.get(UNTOLD, {}).items()}
+    head = log.refresh()
+    owners = {int(version): owner for version, (_, owner) in head.tables.get(UNREPORTED_FLUSHES, {}).items()}
     waiting = sorted(at for at, owner in owners.items() if owner == query_id and at not in head.unpublished)
     for version in waiting:
         call_on_publish(name, url, version, added_by(log, version))
     if waiting:
-        table_change = {UNTOLD: {"drop": [str(version) for version in waiting]}}
+        table_change = {UNREPORTED_FLUSHES: {"drop": [str(version) for version in waiting]}}
         commit(log, MaintenanceAuthor(_OPTION, log.ids.unique()), lambda *_: Body(tables=table_change))

@@ -91,14 +91,14 @@ OverReason = Callable[[GroupTotals, int], "str | None"]
 class _Group:
     """The segments of a group in their order, and what they come to."""
 
-    def __init__(self, key: GroupKey, over_reason: OverReason, segments: Iterable[Add] = ()) -> None:
+    def __init__(self, key: GroupKey, reason_it_was_over: OverReason, segments: Iterable[Add] = ()) -> None:
         self.segments: dict[str, Add] = {}
         self.totals = self._since = GroupTotals(key[0])
         # The last batch that is over although its segments are still open, and why: jobs that named them were dropped,
         # or had no room.
         self.over: tuple[int, str] | None = None
         self.newest = -1
-        self._over_reason = over_reason
+        self._over_reason = reason_it_was_over
         self._batches: set[int] = set()
         for segment in segments:
             self.open(segment)
@@ -152,11 +152,13 @@ class GroupIndex:
     `deadline_ms` returns when a group is due if nothing more comes; None for never, 0 for at once.
     """
 
-    def __init__(self, query_id: str, deadline_ms: Callable[[Candidate], int | None], over_reason: OverReason) -> None:
+    def __init__(
+        self, query_id: str, deadline_ms: Callable[[Candidate], int | None], reason_it_was_over: OverReason
+    ) -> None:
         self.groups: dict[GroupKey, _Group] = {}
         self._query_id = query_id
         self._deadline_ms = deadline_ms
-        self._over_reason = over_reason
+        self._over_reason = reason_it_was_over
         self._keys: dict[str, GroupKey] = {}
         self._windows: dict[tuple[str, str], set[tuple[int, ...]]] = {}
         self._taken: set[str] = set()
@@ -171,7 +173,7 @@ class GroupIndex:
             return
         changes = list(head.segment_changes)
         versions = [(change.version, change.nonce) for change in changes]
-        taken = {add.id for job in head.assembly_jobs for add in job.inputs}
+        taken = {add.id for job in head.assembly_tasks for add in job.inputs}
         # The user's policy may raise meanwhile: then the next call begins anew.
         at, self._at = self._at, (-1, "")
         if at in versions:
@@ -208,7 +210,7 @@ class GroupIndex:
         is_passed = bool(key[2]) and max(later, default=key[2][0]) >= key[2][1]
         return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), is_passed, group.over)
 
-    def passed_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
+    def groups_ended_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
         """Return the groups whose window is over because others of these keys are there."""
         earlier_keys: dict[GroupKey, None] = {}
         for bucket, encoding, window in keys:
@@ -250,7 +252,7 @@ class GroupIndex:
             self._keys.update(dict.fromkeys((segment.id for segment in segments), key))
             self._newest_ms = max(self._newest_ms, self.groups[key].totals.last_ms)
             changed.add(key)
-        for key in (*changed, *self.passed_by(changed)):
+        for key in (*changed, *self.groups_ended_by(changed)):
             self._note_deadline(key)
 
     def _end(self, ended: Iterable[str]) -> set[GroupKey]:

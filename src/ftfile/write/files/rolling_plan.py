@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ftfile.core.logs import get_logger
 from ftfile.formats.api import Limits
-from ftfile.log.format.model import Add, AssemblyJob, Author, Body, StreamAuthor
+from ftfile.log.format.model import Add, AssemblyTask, Author, Body, StreamAuthor
 from ftfile.write.files.rolling_groups import Candidate, GroupIndex, GroupKey, by_group, key_of, order_of, size_of
-from ftfile.write.files.rolling_rules import deadline_ms, over_reason, reason_to_end
+from ftfile.write.files.rolling_rules import deadline_ms, reason_it_was_over, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -30,19 +30,19 @@ LIMITS = frozenset({"size", "rows", "segments"})
 _SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
 
 
-def limits_of(job: AssemblyJob) -> Limits:
+def limits_of(job: AssemblyTask) -> Limits:
     """Return the limits of each part of a job."""
     return Limits(job.payload["maxBytesPerFile"], job.payload["maxRecordsPerFile"], job.payload["strictFileSize"])
 
 
-def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyJob:
+def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> AssemblyTask:
     """Return the job of a segment that kept others from becoming a part."""
     return replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
 
 
 def jobs_of(
     segments: Iterable[Add], reason: str, settings: RollingSettings, ids: IdSource, tasks: int = 1
-) -> Iterator[AssemblyJob]:
+) -> Iterator[AssemblyTask]:
     """Yield the jobs that make parts of a due group's segments; after a reason in `LIMITS` the others stay open.
 
     Rows are in order within a job. If one reason makes several jobs, each makes full parts, and its remaining rows come
@@ -110,18 +110,18 @@ def _is_final(segment: Add) -> bool:
     return bool(segment.rolling_stats.get("endsPart"))
 
 
-def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> AssemblyJob:
+def _job(chunk: list[Add], reason: str, settings: RollingSettings, ids: IdSource, *, keep_tail: bool) -> AssemblyTask:
     payload = {
         "maxBytesPerFile": settings.max_bytes,
         "maxRecordsPerFile": settings.max_rows,
         "strictFileSize": settings.strict,
         "keepTail": keep_tail,
     }
-    return AssemblyJob(ids.unique(), tuple(chunk), reason, payload=payload)
+    return AssemblyTask(ids.unique(), tuple(chunk), reason, payload=payload)
 
 
 # Versions for which records repeat the jobs of other queries.
-AWAITED_RECORDS = 1_000
+FOREIGN_TASK_RECORDS = 1_000
 _OTHER_ENCODING, _TOO_MANY_OPEN, _EVENT_TIME = "encoding", "openSegments", "eventTime"
 
 _log = get_logger(__name__)
@@ -147,18 +147,18 @@ class RollingPlanner:
         self._encoding = encoding
         self._settings = settings
         self._ids = ids
-        self._index = GroupIndex(query_id, self._deadline_ms, partial(over_reason, settings))
+        self._index = GroupIndex(query_id, self._deadline_ms, partial(reason_it_was_over, settings))
         self.in_progress = 0
-        self.is_told = False
+        self.has_warned = False
 
     def plan(
         self, head: LogState, record: Body, author: Author, now_ms: int, failed: Collection[str]
-    ) -> tuple[AssemblyJob, ...]:
+    ) -> tuple[AssemblyTask, ...]:
         """Return the jobs that are due once the record, which has none yet, follows the head.
 
         `failed` are the ids of jobs that a task tried in vain, and of segments that it left out of parts.
         """
-        if not (head.segments or head.assembly_jobs or any(add.kind == "segment" for add in record.adds)):
+        if not (head.segments or head.assembly_tasks or any(add.kind == "segment" for add in record.adds)):
             self.in_progress = 0  # no file is open, and none was
             return ()
         jobs_left = head.jobs_left(record.removes)
@@ -168,7 +168,7 @@ class RollingPlanner:
         batch = author.batch_id if isinstance(author, StreamAuthor) else -1
         opened = [add for add in record.adds if add.kind == "segment" and add.origin.query_id == self._query_id]
         busy = ended | {add.id for job in jobs for add in job.inputs}
-        freed = (add for job in head.assembly_jobs if self._is_own(job) for add in job.inputs if add.id not in busy)
+        freed = (add for job in head.assembly_tasks if self._is_own(job) for add in job.inputs if add.id not in busy)
         changes = _Changes(
             by_group(add for add in opened if add.origin.last_batch == batch),
             by_group((*freed, *(add for add in opened if add.origin.last_batch != batch))),
@@ -188,21 +188,21 @@ class RollingPlanner:
         dealt = [replace(job, payload=job.payload | {"taskCount": record.tasks}) for job in jobs]
         return (*foreign_jobs, *sorted(dealt, key=lambda job: job.attempts))
 
-    def due_at(self, head: LogState, now_ms: int) -> list[AssemblyJob]:
+    def due_at(self, head: LogState, now_ms: int) -> list[AssemblyTask]:
         """Return the jobs that a batch without rows would do and plan at this head."""
         self._index.follow(head)
-        jobs = [job for job in head.assembly_jobs if self._is_own(job)]
-        taken = sum(len(job.inputs) for job in head.assembly_jobs)
+        jobs = [job for job in head.assembly_tasks if self._is_own(job)]
+        taken = sum(len(job.inputs) for job in head.assembly_tasks)
         return [*jobs, *self._due(_Changes({}, {}, set()), now_ms, len(head.segments) - taken, tasks=1)]
 
-    def _is_own(self, job: AssemblyJob) -> bool:
+    def _is_own(self, job: AssemblyTask) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
 
     def _again(
-        self, jobs_left: Iterable[AssemblyJob], head: LogState, failed: Collection[str], ended: set[str]
-    ) -> list[AssemblyJob]:
+        self, jobs_left: Iterable[AssemblyTask], head: LogState, failed: Collection[str], ended: set[str]
+    ) -> list[AssemblyTask]:
         """Return jobs as they are still due: without the segments that failed, which get jobs of their own."""
-        jobs: list[AssemblyJob] = []
+        jobs: list[AssemblyTask] = []
         for job in jobs_left:
             inputs = tuple(add for add in job.inputs if add.id not in failed)
             if inputs:
@@ -222,7 +222,7 @@ class RollingPlanner:
                 jobs.append(alone(segment, self._settings, self._ids))
         return jobs
 
-    def _due(self, changes: _Changes, now_ms: int, open_segments: int, tasks: int) -> Iterator[AssemblyJob]:
+    def _due(self, changes: _Changes, now_ms: int, open_segments: int, tasks: int) -> Iterator[AssemblyTask]:
         """Yield the jobs of due groups, those first that have waited for longest, for as many tasks.
 
         `open_segments` is the number of the directory's segments that no job names.
@@ -238,7 +238,7 @@ class RollingPlanner:
                 yield job
         begins_us = {key[:2]: key[2][0] for key in sorted(new) if key[2]}
         over = frozenset(planned)
-        for key in dict.fromkeys((*new, *index.passed_by(new))):
+        for key in dict.fromkeys((*new, *index.groups_ended_by(new))):
             more = new.get(key, []) if key in over else [*older.get(key, ()), *new.get(key, ())]
             candidate = index.candidate(key, more, busy, begins_us.get(key[:2]), afresh=key in over)
             for job in self._ending(candidate, now_ms, tasks):
@@ -256,7 +256,7 @@ class RollingPlanner:
 
     def _ending(
         self, candidate: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True
-    ) -> Iterator[AssemblyJob]:
+    ) -> Iterator[AssemblyTask]:
         """Yield the jobs of a group if it is due, or of those of its segments that were over before others came."""
         reason = self._reason(candidate, now_ms) if candidate.totals.segments else None
         if reason and (at_limits or reason not in LIMITS):
@@ -273,12 +273,12 @@ class RollingPlanner:
         is_over = candidate.key[1] != self._encoding or candidate.is_passed or candidate.over is not None
         return 0 if is_over else deadline_ms(self._settings, candidate.totals)
 
-    def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyJob]) -> int:
+    def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyTask]) -> int:
         new_keys = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}
         return len(self._index.groups) + len(new_keys - self._index.groups.keys())
 
 
-def _is_awaited(job: AssemblyJob, head: LogState) -> bool:
+def _is_awaited(job: AssemblyTask, head: LogState) -> bool:
     """Return True if the job's query still writes; one that comes back after long finds out anew what is due."""
     query = head.queries.get(job.inputs[0].origin.query_id)
-    return query is not None and head.version - query.version < AWAITED_RECORDS
+    return query is not None and head.version - query.version < FOREIGN_TASK_RECORDS

@@ -168,7 +168,7 @@ def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
     return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
 
-def over_reason(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
+def reason_it_was_over(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
     """Return why a group was over before rows came at another time, where no later look shows it; None if it was not.
 
     Raises:

@@ -60,12 +60,12 @@ def write_task(
     else:
         target = SpoolWriter(config, config.rolling, router, stage, encodable)
     for batch in rows:
-        target.write(bad.without_oversized(batch))
+        target.write(bad.split_oversized(batch))
     target.finish()
     return tuple(target.segments) if isinstance(target, SpoolWriter) else ()
 
 
-def run_task_jobs(
+def run_assembly_tasks(
     stage: Stage, head: LogState, definitions: Mapping[str, Any]
 ) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
     """Run the jobs of the stage's query that fall to its partition; return the results, and the ids of failures.
@@ -73,7 +73,7 @@ def run_task_jobs(
     Each of the tasks that wrote the query's last record takes an equal share; other jobs stay due. Other queries do
     their own jobs: they know the names of their files, and who hears of them. Raises nothing.
     """
-    jobs = [job for job in head.assembly_jobs if job.inputs[0].origin.query_id == stage.owner]
+    jobs = [job for job in head.assembly_tasks if job.inputs[0].origin.query_id == stage.owner]
     tasks = max((job.payload["taskCount"] for job in jobs), default=0)
     if stage.partition >= tasks:
         return (), ()

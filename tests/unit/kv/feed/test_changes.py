@@ -251,7 +251,7 @@ def test_bytes_bound_a_batch() -> None:
     query = store(buckets="1")
     for batch in range(4):
         query.run(batch, [rows(a=batch)])
-    sizes = {add.length for add in CommitLog(open_filesystem(PATH)).read_on().segments.values()}
+    sizes = {add.length for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()}
     for size, batches in ((1, 4), (max(sizes), 4), (2 * max(sizes), 2), (8 * max(sizes), 1)):
         found = followed(starting_version=0, limits=Limits(size_bytes=size))
         assert len(found) == batches

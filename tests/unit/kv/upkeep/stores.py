@@ -29,7 +29,7 @@ def rows_of(path: str, version: int | None = None) -> dict[str, int]:
 
 
 def runs_of(path: str) -> int:
-    return len(CommitLog(open_filesystem(path)).read_on().segments)
+    return len(CommitLog(open_filesystem(path)).refresh().segments)
 
 
 def damage(path: str, add: Add) -> None:

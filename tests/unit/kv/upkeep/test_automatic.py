@@ -59,7 +59,7 @@ class TestInterval:
         clock.advance(3 * HOUR_S)
         write(query, 3)
         assert due() is not None
-        assert CommitLog(open_filesystem(PATH)).read_on().horizon_ms > 0
+        assert CommitLog(open_filesystem(PATH)).refresh().horizon_ms > 0
         forget_vacuums()
         assert due() is None
 

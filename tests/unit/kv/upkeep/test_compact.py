@@ -72,7 +72,7 @@ class TestCompact:
         assert report.records == 1
         assert runs_of(PATH) == 2
         assert rows_of(PATH) == {f"w{number}": number for number in range(3, 9)}
-        assert sum(add.rows for add in CommitLog(open_filesystem(PATH)).read_on().segments.values()) == 6
+        assert sum(add.rows for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()) == 6
         assert kv.compact(PATH, full=True, context=current()).records == 0
 
     def test_a_large_bucket_takes_several_records(self) -> None:
@@ -106,7 +106,7 @@ class TestCompact:
 
     def test_a_damaged_bucket_leaves_the_others(self, query: StoreBatch) -> None:
         write(query, 3)
-        damage(PATH, next(iter(CommitLog(open_filesystem(PATH)).read_on().segments.values())))
+        damage(PATH, next(iter(CommitLog(open_filesystem(PATH)).refresh().segments.values())))
         with pytest.raises(CorruptData):
             kv.compact(PATH, full=True, context=current())
         assert runs_of(PATH) == 3 + 3
@@ -114,13 +114,13 @@ class TestCompact:
     def test_more_damaged_buckets_than_a_record_names_leave_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "_RUNS_MAX", 8)
         write(counts(buckets="4", flushIntervalCount="4"), 4)
-        adds = [*CommitLog(open_filesystem(PATH)).read_on().segments.values()]
+        adds = [*CommitLog(open_filesystem(PATH)).refresh().segments.values()]
         *broken, whole = sorted({add.bucket for add in adds})
         for bucket in broken:
             damage(PATH, next(add for add in adds if add.bucket == bucket))
         with pytest.raises(CorruptData):
             kv.compact(PATH, context=current())
-        left = Counter(add.bucket for add in CommitLog(open_filesystem(PATH)).read_on().segments.values())
+        left = Counter(add.bucket for add in CommitLog(open_filesystem(PATH)).refresh().segments.values())
         assert left == {**Counter(add.bucket for add in adds), whole: 1}
 
     def test_it_is_for_stores(self) -> None:
@@ -149,7 +149,7 @@ class TestThreads:
     def test_what_no_record_names_is_shared_among_them(self) -> None:
         write(counts(buckets="4", flushIntervalCount="4"), 4)
         log = CommitLog(open_filesystem(PATH))
-        head = replace(log.read_on(), assembly_jobs=())
+        head = replace(log.refresh(), assembly_tasks=())
         how = how_written(head, log.fs)
         assert [len(all_due(head, how, log, (), at_once)) for at_once in (1, 3)] == [1, 3]
 
@@ -170,7 +170,7 @@ class TestThreads:
     ) -> None:
         write(query, 3)
         log = CommitLog(open_filesystem(PATH))
-        head = log.read_on()
+        head = log.refresh()
         jobs = plan.plan_jobs(head.segments.values(), (), PlanSettings(flush_runs=2), log.ids, now_ms=0, tasks=4)
         silent = Unavailable("open", "path", "it is silent")
         silent.waited_s = AWAY_S

@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 
 
 def oldest_run(bucket: str) -> Add:
-    adds = CommitLog(open_filesystem(PATH)).read_on().segments.values()
+    adds = CommitLog(open_filesystem(PATH)).refresh().segments.values()
     return min((add for add in adds if add.bucket == bucket), key=lambda add: run_of(add).marks.at)
 
 
@@ -106,6 +106,6 @@ def test_a_delete_holds_against_late_rows_until_its_time_is_over(clock: ManualCl
     assert write(3, "b", 1) == {"b": 1}
     clock.advance(2 * HOUR_MS)
     assert write(4, "c", 1) == {"b": 1, "c": 1}
-    (add,) = CommitLog(open_filesystem(PATH)).read_on().segments.values()
+    (add,) = CommitLog(open_filesystem(PATH)).refresh().segments.values()
     assert add.rows == 2, "nothing is left of the delete"
     assert write(5, "a", 7) == {"a": 7, "b": 1, "c": 1}

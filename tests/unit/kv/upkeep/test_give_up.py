@@ -34,7 +34,7 @@ def written() -> None:
 
 
 def runs() -> list[Run]:
-    return [run_of(add) for add in CommitLog(open_filesystem(PATH)).read_on().segments.values()]
+    return [run_of(add) for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()]
 
 
 def give_up(path: str, *, dry_run: bool = False) -> RepairReport:

@@ -39,7 +39,7 @@ class TestRebucket:
         assert runs_of(PATH) == report.runs_written <= buckets
         assert rows_of(PATH) == expected(3)
         assert rows_of(PATH, 2) == expected(3)
-        assert CommitLog(open_filesystem(PATH)).read_on().assembly_jobs == ()
+        assert CommitLog(open_filesystem(PATH)).refresh().assembly_tasks == ()
         query.restart()
         with pytest.raises(ConfigError, match=f"buckets: the store has {buckets}, and 4 is given"):
             write(query, 3)
@@ -103,10 +103,10 @@ class TestRebucket:
     def test_damage_changes_nothing(self) -> None:
         query = counts(buckets="4")
         write(query, 0)
-        damage(PATH, next(iter(CommitLog(open_filesystem(PATH)).read_on().segments.values())))
+        damage(PATH, next(iter(CommitLog(open_filesystem(PATH)).refresh().segments.values())))
         with pytest.raises(CorruptData):
             kv.rebucket(PATH, 8, context=current())
-        assert CommitLog(open_filesystem(PATH)).read_on().version == 0
+        assert CommitLog(open_filesystem(PATH)).refresh().version == 0
 
     def test_purges_and_deletes_of_one_old_bucket_touch_no_other(self) -> None:
         query = counts(buckets="4", merge="last", deleteColumn="gone")
@@ -119,7 +119,7 @@ class TestRebucket:
         before = rows_of(PATH)
         kv.rebucket(PATH, 1, context=current())
         assert rows_of(PATH) == before
-        assert sum(add.rows for add in CommitLog(open_filesystem(PATH)).read_on().segments.values()) == len(before)
+        assert sum(add.rows for add in CommitLog(open_filesystem(PATH)).refresh().segments.values()) == len(before)
 
     @pytest.mark.parametrize("buckets", [0, 3, 1 << 17])
     def test_a_power_of_two(self, buckets: int) -> None:

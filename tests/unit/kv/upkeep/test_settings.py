@@ -52,7 +52,7 @@ def test_the_newest_settings_count(
     between(1, {"compression": "none", "flushIntervalCount": "40"})
     write(2, one)
     fs = open_filesystem(PATH)
-    how = how_written(CommitLog(fs).read_on(), fs)
+    how = how_written(CommitLog(fs).refresh(), fs)
     assert (how.compression, how.plan.flush_runs) == ("zstd", 50)
     kv.compact(PATH, full=True, context=current())
-    assert how_written(CommitLog(fs).read_on(), fs) == how
+    assert how_written(CommitLog(fs).refresh(), fs) == how

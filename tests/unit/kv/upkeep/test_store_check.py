@@ -149,6 +149,6 @@ class TestBroken:
             store.commit(3)
             monkeypatch.setattr(Fold, "_check", lambda *_: None)
             log = CommitLog(open_filesystem(PATH))
-            again = record_of(log, log.read_on(), Body(), JobAuthor("again", Transaction("w", 3)), log.ids.unique())
+            again = record_of(log, log.refresh(), Body(), JobAuthor("again", Transaction("w", 3)), log.ids.unique())
             assert log.create(again) is not None
         assert broken() == "I2"

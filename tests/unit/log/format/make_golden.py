@@ -18,12 +18,12 @@ import ftfile
 from ftfile import kv
 from ftfile.core.context import SYSTEM
 from ftfile.filters.keys import Keys, forget_keys
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.directory import write_marker
 from ftfile.log.format import layout, record
 from ftfile.log.format.model import MaintenanceAuthor, Record
-from ftfile.log.publish import extend_ranges
+from ftfile.log.publish import compact_new_records
 from ftfile.log.records import PublishedHint, store_now_ms, write_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.operate.repair_actions import set_aside
@@ -72,8 +72,8 @@ def make_plain(path: Path) -> None:
         ids = SeededIds(1)
         fs = InContext(LocalFileSystem(str(path), SYSTEM), ids=ids)
         log = CommitLog(fs)
-        write_base(fs, ids, log.read_on())
-        extend_ranges(log, log.read_on())
+        write_checkpoint(fs, ids, log.refresh())
+        compact_new_records(log, log.refresh())
         store_now_ms(fs)
         write_marker(fs)
         fs.put("in the way", b"somebody's\n")
@@ -95,9 +95,9 @@ def make_sealed(path: Path) -> None:
         log = CommitLog(SealedFileSystem(local, Keys("env:FTFILE_GOLDEN_KEYS"), "golden"))
         log.prepare_directory()
         log.create(Record(0, "0" * 32, MaintenanceAuthor("vacuum", "1" * 32), 0, horizon_ms=5, previous_nonce=""))
-        head = log.read_on()
-        write_base(log.fs, SeededIds(2), head)
-        extend_ranges(log, head)
+        head = log.refresh()
+        write_checkpoint(log.fs, SeededIds(2), head)
+        compact_new_records(log, head)
         write_published(log.fs, PublishedHint(head.version, head.nonce))
     forget_keys()
 

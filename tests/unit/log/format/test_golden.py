@@ -18,13 +18,13 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.filters.keys import Keys, forget_keys
 from ftfile.kv.run.directory import bytes_behind_pages, decode_directory
-from ftfile.log.checkpoints import decode_base, encode_base
+from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
-from ftfile.log.format.compacted import decode_range
+from ftfile.log.format.compacted import decode_compacted
 from ftfile.log.format.model import (
     Add,
-    AssemblyJob,
+    AssemblyTask,
     Fingerprint,
     JobAuthor,
     MaintenanceAuthor,
@@ -35,7 +35,7 @@ from ftfile.log.format.model import (
     Transaction,
 )
 from ftfile.log.format.record import compact_json, decode_record, from_checked_text, to_checked_text
-from ftfile.log.read.compacted_records import list_ranges, read_range
+from ftfile.log.read.compacted_records import list_compacted, read_range
 from ftfile.log.records import read_published
 from ftfile.log.sealed import SealedFileSystem
 from ftfile.log.wal import read_frames
@@ -184,8 +184,8 @@ class TestReading:
         )
         assert first.tables == {"unmarkedDirectories": {"set": {"kind=a": None, "kind=b": None}, "drop": []}}
         assert second.adds[2] == LEFT
-        assert second.assembly_jobs == (
-            AssemblyJob("7d8a7f1677f57ba801fef521f4afcb72", (LEFT, second.adds[0]), "rows", 0, second_plan()),
+        assert second.assembly_tasks == (
+            AssemblyTask("7d8a7f1677f57ba801fef521f4afcb72", (LEFT, second.adds[0]), "rows", 0, second_plan()),
         )
         assert second.metrics["partsByReason"] == {"rows": 1}
         assert second.removes == (Remove(f"{SPOOL}-0", "segment"),)
@@ -203,7 +203,7 @@ class TestReading:
         assert fifth.previous_nonce == fourth.nonce
 
     def test_the_base(self) -> None:
-        state = decode_base(content_of("bases/*.base"), "base")
+        state = decode_checkpoint(content_of("bases/*.base"), "base")
         assert (state.version, state.nonce) == (4, "b48376be28a0ab3bcf62b3e04b664c6c")
         assert state.queries[QUERY].last_batch == 2
         assert (state.transactions["app"].last, state.transactions["app"].version) == (7, 3)
@@ -212,7 +212,7 @@ class TestReading:
         assert [version for version, _ in state.recent] == [0, 1, 2, 3, 4]
         assert [*state.unpublished] == [0, 1, 2, 3, 4]
         assert set(state.removed.values()) == {4}
-        assert encode_base(state) == content_of("bases/*.base")
+        assert encode_checkpoint(state) == content_of("bases/*.base")
 
     def test_the_hints(self, plain: Path) -> None:
         hint = read_published(LocalFileSystem(str(plain), SYSTEM))
@@ -228,7 +228,7 @@ class TestReading:
         assert plan.root == "file:///data/in"
         assert plan.seen == (Seen("c.log", 9, "0" * 16, "1" * 16, 9, 1_700_000_000_000),)
         assert (plan.late, plan.replaced, plan.low) == ((Late("d.log", 5),), ("b.log",), 1_600_000_000_000)
-        (columns,) = columns_files(CommitLog(fs).read_on())
+        (columns,) = columns_files(CommitLog(fs).refresh())
         known = KnownFiles.from_bytes(read_columns(fs, columns))
         found = known.get(key_of("file:///data/in", "a.log.1"))
         assert found is not None
@@ -236,9 +236,9 @@ class TestReading:
 
     def test_the_sealed_log(self, sealed: SealedFileSystem) -> None:
         assert sealed.directory_id == "9ffd041d9eb6ca487c1c737f7ebde982"
-        head = CommitLog(sealed).read_on()
+        head = CommitLog(sealed).refresh()
         assert (head.version, head.horizon_ms) == (0, 5)
-        (name,) = list_ranges(sealed)
+        (name,) = list_compacted(sealed)
         assert read_range(sealed, name, ended=True).nonce == head.nonce
         assert read_published(sealed) is not None
 
@@ -253,10 +253,10 @@ def _decode(name: str, content: bytes, tmp_path: Path) -> object:
     if name == "ftfileRecord":
         return decode_record(content, "file", lambda _: b"")
     if name == "ftfileBase":
-        return decode_base(content, "file")
+        return decode_checkpoint(content, "file")
     (tmp_path / "file").write_bytes(content)
     with LocalFileSystem(str(tmp_path), SYSTEM).open("file") as file:
-        return decode_range(file, "file", ended=True)
+        return decode_compacted(file, "file", ended=True)
 
 
 @pytest.mark.parametrize(

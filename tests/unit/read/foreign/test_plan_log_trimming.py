@@ -80,7 +80,7 @@ class TestTrimming:
             log.commit(position)
             state = read_plans(fs).state
             starts.append(state.log_start)
-            covered = sorted(name.version for name in bases.list_bases(fs))
+            covered = sorted(name.version for name in bases.list_checkpoints(fs))
             if state.log_start:
                 assert covered[-2] >= state.log_start
                 assert trimming.columns_files(state)[-1].name.version + 1 >= state.log_start
@@ -102,7 +102,7 @@ class TestTrimming:
 
     def test_a_damaged_base_holds_plans_back(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         small_bounds(monkeypatch, 0)
-        monkeypatch.setattr(bases, "encode_base", lambda _: b"damaged\n")
+        monkeypatch.setattr(bases, "encode_checkpoint", lambda _: b"damaged\n")
         log, position = driver(fs), begin()
         for number in range(20):
             position = log.add(position, plan_of(number))
@@ -130,7 +130,7 @@ class TestTrimming:
         for number in range(40):
             position = log.add(position, plan_of(number))
             positions.append(position)
-            bases.write_base(fs, current().ids, CommitLog(fs).read_on())
+            bases.write_checkpoint(fs, current().ids, CommitLog(fs).refresh())
             log.commit(position)
             check_plans(fs, offsets_of(positions), len(positions))
         assert read_plans(fs).state.log_start > 20
@@ -274,7 +274,7 @@ class TestBounds:
         found = check_plans(fs, offsets_of(positions[-300:]), 299, kept_max=trimming.VERSIONS_KEPT + 70)
         assert found.state.version == 9_999
         assert len(names(fs, layout.LOG)) < 200
-        assert len(names(fs, layout.BASES)) == bases.BASES_KEPT
+        assert len(names(fs, layout.BASES)) == bases.CHECKPOINTS_KEPT
         assert len(names(fs, layout.COLUMNS)) <= trimming.COLUMNS_KEPT + 1
         assert driver(fs).known().to_bytes() == known_after(10_000)
         with pytest.raises(StateLost):

@@ -12,12 +12,12 @@ import fastavro
 
 import ftfile
 from ftfile.core.context import SYSTEM
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
-from ftfile.log.publish import extend_ranges
+from ftfile.log.publish import compact_new_records
 from ftfile.storage.registry import normalise
 from ftfile.testing.context import current, open_filesystem
 
@@ -46,10 +46,10 @@ def ids_of(url: str, version: int | None = None) -> list[int]:
 def keep_only(url: str, log_start: int) -> None:
     """Do what vacuum does to the log: a record says so, bases and ranges are there, and then the records go."""
     log = CommitLog(open_filesystem(url))
-    head = log.read_on()
-    write_base(log.fs, SYSTEM.ids, head)
+    head = log.refresh()
+    write_checkpoint(log.fs, SYSTEM.ids, head)
     commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(log_start=log_start))
-    extend_ranges(log, head)
+    compact_new_records(log, head)
     for version in range(log_start):
         log.fs.delete(layout.record_path(version))
 

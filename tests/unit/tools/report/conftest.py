@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ftfile.core.context import SYSTEM
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.testing.context import open_filesystem
@@ -31,6 +31,6 @@ def rolled(tmp_path: Path) -> MicroBatch:
 def damaged(rolled: MicroBatch) -> str:
     """The same, with a damaged record before the newest base."""
     log = CommitLog(open_filesystem(rolled.path))
-    write_base(log.fs, SYSTEM.ids, log.read_on())
+    write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
     Path(rolled.path, layout.record_path(1)).write_bytes(b"")
     return rolled.path

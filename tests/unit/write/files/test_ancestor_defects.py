@@ -11,7 +11,7 @@ import pytest
 import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, EncodingError, NameCollision, NotFound, OutcomeUnknown, UnknownQuery
-from ftfile.log.checkpoints import encode_base
+from ftfile.log.checkpoints import encode_checkpoint
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.checker import check_directory
@@ -172,7 +172,7 @@ def test_d7(tmp_path: Path) -> None:
         query = stream(str(tmp_path / str(names)))
         for batch in range(6):
             query.run(batch, [rows("x", *[f"{batch}/{name}" for name in range(names)])])
-        sizes.append((len(query.plan()), len(encode_base(query.config().log(current()).read_on()))))
+        sizes.append((len(query.plan()), len(encode_checkpoint(query.config().log(current()).refresh()))))
     few, many = sizes
     assert many == pytest.approx(few, abs=50)
 
@@ -251,7 +251,7 @@ class TestD9:
         with monkeypatch.context() as patched:
             patched.setattr("ftfile.log.protocol.roll_forward", lambda *_, **__: [])
             query.run(0, [rows("abc")])
-        (add,) = query.config().log(current()).read_on().unpublished[0].adds
+        (add,) = query.config().log(current()).refresh().unpublished[0].adds
         assert add.final_path is not None
         Path(out, add.path).unlink()
         Path(out, add.final_path).write_text("a\n")
@@ -286,7 +286,7 @@ def test_d11(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("ftfile.log.protocol.roll_forward", lambda *_, **__: [])
         query.run(0, [rows("abc")])
-    (add,) = query.config().log(current()).read_on().unpublished[0].adds
+    (add,) = query.config().log(current()).refresh().unpublished[0].adds
     assert add.final_path is not None
     foreign = Path(out, add.final_path)
     foreign.write_text("x\ny\nz\n")

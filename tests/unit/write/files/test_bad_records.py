@@ -26,7 +26,7 @@ from ftfile.testing.micro_batch import MicroBatch, spark_schema
 from ftfile.write.bad_records import row_to_json, value_sizes
 from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.file_writer import SinkWriter
-from ftfile.write.files.part_writer import find_unencodable
+from ftfile.write.files.part_writer import unencodable_rows
 from ftfile.write.messages import StreamIdentity, TaskIdentity
 from tests.unit.damage import damaged
 
@@ -344,7 +344,7 @@ class TestFilesThatStayOpen:
 
 class TestFinding:
     def found(self, words: Sequence[str]) -> list[int]:
-        return [*find_unencodable(self.text(), pa.record_batch({"word": pa.array(words, pa.string())}))]
+        return [*unencodable_rows(self.text(), pa.record_batch({"word": pa.array(words, pa.string())}))]
 
     def text(self) -> Format:
         return format_from_options("text", {})

@@ -16,7 +16,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.layout import storage_identity
 from ftfile.log.sealed import keys_of
@@ -151,7 +151,7 @@ def test_spools_and_staged_files(out: str, ring: Path) -> None:
 def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) -> None:
     stream(out, ring).run(0, [rows_of("some")])
     log = CommitLog(ftfile.open(out).file_system)
-    write_base(log.fs, SYSTEM.ids, log.read_on())
+    write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
     assert files_of(out, "_ftfile/bases")
     assert_nothing_is_readable(out)
 
@@ -422,7 +422,7 @@ class TestKeys:
                 merge_ranges(out)
             forget_all()
             log = CommitLog(ftfile.open(out).file_system)
-            write_base(log.fs, SYSTEM.ids, log.read_on())
+            write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
             forget_all()
             upkeep(out)
             assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
@@ -431,7 +431,7 @@ class TestKeys:
     def test_upkeep_goes_on_with_the_newest_where_commits_keep_bases(
         self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 1)
+        monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 1)
         write_ring(ring, first=FIRST, second=SECOND)
         query = stream(out, ring, encryptionKeyId="second", rolling="policy")
         for batch in range(2):
@@ -465,7 +465,7 @@ class TestKeys:
         stream(out, ring, encryptionKeyId="first", **options).run(0, [rows_of("some")])
         stream(out, ring, encryptionKeyId="second", **options).run(1, [rows_of("more")])
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM.ids, log.read_on())
+        write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
         merge_ranges(out)
         write_ring(ring, second=SECOND)
         (part,) = parts(out)[:1]

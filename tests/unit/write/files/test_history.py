@@ -54,7 +54,7 @@ class TestTimes:
         clock = ManualClock()
         taking(clock, 1, monkeypatch, StagedFile, "end")
         taking(clock, 2, monkeypatch, SinkWriter, "_run_jobs")
-        taking(clock, 4, monkeypatch, protocol, "_require_publishable")
+        taking(clock, 4, monkeypatch, protocol, "_check_publishable")
         taking(clock, 8, monkeypatch, CommitLog, "create")
         taking(clock, 16, monkeypatch, publish, "place")
         with repeatable(clock):

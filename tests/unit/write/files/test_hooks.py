@@ -10,7 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import CorruptData, NotPublished, PermissionDenied, UserCodeError
-from ftfile.log.checkpoints import list_bases
+from ftfile.log.checkpoints import list_checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
@@ -65,25 +65,25 @@ def refuse(*_: object, **__: object) -> list[Any]:
 
 class TestBatches:
     def test_that_write_a_base(self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK)
         for batch in range(20):
             query.run(batch, [rows("a")])
         assert [part.batch_id for part in heard] == list(range(20))
-        assert list_bases(open_filesystem(out))
+        assert list_checkpoints(open_filesystem(out))
 
     @pytest.mark.slow
     def test_with_a_record_of_more_than_1_mib(self, out: str, heard: list[Any]) -> None:
         query = MicroBatch(out, COLUMNS, HOOK | {"partitionBy": "word"})
         query.run(0, [rows(*map(str, range(3000)))])
-        assert list_bases(open_filesystem(out))
+        assert list_checkpoints(open_filesystem(out))
         assert len(heard) == 3000
 
     @pytest.mark.parametrize("others", [0, 3])
     def test_that_died_and_lie_behind_a_base(
         self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch, others: int
     ) -> None:
-        monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK)
         query.run(0, [rows("a")])
         with monkeypatch.context() as patched:
@@ -119,7 +119,7 @@ class TestBatches:
         assert_all_told(out, heard)
 
     def test_whose_record_was_vacuumed(self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK | {"partitionBy": "word"})
         query.run(0, [rows("a")])
         with monkeypatch.context() as patched:
@@ -147,7 +147,7 @@ class TestBatches:
         for batch in range(2):
             query.run(batch, [rows("a")])
         log = query.config().log(current())
-        log.read_on()
+        log.refresh()
         Path(out, "_ftfile/log", f"{0:020d}.record").unlink()
         with pytest.raises(CorruptData, match="neither"):
             added_by(log, 0)
@@ -181,7 +181,7 @@ class TestFlushes:
         ftfile.flush(out)
         assert len(heard) == 2
         assert_all_told(out, heard)
-        assert not hooks.untold_queries(query.config().log(current()).read_on())
+        assert not hooks.queries_with_unreported(query.config().log(current()).refresh())
 
     @pytest.mark.parametrize("later", ["flush", "batch"])
     def test_that_died_are_told_of_by_a_later_one(

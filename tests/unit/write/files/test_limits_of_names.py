@@ -20,7 +20,7 @@ from ftfile.write.files.file_options import CONFIGS_KEPT
 from ftfile.write.files.naming import PATH_BYTES_MAX
 from ftfile.write.messages import JobIdentity
 from ftfile.write.options import MORE_DIGITS
-from ftfile.write.writer import JOBS_LOOKED_AT
+from ftfile.write.writer import ABORTED_JOB_RECORDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,12 +124,12 @@ def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.
     message = stream.run_task(stream.plan(), JobIdentity("job"), 0, [row("a")])
     planned = writer.SinkWriter.plan(stream.config(), current())
     planned.commit([message], None, current())
-    for batch in range(JOBS_LOOKED_AT - 1):
+    for batch in range(ABORTED_JOB_RECORDS - 1):
         stream.run(batch, [[]])
     planned.abort([message], None, current())
     assert "job job is committed as version 0" in caplog.text
     caplog.clear()
-    stream.run(JOBS_LOOKED_AT - 1, [[]])
+    stream.run(ABORTED_JOB_RECORDS - 1, [[]])
     planned.abort([message], None, current())
     assert "in none of the last 16 versions; 1 staged files stay for vacuum" in caplog.text
     assert ftfile.open(out).to_arrow().num_rows == 1
@@ -139,8 +139,8 @@ def test_ranges_that_are_replaced_again_and_again(out: str, monkeypatch: pytest.
     stream = query(out)
     stream.run(0, [[row("a")]])
     log = stream.config().log(current())
-    head = replace(log.read_on(), log_start=1)
-    monkeypatch.setattr(log, "read_on", lambda: head)
+    head = replace(log.refresh(), log_start=1)
+    monkeypatch.setattr(log, "refresh", lambda: head)
     tried: list[None] = []
 
     def gone(*_: object) -> None:

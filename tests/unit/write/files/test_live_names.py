@@ -65,7 +65,7 @@ class TestATakenFile:
         self.assert_refused(query, 1)
 
     def test_behind_bases_and_ranges(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 4)
         query = MicroBatch(out, COLUMNS, LATEST)
         query.run(0, row(1))
@@ -89,7 +89,7 @@ class TestATakenFile:
         for batch in range(1, followed + 2):
             other.run(batch, [[]])
         Path(out, "latest.parquet").unlink()
-        assert checks.live_names(log_of(query), log_of(query).read_on()) == {"part.0", "latest.parquet"}
+        assert checks.live_names(log_of(query), log_of(query).refresh()) == {"part.0", "latest.parquet"}
         self.assert_refused(other, followed + 2)
 
     def test_within_so_many_they_are_read_one_by_one(self, out: str) -> None:
@@ -153,7 +153,7 @@ class TestNumbersThatAreForgotten:
         query.columns = {"value": "string", "id": "long"}
         for batch in range(3):
             query.run(batch, [[{"value": "v", "id": number} for number in range(5)]])
-        assert len(log_of(query).read_on().tables["partNumbers"]) == 3
+        assert len(log_of(query).refresh().tables["partNumbers"]) == 3
         for number in range(5):
             assert sorted(path.name for path in Path(out, f"id={number}").iterdir()) == ["part.0", "part.1", "part.2"]
 
@@ -181,4 +181,4 @@ def test_names_that_cannot_repeat_are_not_remembered(out: str) -> None:
     fixed = replace(query, options=LATEST | {"fileFormat": "json", "onFormatChange": "accept"})
     fixed.run(5, row(5))
     log = log_of(query)
-    assert checks.live_names(log, log.read_on()) == {"latest.parquet"}
+    assert checks.live_names(log, log.refresh()) == {"latest.parquet"}

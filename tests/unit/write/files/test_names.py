@@ -237,7 +237,7 @@ class TestNumbers:
             assert visible(out)[-1] == f"part.{number}"
 
     def test_survive_in_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 0)
+        monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         counting = query(out, partFileName=self.TEMPLATE, ifExists="fail")
         for batch in range(4):
             counting.run(batch, [rows("a")])
@@ -262,13 +262,13 @@ class TestNumbers:
         counting = query(out, partFileName="{number}-{unique}", partitionBy="word")
         for batch, words in enumerate(["abc", "a", "d", "abcd"]):
             counting.run(batch, [rows(*words)])
-        assert len(counting.config().log(current()).read_on().tables["partNumbers"]) == 3
+        assert len(counting.config().log(current()).refresh().tables["partNumbers"]) == 3
         found = sorted(name[: len("word=a/0")] for name in visible(out))
         assert found == [f"word={name}" for name in ("a/0", "a/1", "a/2", "b/0", "b/0", "c/0", "c/1", "d/0", "d/1")]
 
     def test_of_which_names_do_not_speak_are_not_in_the_log(self, out: str) -> None:
         query(out, partitionBy="word").run(0, [rows("a")])
-        assert query(out).config().log(current()).read_on().tables == {}
+        assert query(out).config().log(current()).refresh().tables == {}
 
 
 FIXED = {"partFileName": "{name}-{index:1}{ext}", "ifExists": "fail"}

@@ -64,7 +64,7 @@ class TestMarkers:
         return {directory: json.loads(file.read_text())["version"] for directory, file in sorted(found.items())}
 
     def undone(self, out: str) -> list[str]:
-        return sorted(query(out).config().log(current()).read_on().tables.get("unmarkedDirectories", {}))
+        return sorted(query(out).config().log(current()).refresh().tables.get("unmarkedDirectories", {}))
 
     def test_a_batch_write_leaves_one_in_the_directory(self, out: str) -> None:
         query(out, partitionBy="word", successFile="_SUCCESS").run_job("job", [rows("a", "b")])

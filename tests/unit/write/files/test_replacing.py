@@ -132,7 +132,7 @@ class TestLayout:
         assert visible(out) == [*ROWS, *OTHERS]
 
     def test_the_newest_layout_is_in_the_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
         append(out).run(0, [ROWS])
         complete(out, partitionBy="word").run_job("1", [OTHERS])
         forget_caches()

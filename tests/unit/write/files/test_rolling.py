@@ -438,7 +438,7 @@ class TestFailures:
         self.damage(out)  # and it is whole again
         query.run(10, [[]])
         assert sorted(visible(out))[0] == ["a"]
-        assert not CommitLog(open_filesystem(out)).read_on().assembly_jobs
+        assert not CommitLog(open_filesystem(out)).refresh().assembly_tasks
         check_directory(open_filesystem(out))
 
     def test_a_flush_names_each_damaged_segment_and_finishes_all_others(self, out: str) -> None:
@@ -452,7 +452,7 @@ class TestFailures:
             ftfile.flush(out, context=current())
         assert all(each.name in str(caught.value) for each in spools[1:3])
         assert visible(out) == [["a", "d"]]
-        assert len(CommitLog(open_filesystem(out)).read_on().segments) == 2
+        assert len(CommitLog(open_filesystem(out)).refresh().segments) == 2
 
     def test_a_flush_names_each_segment_where_all_are_damaged(self, out: str) -> None:
         query = stream(out, rolling="policy")
@@ -479,9 +479,9 @@ class TestFailures:
             each.write_bytes(b"x\n")
         query.run(2, [[]])
         assert not list(Path(out).rglob("*.staged"))
-        head = CommitLog(open_filesystem(out)).read_on()
+        head = CommitLog(open_filesystem(out)).refresh()
         assert [segment.rows for segment in head.segments.values()] == [1, 1]
-        assert [job.attempts for job in head.assembly_jobs] == [1]
+        assert [job.attempts for job in head.assembly_tasks] == [1]
 
     def test_any_other_fails_no_batch_and_is_tried_again(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = stream(out, maxBatchesPerFile="2")
@@ -506,7 +506,7 @@ class TestFailures:
         monkeypatch.setattr(RowJoiner, "take", lose_one)
         query.run(1, [[]])
         assert not list(Path(out).glob("*.parquet"))
-        assert [job.attempts for job in CommitLog(open_filesystem(out)).read_on().assembly_jobs] == [1]
+        assert [job.attempts for job in CommitLog(open_filesystem(out)).refresh().assembly_tasks] == [1]
         with pytest.raises(CorruptData, match="expected 2 rows, found 1 rows"):
             ftfile.flush(out, context=current())
         monkeypatch.undo()

@@ -45,7 +45,7 @@ def dealt(found: list[dict[str, Any]], tasks: int) -> list[list[dict[str, Any]]]
 
 
 def head_of(out: str) -> LogState:
-    return CommitLog(open_filesystem(out)).read_on()
+    return CommitLog(open_filesystem(out)).refresh()
 
 
 def numbers(out: str) -> list[Any]:
@@ -61,7 +61,7 @@ def finish(query: MicroBatch, first: int, tasks: int = 1) -> None:
     """Run batches without rows until nothing is due."""
     for number in range(first, first + 20):
         query.run(number, [[]] * tasks)
-        if not head_of(query.path).assembly_jobs:
+        if not head_of(query.path).assembly_tasks:
             return
     raise AssertionError("something stays due")
 
@@ -78,7 +78,7 @@ class TestPartitions:
         query = query_of(out, maxBatchesPerFile="2")
         query.run(0, dealt(rows(range(60)), before))
         query.run(1, dealt(rows(range(60, 120)), before))
-        assert len(head_of(out).assembly_jobs) == len(KEYS)
+        assert len(head_of(out).assembly_tasks) == len(KEYS)
         query.restart()
         query.run(2, dealt(rows(range(120, 180)), after))
         finish(query, 3, after)
@@ -91,7 +91,7 @@ class TestPartitions:
         query.run(0, [[], rows(range(12)), [], []])
         query.run(1, [[], [], [], []])
         query.run(2, [[], [], [], rows(range(12, 24))])
-        assert len(head_of(out).assembly_jobs) == len(KEYS)
+        assert len(head_of(out).assembly_tasks) == len(KEYS)
         finish(query, 3, 4)
         assert in_files(out) == [4] * len(KEYS)
         assert numbers(out) == list(range(24))
@@ -110,7 +110,7 @@ class TestPartitions:
             assert numbers(out) == list(range(count))
         for number in range(12, 30):
             query.run(number, [[]] * rng.choice([1, 5]))
-        assert not head_of(out).assembly_jobs
+        assert not head_of(out).assembly_tasks
         assert max(in_files(out)) <= 9
         ftfile.flush(out)
         check(out)
@@ -146,7 +146,7 @@ class TestSchema:
         query.columns = columns
         query.options = {**query.options, "onSchemaChange": "widen"}
         query.run(3, [rows(range(18, 24))])
-        assert {job.reason for job in head_of(out).assembly_jobs} == {"encoding"}
+        assert {job.reason for job in head_of(out).assembly_tasks} == {"encoding"}
         finish(query, 4)
         assert in_files(out) == [2] * 6 + [1] * 6
         assert numbers(out) == list(range(24))
@@ -270,7 +270,7 @@ def test_a_directory_is_moved_with_files_open_and_due(out: str, tmp_path: Path, 
         query.run(number, dealt(rows(range(12 * number, 12 * number + 12)), 2))
     query.run(3, dealt(rows(range(36, 48)), 2))
     head = head_of(out)
-    assert len(head.assembly_jobs) == len(KEYS)
+    assert len(head.assembly_tasks) == len(KEYS)
     target = tmp_path / "elsewhere" / "moved"
     target.parent.mkdir()
     if copied:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftfile.log.checks import Rewrite
-    from ftfile.log.format.model import AssemblyJob
+    from ftfile.log.format.model import AssemblyTask
     from ftfile.write.files.rolling_groups import GroupTotals
     from ftfile.write.files.rolling_plan import RollingPlanner
 
@@ -70,9 +70,9 @@ def committed(out: str) -> list[str]:
     return sorted(ftfile.open(out).to_arrow()["word"].to_pylist())
 
 
-def due_of(out: str, query_id: str) -> list[AssemblyJob]:
-    head = CommitLog(open_filesystem(out)).read_on()
-    return [job for job in head.assembly_jobs if job.inputs[0].origin.query_id == query_id]
+def due_of(out: str, query_id: str) -> list[AssemblyTask]:
+    head = CommitLog(open_filesystem(out)).refresh()
+    return [job for job in head.assembly_tasks if job.inputs[0].origin.query_id == query_id]
 
 
 def planner_of(query_id: str = "a") -> RollingPlanner:
@@ -129,7 +129,7 @@ class TestQueries:
     def test_records_do_not_repeat_for_ever_what_a_query_that_is_gone_left_due(
         self, out: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(plan, "AWAITED_RECORDS", 3)
+        monkeypatch.setattr(plan, "FOREIGN_TASK_RECORDS", 3)
         one, two = self.pair(out)
         one.run(0, [rows_of("x0")])
         found = []
@@ -144,7 +144,7 @@ class TestQueries:
         assert [*visible(out).values()] == [["x0"]]
 
     def test_records_go_on_repeating_it_in_a_log_that_is_long(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(plan, "AWAITED_RECORDS", 3)
+        monkeypatch.setattr(plan, "FOREIGN_TASK_RECORDS", 3)
         one, two = self.pair(out)
         for number in range(4):
             two.run(number, [[]])
@@ -282,7 +282,7 @@ class TestFlush:
         calls: list[Any] = []
         assemble = Assembler.assemble
 
-        def assemble_and_call(self: Assembler, job: AssemblyJob, *goes_on: Any) -> Rewrite:
+        def assemble_and_call(self: Assembler, job: AssemblyTask, *goes_on: Any) -> Rewrite:
             done = assemble(self, job, *goes_on)
             if calls:
                 calls.pop()()
@@ -300,7 +300,7 @@ class TestFlush:
         fs, identity = open_filesystem(out), query.identity(3)
 
         def take_the_second() -> None:
-            head = CommitLog(fs).read_on()
+            head = CommitLog(fs).refresh()
             second = [*head.segments.values()][1]
             (job,) = jobs_of([second], "age", ALL_END, current().ids)
             stage = Stage(fs, TaskIdentity(identity, 0, 0))

@@ -16,7 +16,7 @@ from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, ReplayMismatch
 from ftfile.log import publish as keeping
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import record as record_format
 from ftfile.log.records import read_published
@@ -101,7 +101,7 @@ def test_every_changed_byte_of_a_companion_is_detected(out: str, ring: Path, mon
 def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
     log = CommitLog(ftfile.open(out).file_system)
-    write_base(log.fs, SYSTEM.ids, log.read_on())
+    write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
     (base,) = files_of(out, "_ftfile/bases")
     for _ in changed_at_every_byte(base, seed):
         assert_noticed(out, CorruptData, ConfigError)
@@ -115,7 +115,7 @@ def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path, seed: i
     (found,) = files_of(out, "_ftfile/ranges")
     directory = ftfile.open(out)
     log = CommitLog(directory.file_system)
-    write_base(log.fs, SYSTEM.ids, log.read_on())
+    write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
     for version in range(2):
         record(out, version).unlink()  # which would stand in for it
     assert directory.to_arrow().num_rows == 3
@@ -152,7 +152,7 @@ class TestFilesOfTheLog:
         three_batches(out, ring)
         merge_ranges(out)
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM.ids, log.read_on())
+        write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
         found = [path for path in files_of(out, "_ftfile") if path.suffix in {".record", ".base", ".range"}]
         assert len(found) == 5
         return [*found, Path(out, "_ftfile/hints/published")]
@@ -241,7 +241,7 @@ class TestRecords:
         query = three_batches(out, ring)
         merge_ranges(out)
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM.ids, log.read_on())
+        write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
         query.run(3, [rows_of("a3")])
         for path in (
             *files_of(out, "_ftfile/bases"),
@@ -321,7 +321,7 @@ class TestFingerprints:
         with pytest.raises(ReplayMismatch):
             query.run(0, [rows_of("other", "words")])
         log = CommitLog(ftfile.open(out).file_system)
-        write_base(log.fs, SYSTEM.ids, log.read_on())
+        write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
         forget_all()
         assert query.run(0, [rows_of("words", "some")]).replayed
         with pytest.raises(ReplayMismatch):
@@ -479,7 +479,7 @@ class TestWhereKeysAre:
 
 
 def test_ranges_and_bases_are_written_and_read(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ftfile.log.checkpoints.BASE_MIN_BYTES", 1)
+    monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 1)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     query = stream(out, ring)
     for batch in range(12):

@@ -77,7 +77,7 @@ def test_a_replay_of_one_task_alone_commits_nothing(query: MicroBatch) -> None:
 
 def test_a_task_planned_long_ago_starts_over_from_a_base(query: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records behind a base may be gone: what lies there looks like the end of the log."""
-    monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
+    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
     query.run(0, [ROWS])
     planned = query.plan()
     for batch in range(1, 4):

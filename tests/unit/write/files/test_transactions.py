@@ -10,12 +10,12 @@ import pytest
 import ftfile
 from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, ReplayMismatch, Unavailable
 from ftfile.log import checkpoints as bases
-from ftfile.log.checkpoints import write_base
+from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
 from ftfile.log.protocol import commit
-from ftfile.log.publish import extend_ranges
+from ftfile.log.publish import compact_new_records
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem, repeatable
 from ftfile.testing.fs.crashing import CrashingFileSystem
@@ -109,8 +109,8 @@ class TestOnce:
         for version in range(3):
             write(out, version)
         log = CommitLog(open_filesystem(out))
-        write_base(log.fs, current().ids, log.read_on())
-        extend_ranges(log, log.read_on())
+        write_checkpoint(log.fs, current().ids, log.refresh())
+        compact_new_records(log, log.refresh())
         commit(log, MaintenanceAuthor("vacuum", "v"), lambda *_: Body(log_start=2))
         log.fs.delete(layout.record_path(1))
         forget_caches()
@@ -130,7 +130,7 @@ class TestOnce:
         assert ids(out) == [1, 1, 1, 2, 2, 2]
 
     def test_the_last_version_is_in_the_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "BASE_MIN_BYTES", 0)
+        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
         write(out, 3)
         forget_caches()
         assert write(out, 3).replayed

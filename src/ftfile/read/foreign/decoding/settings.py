@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.kinds import FORMATS
 from ftfile.formats.binary_records import framing_from_options
-from ftfile.formats.line_formats import check_characters, ends_as_it_begins
+from ftfile.formats.line_formats import check_characters, overlaps_itself
 from ftfile.formats.partition_paths import columns_of_directory
 from ftfile.formats.parts import recorded_names
 from ftfile.formats.reading import TimeFormats, columns_within
@@ -69,7 +69,7 @@ class FileDecoding:
         if self.file_format not in FORMATS:
             raise ConfigError(f"fileFormat={self.file_format!r}: foreign files are read as {', '.join(FORMATS)}")
         object.__setattr__(self, "encoding", _python_name(self.encoding))
-        if not self.line_sep or ends_as_it_begins(self.line_sep):
+        if not self.line_sep or overlaps_itself(self.line_sep):
             raise ConfigError(f"option lineSep={self.line_sep!r}: it takes text that does not end as it begins")
         if not _tells_line_ends(self.line_sep, self.encoding):
             raise ConfigError(
