@@ -13,7 +13,7 @@ import pyarrow.parquet
 
 from benchmarks.report import Table
 from benchmarks.rows import make_rows
-from ftfile.write.bad_records import refuse
+from ftfile.write.bad_records import raise_fault
 from ftfile.write.files.buckets import PartitionColumn, Router
 from ftfile.write.fingerprint import FingerprintAccumulator
 
@@ -82,7 +82,7 @@ def _fingerprint(batches: list[pyarrow.RecordBatch], kind: str) -> None:
 
 
 def _route(batches: list[pyarrow.RecordBatch]) -> None:
-    router = Router([PartitionColumn("key", "UTC")], refuse)
+    router = Router([PartitionColumn("key", "UTC")], raise_fault)
     for batch in batches:
         router.route(batch)
 

@@ -24,7 +24,7 @@ from ftfile.formats.avro_container import (
     read_header,
 )
 from ftfile.formats.columnar import Codec, CollectingEncoder, ColumnarFormat, check_text, encoding_errors
-from ftfile.formats.reading import batch_as, columns_within, corrupt, refuse
+from ftfile.formats.reading import batch_as, check_problems, columns_within, corrupt
 from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class AvroFormat(ColumnarFormat):
 
     def check_schema(self, schema: pa.Schema) -> None:
         ColumnarFormat.check_schema(self, schema)
-        refuse(self.name, schema_problems(schema))
+        check_problems(self.name, schema_problems(schema))
 
     def encoder(self, schema: pa.Schema, target: ByteWriter) -> Encoder:
         return _AvroEncoder(schema, target, self)

@@ -14,7 +14,7 @@ from pyarrow import csv as arrow_csv
 from ftfile.core.errors import ConfigError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, check_characters, naming, rows_of
-from ftfile.formats.reading import TimeFormats, batch_of, corrupt, refuse
+from ftfile.formats.reading import TimeFormats, batch_of, check_problems, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_texts, text_scalar
 from ftfile.rows.value_text import float_text
@@ -93,7 +93,7 @@ class CsvLines(Lines):
                 f"column `{schema.field(0).name}`: its nulls would be empty lines, which readers skip; "
                 "set nullValue, as in nullValue=\\N, or use text"
             )
-        refuse(self.name, problems)
+        check_problems(self.name, problems)
 
     def rows(self, schema: pa.Schema) -> Encode:
         return _CsvRows(schema, self).encode

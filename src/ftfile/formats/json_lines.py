@@ -16,7 +16,7 @@ import pyarrow as pa
 from ftfile.core.errors import ConfigError, EncodingError
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, naming, rows_of, whole_lines
-from ftfile.formats.reading import TimeFormats, batch_of, columns_within, corrupt, refuse
+from ftfile.formats.reading import TimeFormats, batch_of, check_problems, columns_within, corrupt
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import (
     is_valid,
@@ -183,7 +183,7 @@ class JsonLines(Lines):
         return {"ignoreNullFields": self.ignore_null_fields, "lineSep": self.line_sep} | self.times.definition()
 
     def check_schema(self, schema: pa.Schema) -> None:
-        refuse(
+        check_problems(
             self.name,
             (
                 f"column `{path}`: {arrow}; JSON keys are strings: cast the keys to STRING, or use parquet"

@@ -25,10 +25,10 @@ __all__ = (
     "batch_as",
     "batch_of",
     "check_one_text_column",
+    "check_problems",
     "columns_within",
     "corrupt",
     "reading_errors",
-    "refuse",
 )
 
 
@@ -94,13 +94,15 @@ def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tup
 def check_one_text_column(format_name: str, schema: pa.Schema, advice: str, cast: str) -> None:
     """Raise `SchemaError` unless a schema is one column of strings or binary values."""
     if len(schema) != 1:
-        refuse(format_name, [f"columns {', '.join(schema.names)}: {format_name} has exactly one column; {advice}"])
+        check_problems(
+            format_name, [f"columns {', '.join(schema.names)}: {format_name} has exactly one column; {advice}"]
+        )
     name, kind = schema.names[0], schema.types[0]
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        refuse(format_name, [f"column `{name}`: {kind}; use cast(`{name}` AS {cast})"])
+        check_problems(format_name, [f"column `{name}`: {kind}; use cast(`{name}` AS {cast})"])
 
 
-def refuse(format_name: str, problems: Iterable[str]) -> None:
+def check_problems(format_name: str, problems: Iterable[str]) -> None:
     """Raise `SchemaError` with the reasons why a format cannot hold a schema, if there are any."""
     if lines := list(problems):
         raise SchemaError(f"fileFormat={format_name} cannot hold this schema:\n  " + "\n  ".join(lines))

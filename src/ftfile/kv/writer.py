@@ -133,7 +133,7 @@ class StoreWriter(Writer[StoreConfig]):
     batch_writes_do_jobs = True
 
     @staticmethod
-    def _look(config: StoreConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+    def _check_directory(config: StoreConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
         check_staged_names(config.path, config.hidden_chain, log.fs.capabilities)
         log.fs.prove(layout.META)
         head = log.refresh()

@@ -145,19 +145,19 @@ class FinalPaths:
             raise ConfigError(f"a file would be called {path!r}, which {self._faults[path]}")
         for directory in reversed(self._above[path]):
             if any(directory in paths for paths in (self._files, self._claimed, self._waiting, self._live)):
-                _refuse(directory, "a file of that name is there, where a directory is needed")
+                _raise_taken(directory, "a file of that name is there, where a directory is needed")
             if directory in self._reserved:
-                _refuse(directory, f"a part that version {self._reserved[directory]} removed had it")
+                _raise_taken(directory, f"a part that version {self._reserved[directory]} removed had it")
         if path in self._claimed:
-            _refuse(path, "another part of this batch has it")
+            _raise_taken(path, "another part of this batch has it")
         if path in self._directories:
-            _refuse(path, "it is also a directory of this batch")
+            _raise_taken(path, "it is also a directory of this batch")
         if path in self._reserved:
-            _refuse(path, f"a part that version {self._reserved[path]} removed had it")
+            _raise_taken(path, f"a part that version {self._reserved[path]} removed had it")
         if path in self._taken or path in self._waiting:
-            _refuse(path, "a file of that name is there")
+            _raise_taken(path, "a file of that name is there")
         if path in self._live:
-            _refuse(path, "a part of the directory has it, though its file was moved or deleted")
+            _raise_taken(path, "a part of the directory has it, though its file was moved or deleted")
 
 
 def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
@@ -231,7 +231,7 @@ def _files_among(log: CommitLog, head: LogState, directories: AbstractSet[str]) 
     return files
 
 
-def _refuse(path: str, why: str) -> None:
+def _raise_taken(path: str, why: str) -> None:
     raise NameCollision(
         f"{path!r} is taken: {why}. Nothing was committed under it and nothing was touched: move the file away, or "
         "choose names that differ from batch to batch with partFileName, or ifExists=newName"

@@ -146,18 +146,18 @@ class CommitLog(Records):
         """
         with self.lock:
             for _ in range(REFRESH_TRIES):
-                began = self._start().version
-                state = self._follow(acts=durable)
+                began = self._starting_state().version
+                state = self._read_to_end(acts=durable)
                 newest = self.bases.newest()
                 # Records up to a base may be gone or, created anew by a committer left behind, mean nothing.
                 if newest is None or newest.version <= began:
                     if durable:
                         self._make_durable(state.version)
                     return state
-                self._forget()
+                self._reset()
             raise StorageError("refresh", layout.LOG, "the log's bases changed faster than they could be read")
 
-    def _follow(self, *, acts: bool) -> LogState:
+    def _read_to_end(self, *, acts: bool) -> LogState:
         """Read records to the end; make sure, the first time, that it is the end."""
         while True:
             assert self._state is not None, "reading on began nowhere"
@@ -166,7 +166,7 @@ class CommitLog(Records):
                 fold = fold or Fold(self._state)
                 fold.apply(record_and_size[0])
                 self.reads += 1
-                self._note(*record_and_size)
+                self._count_record(*record_and_size)
             self._state = fold.finish() if fold is not None else self._state
             if self._is_end_checked_to_commit or (self._is_end_checked and not acts):
                 return self._state
@@ -175,7 +175,7 @@ class CommitLog(Records):
                 self._is_end_checked, self._is_end_checked_to_commit = True, acts
                 return self._state
 
-    def _note(self, record: Record, size_bytes: int) -> None:
+    def _count_record(self, record: Record, size_bytes: int) -> None:
         self.delta_bytes += size_bytes + RECORD_COST_BYTES
         if self.recent.is_kept:
             self.recent.records[record.version] = record
@@ -197,16 +197,16 @@ class CommitLog(Records):
             try:
                 included = self._is_in_log(record)
                 if not included or next_state is None:
-                    self._forget()
+                    self._reset()
                     return self.refresh(durable=True) if included else None
             except StorageError as error:
                 raise outcome_unknown(record, error) from error
             self._durable_to = record.version
-            self._note(record, size_bytes)
+            self._count_record(record, size_bytes)
             self._state = next_state
             return next_state
 
-    def _start(self) -> LogState:
+    def _starting_state(self) -> LogState:
         """Return the cached state if its record is still there, else the newest base, else the empty log."""
         if self._state is not None and self._state.version >= 0:
             content = self._content(self._state.version)
@@ -222,14 +222,14 @@ class CommitLog(Records):
             self.bases.useless.clear()
             self.known_compacted.clear()
         self._prepared = self.has_hint = False
-        self._forget()
+        self._reset()
         base = self.bases.read_newest()
         self.reads += base is not None
         self._state, self.checkpoint_bytes = base if base is not None else (LogState(), 0)
         self._durable_to = self._state.version
         return self._state
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._state = self._newest_content = None
         self._is_end_checked = self._is_end_checked_to_commit = False
         self.delta_bytes = 0

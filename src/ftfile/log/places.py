@@ -112,7 +112,7 @@ class PartPlace(NamedTuple):
     """Where the file of a part is."""
 
     place: Place
-    found: FileInfo | None = None  # the file that is there, or the one that is in its way
+    info: FileInfo | None = None  # the file that is there, or the one that is in its way
     fault: str | None = None  # why its final name is impossible, as in "it …"
 
 

@@ -19,7 +19,7 @@ from ftfile.log.format.model import Body, Remove
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
 from ftfile.log.read.snapshot import take_snapshot
-from ftfile.rows.moments import settled
+from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.rows.value_text import UTC
 from ftfile.write.files.bucket_options import BucketPattern
@@ -44,7 +44,7 @@ def settled_for(
 ) -> Mapping[str, object] | str | pc.Expression:
     """Return a condition with times by this clock as literals, by the time zone of the newest writer."""
     time_zone = UTC if head.encoding is None else head.definitions[head.encoding]["timeZone"]
-    return settled(where, clock.now_ms(), time_zone)
+    return with_clock_values(where, clock.now_ms(), time_zone)
 
 
 def select(

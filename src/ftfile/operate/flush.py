@@ -177,11 +177,11 @@ class Flush:
         for query_id in self._queries(head):
             publishing = _publishing_of(head, query_id)
             storage = publishing.storage
-            log = self.reopen(storage.written) if storage.written else self.log
+            log = self.reopen(storage.file_settings) if storage.file_settings else self.log
             durability = durability_of(storage.durability, log.fs.capabilities)
             work = Assembling(head.definitions, head.version, durability, self.commit_every)
             for jobs in job_rounds([*self._jobs(head, query_id)], self.commit_every):
-                rewrites = self._rewrites(work, jobs, log, dict(storage.written), tracker)
+                rewrites = self._rewrites(work, jobs, log, dict(storage.file_settings), tracker)
                 if not rewrites:
                     continue
                 named |= {add.path for rewrite in rewrites for add in rewrite.adds}

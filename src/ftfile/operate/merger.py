@@ -133,7 +133,7 @@ class Merging(Work[Merge, Merged]):
             before.update(batch)
             part.write(batch, None)
         stage.finish(part)
-        stage.settle()
+        stage.wait_closed()
         merged = add_of(stage.finished[-1], first.encoding, _origin(merge.inputs, mixed))
         for batch in read_part(fs, merged, file_format, schema, keys):
             after.update(batch)

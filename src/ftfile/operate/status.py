@@ -216,7 +216,7 @@ def _problem_of_hiding(fs: FileSystem, remove: Remove) -> str:
 
 def _problem(add: Add, where: PartPlace) -> str | None:
     """Return why publishing would fail; empty if it would not; None for what is published, or nobody misses."""
-    there = where.found
+    there = where.info
     if where.place is Place.STAGED:
         return ""
     if where.place is Place.TAKEN and there is not None:

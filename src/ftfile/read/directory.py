@@ -21,7 +21,7 @@ from ftfile.log.read.times import parsed_version_at
 from ftfile.read.new_rows import follow_log
 from ftfile.read.selection import Selection
 from ftfile.read.shares import FinishedFile, finished_files
-from ftfile.rows.moments import settled
+from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.rows.value_text import UTC
 from ftfile.storage.calls import by_threads
@@ -310,7 +310,7 @@ class Directory:
         snapshot = take_snapshot(self._log, version)
         # Without a condition nothing is read by clocks, and the log need not be looked at once more.
         zone = UTC if where is None else self.time_zone()
-        where = settled(where, self._log.clock.now_ms(), zone)
+        where = with_clock_values(where, self._log.clock.now_ms(), zone)
         selection = Selection(snapshot, arrow_schema(self._schema_of(snapshot)), columns, where, zone)
         return selection, partial(selection.rows, self.file_system, is_old=version is not None)
 

@@ -47,7 +47,7 @@ _NESTED_MAX = 100  # functions within each other
 _CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", UTC)
 
 
-def settled(where: _Where, now_ms: int, time_zone: str, argument: str = "where") -> _Where | str:
+def with_clock_values(where: _Where, now_ms: int, time_zone: str, argument: str = "where") -> _Where | str:
     """Return a condition in which times by a clock are literals, as `DATE '2024-06-01'`; what is no text as it is.
 
     `now_ms` counts from 1970 UTC. Dates, and steps of a day or more, are by the clocks of `time_zone`, as in a session

@@ -22,7 +22,7 @@ from ftfile.log.places import list_or_empty
 from ftfile.log.sealed import keys_of
 from ftfile.read.selection import Selection
 from ftfile.rows.buffers import field_names, leaf_types
-from ftfile.rows.moments import settled
+from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import arrow_schema, is_wider, spark_schema_json
 from ftfile.rows.time_text import is_zone
 from ftfile.storage.calls import parallel
@@ -58,7 +58,7 @@ def at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> st
     if zone is None or not is_zone(zone):
         return where
     try:
-        return settled(where, SYSTEM.clock.now_ms(), zone)
+        return with_clock_values(where, SYSTEM.clock.now_ms(), zone)
     except ConfigError:  # Spark has more words
         return where
 

@@ -203,7 +203,7 @@ def _check_export(config: SinkConfig, to: str) -> None:
 
 
 def _export(config: SinkConfig, *, wait_s: float) -> None:
-    settings = dict(config.storage_options.connection)
+    settings = dict(config.storage_options.client_settings)
     export_soon(config.path, config.publishing.export_to, settings, SYSTEM, wait_s=wait_s)
 
 

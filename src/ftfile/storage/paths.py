@@ -119,11 +119,11 @@ class Location(Url):
     """Where a directory is, with the settings and the context of its driver."""
 
     settings: Mapping[str, str]  # options `storage.<name>`; the driver refuses unknown ones
-    offered: Mapping[str, str]  # more settings, of which the driver takes those that it knows
+    optional_settings: Mapping[str, str]  # more settings, of which the driver takes those that it knows
     context: Context
 
     def known_settings(self, *accepted: str) -> dict[str, str]:
-        """Return settings and known offered ones, spelled as in `known`; raises `ConfigError` for unknown settings.
+        """Return settings and known optional ones, spelled as in `known`; raises `ConfigError` for unknown settings.
 
         Spark hands over names in lower case.
         """
@@ -134,7 +134,7 @@ class Location(Url):
             has = f"it has {', '.join(accepted)}" if accepted else "it has none"
             raise ConfigError(f"the driver of {self.scheme!r} has no setting {names}: {has}")
         values = {spelling[name.lower()]: text for name, text in self.settings.items()}
-        return {name: text for name, text in self.offered.items() if name in accepted} | values
+        return {name: text for name, text in self.optional_settings.items() if name in accepted} | values
 
 
 def read_seconds(values: Mapping[str, str], name: str, default: str, *, zero: bool = False) -> float:

@@ -223,11 +223,14 @@ def is_local(url: str) -> bool:
 
 
 def open_filesystem(
-    url: str, context: Context, settings: Mapping[str, str] | None = None, offered: Mapping[str, str] | None = None
+    url: str,
+    context: Context,
+    settings: Mapping[str, str] | None = None,
+    optional_settings: Mapping[str, str] | None = None,
 ) -> FileSystem:
     """Open a directory, which need not exist yet, by its URL or absolute path; as a file system that retries.
 
-    The driver refuses `settings` that it does not know; of those that are `offered`, it takes the ones that it knows.
+    The driver refuses `settings` that it does not know; of `optional_settings`, it takes those that it knows.
 
     Raises:
         ConfigError: the URL is malformed, no driver knows its scheme, or the driver refuses it.
@@ -235,7 +238,7 @@ def open_filesystem(
     """
     parsed = parse(url)
     where = parsed.scheme, parsed.authority, parsed.path
-    location = Location(*where, dict(settings or {}), dict(offered or {}), context)
+    location = Location(*where, dict(settings or {}), dict(optional_settings or {}), context)
     return RetryingFileSystem(_factory(parsed.scheme, url)(location), context)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-def refuse(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
+def raise_fault(rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
     """Raise an EncodingError with the fault of the first row."""
     more = f" (and {rows.num_rows - 1} more of these rows)" if rows.num_rows > 1 else ""
     raise EncodingError(
@@ -61,9 +61,9 @@ class BadRecords:
     _letters: tuple[StagedFile, FilteredFile] | None = None
 
     def take(self, rows: pa.RecordBatch, faults: Sequence[str], /) -> None:
-        """Take whole rows; see `refuse` for `badRecords=fail`."""
+        """Take whole rows; see `raise_fault` for `badRecords=fail`."""
         if self.handling == "fail":
-            refuse(rows, faults)
+            raise_fault(rows, faults)
         if not self.count:
             _log.warning("badRecords=%s: a record is not written: %s", self.handling, faults[0])
         self.count += rows.num_rows

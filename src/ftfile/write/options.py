@@ -226,10 +226,10 @@ def open_for_writer(
     context: Context,
     settings: Iterable[tuple[str, str]],
     encryption: Encryption | None,
-    offered: Iterable[tuple[str, str]] = (),
+    optional_settings: Iterable[tuple[str, str]] = (),
 ) -> FileSystem:
     """Open a directory, which need not exist yet, for a writer with such settings; see `open_filesystem`."""
-    fs = open_filesystem(url, context, dict(settings), dict(offered))
+    fs = open_filesystem(url, context, dict(settings), dict(optional_settings))
     return fs if encryption is None else SealedFileSystem(fs, encryption.keys, encryption.key_id)
 
 
@@ -237,9 +237,9 @@ def open_for_writer(
 class Storage:
     """The options, checked; the log keeps the first two for maintenance."""
 
-    written: tuple[tuple[str, str], ...]  # settings of the file system for written files
+    file_settings: tuple[tuple[str, str], ...]  # of the file system, for written files
     durability: str  # as it was asked for; see `durability_of`
-    connection: tuple[tuple[str, str], ...] = ()  # settings of the file system for this writer's processes alone
+    client_settings: tuple[tuple[str, str], ...] = ()  # of the file system, for this writer's processes alone
     owner_only: bool = False  # only the owner reads files, where the store can, and nothing else was asked for
 
     @classmethod
@@ -249,7 +249,7 @@ class Storage:
             if name in _OWN:
                 raise ConfigError(f"storage.{name} is an option of its own: write {_OWN[name]}")
         owner_only = parsed["encryption"] != "none" and "filePermission" not in parsed.given
-        return cls(_written(parsed), parsed["durability"], clients, owner_only)
+        return cls(_file_settings(parsed), parsed["durability"], clients, owner_only)
 
     def for_store(self, store: Capabilities) -> Storage:
         """Return the settings as this store takes them; a ConfigError where it has less than was asked for."""
@@ -259,23 +259,23 @@ class Storage:
             (_PERMISSIONS, store.permissions, "permissions"),
             (_BLOCKS, store.replication, "replicas and no blocks to choose"),
         ):
-            asked = [name for name, _ in self.written if name in names]
+            asked = [name for name, _ in self.file_settings if name in names]
             if asked and not has:
                 asked_for = " and ".join(asked)
                 raise ConfigError(f"{asked_for}: the file system {store.driver!r} has no {what}; leave it out")
         owner_only = (OWNER_ONLY,) if self.owner_only and store.permissions else ()
-        return replace(self, written=(*self.written, *owner_only), owner_only=False)
+        return replace(self, file_settings=(*self.file_settings, *owner_only), owner_only=False)
 
     def log_at(self, path: str, encryption: Encryption | None, context: Context) -> CommitLog:
         """Return this process's log of a directory; its cached state is checked before every use. Safe for threads.
 
         The settings may not be checked against the store yet.
         """
-        offered = (*self.written, *((OWNER_ONLY,) if self.owner_only else ()))
-        key = (path, context, self.connection, encryption, offered)
+        optional_settings = (*self.file_settings, *((OWNER_ONLY,) if self.owner_only else ()))
+        key = (path, context, self.client_settings, encryption, optional_settings)
         with _lock:  # one log for all who write to the directory: they take turns by its lock
             log = _logs.pop(key, None) or CommitLog(
-                open_for_writer(path, context, self.connection, encryption, offered)
+                open_for_writer(path, context, self.client_settings, encryption, optional_settings)
             )
             _logs[key] = log
             if len(_logs) > LOGS_KEPT:
@@ -285,11 +285,11 @@ class Storage:
     @property
     def settings(self) -> tuple[tuple[str, str], ...]:
         """Return all settings of the file system."""
-        return (*self.connection, *self.written)
+        return (*self.client_settings, *self.file_settings)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON for the log."""
-        return {"storage": dict(self.written), "durability": self.durability}
+        return {"storage": dict(self.file_settings), "durability": self.durability}
 
     @classmethod
     def from_json(cls, text: Mapping[str, Any]) -> Storage:
@@ -302,7 +302,7 @@ def client_settings(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(settings_for_others(parsed["path"], parsed.prefixed("storage")).items()))
 
 
-def _written(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
+def _file_settings(parsed: ParsedOptions) -> tuple[tuple[str, str], ...]:
     """Return the settings that were asked for of what is written."""
     permissions = {name: f"{parsed[name]:o}" for name in _PERMISSIONS if name in parsed.given}
     blocks = {name: str(parsed[name]) for name in _BLOCKS if name in parsed.given}

@@ -190,8 +190,8 @@ class OpenPart:
 class Stage:
     """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
 
-    Where closing a file takes long, as on HDFS, several are closed side by side: `settle` waits for them. Where parts
-    are written under their final names, `final_path` makes one of a bucket and a file id.
+    Where closing a file takes long, as on HDFS, several are closed side by side: `wait_closed` waits for them. Where
+    parts are written under their final names, `final_path` makes one of a bucket and a file id.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class Stage:
         return self._track(file_id, self.fs.create(path))
 
     def finish(self, part: OpenPart) -> None:
-        """End a part; errors of closing it may come later, from `settle`."""
+        """End a part; errors of closing it may come later, from `wait_closed`."""
         part.end()
         self.finished.append(part.staged())
         self._mark_ended(part.file)
@@ -275,7 +275,7 @@ class Stage:
             self._closing.popleft().result()
         self._closing.append(start(functools.partial(self._close, part.file)))
 
-    def settle(self) -> None:
+    def wait_closed(self) -> None:
         """Wait until all finished parts are closed; raise as `end`."""
         try:
             while self._closing:

@@ -78,7 +78,7 @@ class Writer(ABC, Generic[_C]):
             log = config.log(context)
             config = config.for_store(log.fs.capabilities)
             with file_as_config_error(log, config.path):
-                head, definitions = cls._look(config, log)
+                head, definitions = cls._check_directory(config, log)
             if query_id is not None:
                 check_known_query(head, query_id, config.policy)
             app_id = config.transaction.app_id if config.transaction is not None else None
@@ -141,7 +141,7 @@ class Writer(ABC, Generic[_C]):
             bad = BadRecords(config.bad_records, config.max_record_bytes, config.hidden_chain, stage, identity)
             segments = self._write_rows(identity.writer, rows, stage, bad)
             letters = bad.finish()
-            stage.settle()
+            stage.wait_closed()
         except BaseException:
             stage.discard()
             raise
@@ -234,7 +234,7 @@ class Writer(ABC, Generic[_C]):
 
     @staticmethod
     @abstractmethod
-    def _look(config: _C, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+    def _check_directory(config: _C, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
         """Return the head, which records of these settings may follow, and the definitions that its due jobs need."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.rows.moments import settled
+from ftfile.rows.moments import with_clock_values
 from ftfile.testing.context import ManualClock, repeatable
 from ftfile.testing.micro_batch import MicroBatch
 
@@ -108,7 +108,10 @@ MOMENTS = [
 
 @pytest.mark.parametrize(("zone", "moment", "literal"), MOMENTS)
 def test_a_moment_is_written_out(zone: str, moment: str, literal: str) -> None:
-    assert settled(f"a = 'b' AND (day < {moment} OR c = 1)", 0, zone) == f"a = 'b' AND (day < {literal} OR c = 1)"
+    assert (
+        with_clock_values(f"a = 'b' AND (day < {moment} OR c = 1)", 0, zone)
+        == f"a = 'b' AND (day < {literal} OR c = 1)"
+    )
 
 
 def ms(text: str) -> int:
@@ -139,13 +142,13 @@ def ms(text: str) -> int:
     ],
 )
 def test_now_is_that_of_the_clock(now: str, zone: str, text: str, expected: str) -> None:
-    assert settled(text, ms(now), zone) == expected
+    assert with_clock_values(text, ms(now), zone) == expected
 
 
 def test_what_is_no_text_stays_as_it_is() -> None:
     where = {"day": "now()"}
-    assert settled(where, 0, "UTC") is where
-    assert settled(None, 0, "UTC") is None
+    assert with_clock_values(where, 0, "UTC") is where
+    assert with_clock_values(None, 0, "UTC") is None
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,7 @@ def test_what_is_no_text_stays_as_it_is() -> None:
 )
 def test_what_is_no_moment_is_an_error(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        settled(text, ms("2024-03-01T00:00:00+00:00"), "UTC")
+        with_clock_values(text, ms("2024-03-01T00:00:00+00:00"), "UTC")
 
 
 DAYS = [datetime.date(2024, 2, day) for day in (27, 28, 29)] + [datetime.date(2024, 3, 1)]
@@ -219,7 +222,7 @@ def test_partitions_go_by_age(tmp_path: Path, kind: str, values: list[Any], wher
     query.run(0, [[{"id": number, "key": value} for number, value in enumerate(values)]])
     with repeatable(ManualClock(ms(NOW))) as context:
         report = ftfile.drop(out, where, context=context)
-    assert report.where == settled(where, ms(NOW), "Europe/Berlin")
+    assert report.where == with_clock_values(where, ms(NOW), "Europe/Berlin")
     directory = ftfile.open(out)
     assert directory.history()[-1].replaces == report.where
     assert sorted(directory.to_arrow()["key"].to_pylist()) == left

@@ -80,7 +80,7 @@ def _vacuum(config: StoreConfig, context: Context) -> None:
             retention=f"{round(1000 * config.grace_s)}ms",
             force=True,
             key_provider=None if encryption is None else encryption.keys.reference,
-            storage=dict(config.storage.connection),
+            storage=dict(config.storage.client_settings),
             context=context,
         )
     except FtfileError as error:

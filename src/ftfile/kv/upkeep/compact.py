@@ -95,7 +95,7 @@ class Merges:
         found: dict[int, Done] = {}
         self._tracker.expect(len(jobs), sum(add.length for job in jobs for add in job.inputs))
         jobs = _round_of(work, jobs, self.workers.at_once)
-        for number, done in self.workers.do(work, jobs, self.log.fs, dict(work.how.storage.written)):
+        for number, done in self.workers.do(work, jobs, self.log.fs, dict(work.how.storage.file_settings)):
             found[number] = done
             self._tracker.add(1, work.size_of(jobs[number]))
             if done.is_store_away:

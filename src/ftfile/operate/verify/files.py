@@ -130,7 +130,7 @@ def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]
 
 def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
     """Return the finding of a live part that is not at its final name."""
-    final, there, publish = add.final_path or "", where.found, Action("publish", add=add)
+    final, there, publish = add.final_path or "", where.info, Action("publish", add=add)
     if where.place is Place.STAGED:
         found = f"the file at {add.path!r}: committed, not published yet"
         return find("not-published", final, "a file", found, publish)

@@ -258,7 +258,7 @@ def open_state(location: str, root: str, storage: dict[str, str], context: Conte
     url = f"{location.rstrip('/')}/{log_id}"
     if parse(url).scheme == parse(root).scheme:
         return open_filesystem(url, context, storage)
-    return open_filesystem(url, context, offered=storage)
+    return open_filesystem(url, context, optional_settings=storage)
 
 
 def state_location(parsed: ParsedOptions) -> str:

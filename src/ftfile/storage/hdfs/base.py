@@ -134,7 +134,7 @@ class HadoopFileSystem(FileSystem):
             self.do("rename", source, lambda: self._move(full_source, full_target))
         except NotFound as error:
             # The server's answer names neither source nor target. Without a source this raises NotFound.
-            self._look("rename", source, full_source)
+            self._status_for("rename", source, full_source)
             raise MissingParent("rename", source, error.detail) from error
 
     def create_exclusive(self, path: str, content: bytes) -> None:
@@ -167,18 +167,20 @@ class HadoopFileSystem(FileSystem):
             self._put(path, full, content)
         except NotFound:
             # Another process is writing it; or there is no directory, and this raises NotFound.
-            self._look("put", path, full)
+            self._status_for("put", path, full)
 
     def delete(self, path: str) -> None:
         full = self._full("delete", path)
         # The server deletes an empty directory as well.
-        if self._look("delete", path, full).is_directory or not self.do("delete", path, lambda: self._remove(full)):
+        if self._status_for("delete", path, full).is_directory or not self.do(
+            "delete", path, lambda: self._remove(full)
+        ):
             raise NotFound("delete", path, f"no file is there below {self.where}")
 
     def remove_directory(self, path: str) -> bool:
         full = self._full("remove_directory", path)
         try:
-            directory = self._look("remove_directory", path, full).is_directory
+            directory = self._status_for("remove_directory", path, full).is_directory
         except NotFound:
             return True
         if not directory:
@@ -250,7 +252,7 @@ class HadoopFileSystem(FileSystem):
         except OutcomeUnknown as error:
             raise Unavailable(operation, path, error.detail) from error
 
-    def _look(self, operation: str, path: str, full: str) -> FileInfo:
+    def _status_for(self, operation: str, path: str, full: str) -> FileInfo:
         """Return the status for an operation that its errors name; they have changed nothing."""
         try:
             return self.do("stat", path, lambda: self._status(full))
@@ -259,7 +261,7 @@ class HadoopFileSystem(FileSystem):
 
     def _compare(self, path: str, full: str, content: bytes) -> None:
         """Raise `StorageError` unless the file has this content, or its length."""
-        self._check_length(path, self._look("create_exclusive", path, full).size_bytes, len(content))
+        self._check_length(path, self._status_for("create_exclusive", path, full).size_bytes, len(content))
 
     def _check_length(self, path: str, size_bytes: int, length: int) -> None:
         if size_bytes != length:

@@ -90,7 +90,9 @@ class S3Bucket:
             last = "" if isinstance(error, Unavailable) else f"; another try was refused: {error.detail}"
             raise OutcomeUnknown(operation, path, f"{doubt.detail}{last}") from error
 
-    def settle(self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], object]) -> None:
+    def resolve_outcome(
+        self, operation: str, path: str, identity: Callable[[], str | None], call: Callable[[], object]
+    ) -> None:
         """Repeat a request that makes a new object with an identity until it is certain who made the object."""
 
         def attempt() -> None:
@@ -117,7 +119,7 @@ class S3Bucket:
         def send() -> None:
             self.send(operation, path, "put_object", Key=key, Body=content, Metadata=metadata, **NEW)
 
-        self.settle(operation, path, lambda: identity, send)
+        self.resolve_outcome(operation, path, lambda: identity, send)
 
     def identity(self, operation: str, path: str) -> str | None:
         """Return the id of the object; None if there is no object, or one without an id."""

@@ -161,7 +161,7 @@ class S3FileSystem(FileSystem):
             bucket.send("rename", source, "copy_object", Key=key, CopySource=origin, **NEW)
 
         try:
-            bucket.settle("rename", target, lambda: bucket.identity("rename", source), send)
+            bucket.resolve_outcome("rename", target, lambda: bucket.identity("rename", source), send)
         except TooLargeToCopy:
             self._copy_in_parts(source, target, self._bucket.head("rename", source))
 
@@ -329,7 +329,9 @@ class S3Upload:
         """Make the file of its parts, or raise `AlreadyExists`; after an error, `abort` the rest."""
         parts = [{"PartNumber": number, "ETag": part.result()} for number, part in enumerate(self._parts, 1)]
         try:
-            self._bucket.settle(self._operation, self._path, lambda: self._identity, lambda: self._complete(parts))
+            self._bucket.resolve_outcome(
+                self._operation, self._path, lambda: self._identity, lambda: self._complete(parts)
+            )
         finally:
             # If another publisher made the file, this upload is still there.
             if self._taken:

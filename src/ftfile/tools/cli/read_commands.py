@@ -69,9 +69,9 @@ def tail(
     directory = place.open()
     clock = SystemClock()
     if where is not None:
-        from ftfile.rows.moments import settled
+        from ftfile.rows.moments import with_clock_values
 
-        where = settled(where, clock.now_ms(), directory.time_zone())
+        where = with_clock_values(where, clock.now_ms(), directory.time_zone())
     chosen = version_of(directory, version, timestamp)
     newest = directory.version() if chosen is None else chosen
     found = directory.tail(rows, newest, columns=columns_of(columns), where=where)

@@ -72,11 +72,11 @@ class SinkWriter(Writer[SinkConfig]):
         return None
 
     @staticmethod
-    def _look(config: SinkConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
+    def _check_directory(config: SinkConfig, log: CommitLog) -> tuple[LogState, dict[str, Any]]:
         now_ms = log.clock.now_ms()
         check_paths(config, log.fs.capabilities, now_ms)
         if config.replacement is not None:
-            config.replacement.settled(now_ms)
+            config.replacement.with_clock_values(now_ms)
         log.fs.prove(layout.META)
         head = log.refresh()
         if head.version < 0:

@@ -138,7 +138,7 @@ def make_proposal(
     extensions = {key: config.extension}
     namer = Namer(config.publishing.naming, writer.name_stem, messages[0].planned_ms, writer.owner, extensions)
     success = config.publishing.success if is_stream else None
-    replacement = None if config.replacement is None else config.replacement.settled(messages[0].planned_ms)
+    replacement = None if config.replacement is None else config.replacement.with_clock_values(messages[0].planned_ms)
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body:
         check_head(config, head, snapshot)

@@ -36,7 +36,7 @@ class Replacement:
         """Return its text in the log."""
         return BY_ROWS if self.where is None else self.where
 
-    def settled(self, planned_ms: int) -> Replacement:
+    def with_clock_values(self, planned_ms: int) -> Replacement:
         """Return it with times by the clock of a write that was planned then, in milliseconds since 1970 UTC.
 
         Raises:
@@ -45,9 +45,9 @@ class Replacement:
         if self.where is None:
             return self
         from ftfile.rows.conditions import predicate  # noqa: PLC0415 - likewise
-        from ftfile.rows.moments import settled  # noqa: PLC0415 - few writes have a condition
+        from ftfile.rows.moments import with_clock_values  # noqa: PLC0415 - few writes have a condition
 
-        where = settled(self.where, planned_ms, self.time_zone, _OPTION)
+        where = with_clock_values(self.where, planned_ms, self.time_zone, _OPTION)
         predicate(where, self.schema, columns="partition columns", argument=_OPTION)
         return replace(self, where=where)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import EncodingError
 from ftfile.formats.partition_paths import NULL_NAME, bucket_names
-from ftfile.write.bad_records import refuse
+from ftfile.write.bad_records import raise_fault
 from ftfile.write.files.buckets import PartitionColumn, Router
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SCHEMA = pa.schema([*KEYS, ("place", pa.int64()), ("payload", pa.string())])
 
 def route(batch: pa.RecordBatch, columns: list[str], time_zone: str = "UTC") -> list[tuple[str, pa.RecordBatch]]:
     """The bucket of each row by name, as the sink's tasks see it."""
-    rows, buckets = Router([PartitionColumn(column, time_zone) for column in columns], refuse).route(batch)
+    rows, buckets = Router([PartitionColumn(column, time_zone) for column in columns], raise_fault).route(batch)
     return [(bucket, rows.slice(start, count)) for bucket, start, count in buckets]
 
 

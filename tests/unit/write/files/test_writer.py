@@ -28,7 +28,7 @@ from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, open_filesystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.micro_batch import MicroBatch, spark_schema
-from ftfile.write.bad_records import refuse
+from ftfile.write.bad_records import raise_fault
 from ftfile.write.files import part_writer as parts
 from ftfile.write.files.file_options import SinkConfig
 from ftfile.write.files.file_writer import SinkWriter
@@ -92,8 +92,8 @@ class TestFiles:
         config = SinkConfig.from_options(options, spark_schema(COLUMNS))
         identity = TaskIdentity(JobIdentity("job"), 0, 0)
         stage = Stage(open_filesystem(out), identity)
-        encodable = EncodableRows(config, refuse)
-        writer = parts.PartWriter(config, config.bucketing.router(refuse, 0), stage, encodable)
+        encodable = EncodableRows(config, raise_fault)
+        writer = parts.PartWriter(config, config.bucketing.router(raise_fault, 0), stage, encodable)
         words = random.Random(0).randbytes(100_000).hex()
         for number in range(20):
             rows = [{"id": n % 50, "word": words[50 * n : 50 * n + 200]} for n in range(number, number + 1_000)]
