@@ -122,8 +122,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
-    if wanted:
+def _print_version(value: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if value:
         print(f"ftfile {__version__}")
         raise typer.Exit
 

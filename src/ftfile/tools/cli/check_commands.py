@@ -111,19 +111,19 @@ def doctor(
     if json:
         print_json(report, partial(command_for, path=path))
     else:
-        told = partial(in_commands, path=path or PATH)
+        with_commands = partial(in_commands, path=path or PATH)
         columns = [
-            Column("check", lambda each: each.name),
-            Column("state", lambda each: each.state, style=_STYLES.__getitem__),
-            Column("found", lambda each: told(each.found), folds=True),
-            Column("remedy", lambda each: told(each.remedy) or None, folds=True, keep=0),
+            Column("check", lambda check: check.name),
+            Column("state", lambda check: check.state, style=_STYLES.__getitem__),
+            Column("found", lambda check: with_commands(check.found), folds=True),
+            Column("remedy", lambda check: with_commands(check.remedy) or None, folds=True, keep=0),
         ]
         print_table(columns[:3] if is_terminal() else columns, report.checks)
         if is_terminal():
             for check in report.checks:
                 if check.remedy:
                     heading(f"{check.name}: what to do", _STYLES[check.state])
-                    print(told(check.remedy))
+                    print(with_commands(check.remedy))
     if not report.ok:
         raise typer.Exit(FOUND)
 
@@ -149,20 +149,20 @@ def report(
     if output == "-" and json:
         raise ConfigError("--output=- and --json both print on stdout: take one of them")
     with waiting("report"):
-        found = ftfile.report(place.path, verify=verify, **place.access)
+        page = ftfile.report(place.path, verify=verify, **place.access)
         if output != "-":
-            found.save(output)
+            page.save(output)
     if output == "-":
         # Names of files on a disk need not be text.
-        write_utf8(found.html.encode(errors="backslashreplace"))
+        write_utf8(page.html.encode(errors="backslashreplace"))
         return
     say(f"Wrote {output}: {bytes_text(os.path.getsize(output))}")
     if json:
-        print_json({"path": found.path, "version": found.version, "warnings": found.warnings})
+        print_json({"path": page.path, "version": page.version, "warnings": page.warnings})
         return
-    if not found.warnings:
+    if not page.warnings:
         print("Nothing needs attention")
-    for warning in found.warnings:
+    for warning in page.warnings:
         heading(f"{warning.severity}: {warning.title}", _STYLES[warning.severity])
         print(warning.found)
         if warning.remedy:
@@ -201,39 +201,39 @@ def source(
             "tells."
         )
     now_ms = SystemClock().now_ms()
-    for each in sources:
-        _print_source(each, now_ms)
+    for status in sources:
+        _print_source(status, now_ms)
 
 
-def _print_source(found: "SourceStatus", now_ms: int) -> None:
-    behind = f"{count_text(found.files_behind, 'file')}, {bytes_text(found.bytes_behind)}"
-    oldest = f", the oldest changed {ago(found.oldest_unread_ms, now_ms)}" if found.oldest_unread_ms else ""
+def _print_source(status: "SourceStatus", now_ms: int) -> None:
+    behind = f"{count_text(status.files_behind, 'file')}, {bytes_text(status.bytes_behind)}"
+    oldest = f", the oldest changed {ago(status.oldest_unread_ms, now_ms)}" if status.oldest_unread_ms else ""
     print_fields(
         [
-            ("source", found.id),
-            ("newest plan", f"{found.plan:,}" + (f", {ago(found.time_ms, now_ms)}" if found.time_ms else "")),
-            ("known files", count_text(found.known)),
+            ("source", status.id),
+            ("newest plan", f"{status.plan:,}" + (f", {ago(status.time_ms, now_ms)}" if status.time_ms else "")),
+            ("known files", count_text(status.known)),
             ("to be read", f"{behind}{oldest}"),
-            ("parked", count_text(len(found.parked))),
-            ("too late", count_text(found.late)),
+            ("parked", count_text(len(status.parked))),
+            ("too late", count_text(status.late)),
         ]
     )
-    if found.parked:
+    if status.parked:
         heading("Parked: files that could not be read; they are tried again when they change")
         columns = [
-            Column("file", lambda each: each.path, folds=True),
-            Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
-            Column("changed", lambda each: ago(each.modified_ms, now_ms), keep=5),
-            Column("why", lambda each: each.reason, folds=True),
+            Column("file", lambda file: file.path, folds=True),
+            Column("bytes", lambda file: file.size_bytes, BYTES, keep=4),
+            Column("changed", lambda file: ago(file.modified_ms, now_ms), keep=5),
+            Column("why", lambda file: file.reason, folds=True),
         ]
-        print_table(columns, found.parked)
-    if found.late_files:
+        print_table(columns, status.parked)
+    if status.late_files:
         heading("Too late to be read, ever")
         late = [
-            Column("file", lambda each: each.path, folds=True),
-            Column("changed", lambda each: ago(each.modified_ms, now_ms)),
+            Column("file", lambda file: file.path, folds=True),
+            Column("changed", lambda file: ago(file.modified_ms, now_ms)),
         ]
-        print_table(late, found.late_files)
+        print_table(late, status.late_files)
 
 
 def _versions(oldest: int, newest: int) -> str:

@@ -48,10 +48,10 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - of typer
         """Run a command, and raise `typer.Exit` with a code where it fails."""
         try:
-            found = super().invoke(ctx)
+            result = super().invoke(ctx)
             sys.stdout.flush()
         except KeyboardInterrupt:
-            _tell("interrupted. What was recorded stays, and nothing else was changed")
+            _print_error("interrupted. What was recorded stays, and nothing else was changed")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             # Python would flush what is left at its end, and complain.
@@ -62,9 +62,9 @@ class Commands(TyperGroup):
             # Of an argument of another type than a function takes, `core.arguments` says so.
             if isinstance(error, TypeError) and ": it takes " not in str(error):
                 raise
-            _tell(_text_of(error, ctx.meta.get(PATH, PATH), ctx.invoked_subcommand))
+            _print_error(_text_of(error, ctx.meta.get(PATH, PATH), ctx.invoked_subcommand))
             raise typer.Exit(code_of(error)) from None
-        return found
+        return result
 
 
 def code_of(error: Exception) -> int:
@@ -83,6 +83,6 @@ def _text_of(error: Exception, path: str, command: str | None) -> str:
     return "".join([in_commands(text, path), *hints])
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         print(f"ftfile: {text}", file=sys.stderr)

@@ -66,7 +66,7 @@ def ls(
         Column("directory", lambda file: file.directory or None, keep=2),
     ]
     print_table(columns, _shown(files, limit))
-    _tell_of_others(files, limit, "files")
+    _say_truncated(files, limit, "files")
 
 
 def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
@@ -86,25 +86,25 @@ def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
         print_json_lines(versions)
         return
     columns = [
-        Column("version", lambda each: each.version, COUNT),
-        Column("time (UTC)", lambda each: each.time_ms, TIME),
-        Column("operation", lambda each: each.operation),
-        Column("batch", lambda each: each.batch_id, TEXT, keep=6),
-        Column("rows", lambda each: each.rows, COUNT, keep=8),
-        Column("bytes", lambda each: each.size_bytes, BYTES, keep=5),
-        Column("files", lambda each: each.files, COUNT, keep=7),
-        Column("removed", lambda each: each.files_removed or None, COUNT, keep=4),
-        Column("finished by", lambda each: _reasons(each.metrics.files_by_reason), keep=3),
-        Column("seconds", lambda each: _seconds_of(each.metrics) or None, SECONDS, keep=4),
-        Column("bad", lambda each: each.bad_records or None, COUNT, keep=3),
-        Column("query or job", lambda each: each.query_id or each.job_id, keep=2),
-        Column("replaces", lambda each: "everything" if each.overwrite else each.replaces, keep=1),
-        Column("metadata", lambda each: each.user_metadata, keep=3, folds=True),
+        Column("version", lambda version: version.version, COUNT),
+        Column("time (UTC)", lambda version: version.time_ms, TIME),
+        Column("operation", lambda version: version.operation),
+        Column("batch", lambda version: version.batch_id, TEXT, keep=6),
+        Column("rows", lambda version: version.rows, COUNT, keep=8),
+        Column("bytes", lambda version: version.size_bytes, BYTES, keep=5),
+        Column("files", lambda version: version.files, COUNT, keep=7),
+        Column("removed", lambda version: version.files_removed or None, COUNT, keep=4),
+        Column("finished by", lambda version: _reasons(version.metrics.files_by_reason), keep=3),
+        Column("seconds", lambda version: _seconds_of(version.metrics) or None, SECONDS, keep=4),
+        Column("bad", lambda version: version.bad_records or None, COUNT, keep=3),
+        Column("query or job", lambda version: version.query_id or version.job_id, keep=2),
+        Column("replaces", lambda version: "everything" if version.overwrite else version.replaces, keep=1),
+        Column("metadata", lambda version: version.user_metadata, keep=3, folds=True),
         Column("txn", _transaction, keep=1),
-        Column("offsets", lambda each: _offsets(each.offsets), keep=0, folds=True),
+        Column("offsets", lambda version: _offsets(version.offsets), keep=0, folds=True),
     ]
     print_table(columns, _shown(versions, limit))
-    _tell_of_others(versions, limit, "versions")
+    _say_truncated(versions, limit, "versions")
 
 
 def show(
@@ -119,8 +119,8 @@ def show(
     """Show all about one file or one version: batches, what they read of sources, filters, files added and removed."""
     directory = place.open()
     if re.fullmatch(r"\d+", what):
-        found = directory.version_details(int(what))
-        print_json(found) if json else _print_version(found)
+        details = directory.version_details(int(what))
+        print_json(details) if json else _print_version(details)
     else:
         file = directory.file_details(what, version)
         print_json(file) if json else _print_file(file)
@@ -156,90 +156,95 @@ def status(
     It ends with 4 where the whole log is lost.
     """
     directory = ftfile.open(place.path, **place.access)
-    found = directory.status(staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or ())
+    status = directory.status(staged=staged, lag=lag, checkpoints=checkpoint or (), sources=source or ())
     if json:
-        print_json(found, partial(command_for, path=place.path))
+        print_json(status, partial(command_for, path=place.path))
     else:
-        _print_status(directory.path, found, place.path, _oldest(directory, found))
-    if found.version < 0 and any(finding.severity == "error" for finding in found.findings):
+        _print_status(directory.path, status, place.path, _oldest(directory, status))
+    if status.version < 0 and any(finding.severity == "error" for finding in status.findings):
         raise typer.Exit(DAMAGED)
 
 
-def _oldest(directory: "OpenedDirectory", found: "DirectoryStatus") -> str:
+def _oldest(directory: "OpenedDirectory", status: "DirectoryStatus") -> str:
     """Return the oldest version that can be read, and the oldest that has a record if that is another."""
-    oldest = found.oldest_version
-    if found.horizon_ms:
+    oldest = status.oldest_version
+    if status.horizon_ms:
         with contextlib.suppress(FtfileError):  # a status is wanted most where something is wrong
             oldest = directory.oldest_version()
-    told = (
-        "" if oldest == found.oldest_version else f" can be read; the log has records from {found.oldest_version:,} on"
+    suffix = (
+        ""
+        if oldest == status.oldest_version
+        else f" can be read; the log has records from {status.oldest_version:,} on"
     )
-    return f"{oldest:,}{told}"
+    return f"{oldest:,}{suffix}"
 
 
-def _print_status(url: str, found: "DirectoryStatus", path: str, oldest: str) -> None:
+def _print_status(url: str, status: "DirectoryStatus", path: str, oldest: str) -> None:
     now_ms = SystemClock().now_ms()
-    _print_summary(url, found, now_ms, oldest)
-    print_findings(found.findings, path)
-    if found.queries:
-        print_queries(found.queries, path, now_ms)
-    if found.open:
-        print_open(found.open, now_ms, path)
-    if found.unpublished:
+    _print_summary(url, status, now_ms, oldest)
+    print_findings(status.findings, path)
+    if status.queries:
+        print_queries(status.queries, path, now_ms)
+    if status.open:
+        print_open(status.open, now_ms, path)
+    if status.unpublished:
         heading("Not published: committed files that are not at their names, or removed ones that still are")
         columns = [
-            Column("file", lambda each: each.path, folds=True),
-            Column("version", lambda each: each.version, COUNT),
+            Column("file", lambda file: file.path, folds=True),
+            Column("version", lambda file: file.version, COUNT),
             Column(
                 "why",
-                lambda each: (
-                    in_commands(each.problem, path) or f"the next commit {'hides' if each.removed else 'publishes'} it"
+                lambda file: (
+                    in_commands(file.problem, path) or f"the next commit {'hides' if file.removed else 'publishes'} it"
                 ),
                 folds=True,
                 style=lambda why: "" if why.startswith("the next") else "red",
             ),
         ]
-        print_table(columns, found.unpublished)
+        print_table(columns, status.unpublished)
 
 
-def _print_summary(path: str, found: "DirectoryStatus", now_ms: int, oldest: str) -> None:
-    if found.time_ms is None:
-        none = "none that can be read" if found.findings else "none: nothing was committed yet"
+def _print_summary(path: str, status: "DirectoryStatus", now_ms: int, oldest: str) -> None:
+    if status.time_ms is None:
+        none = "none that can be read" if status.findings else "none: nothing was committed yet"
         print_fields([("directory", path), ("version", none)])
         return
-    due = f", {found.due:,} of them due" if found.due else ""
-    problems = sum(bool(each.problem) for each in found.unpublished)
+    due = f", {status.due:,} of them due" if status.due else ""
+    problems = sum(bool(file.problem) for file in status.unpublished)
     stuck = f", {problems:,} of them stuck" if problems else ""
-    horizon = "never" if not found.horizon_ms else f"{time_text(found.horizon_ms)} UTC"
+    horizon = "never" if not status.horizon_ms else f"{time_text(status.horizon_ms)} UTC"
     print_fields(
         [
             ("directory", path),
-            ("version", f"{found.version:,}, committed {ago(found.time_ms, now_ms)}: {time_text(found.time_ms)} UTC"),
+            (
+                "version",
+                f"{status.version:,}, committed {ago(status.time_ms, now_ms)}: {time_text(status.time_ms)} UTC",
+            ),
             ("oldest version", oldest),
             ("vacuumed up to", horizon),
-            ("open files", f"{len(found.open):,}{due}"),
-            ("not published", f"{len(found.unpublished):,}{stuck}"),
-            ("not needed", _unneeded(found)),
+            ("open files", f"{len(status.open):,}{due}"),
+            ("not published", f"{len(status.unpublished):,}{stuck}"),
+            ("not needed", _unneeded(status)),
         ]
     )
 
 
-def _unneeded(found: "DirectoryStatus") -> str | None:
-    if found.unneeded_files is None:
+def _unneeded(status: "DirectoryStatus") -> str | None:
+    if status.unneeded_files is None:
         return None
-    staged = f"{count_text(found.unneeded_files, 'staged file')} of {bytes_text(found.unneeded_bytes or 0)}"
+    staged = f"{count_text(status.unneeded_files, 'staged file')} of {bytes_text(status.unneeded_bytes or 0)}"
     return f"{staged}: running tasks, lost attempts, or used up"
 
 
-def _print_version(found: "VersionDetails") -> None:
-    commit = found.commit
+def _print_version(details: "VersionDetails") -> None:
+    commit = details.commit
     print_fields(
         [
             ("version", f"{commit.version:,}"),
             ("time", f"{time_text(commit.time_ms)} UTC"),
             ("operation", commit.operation),
             ("query", commit.query_id),
-            ("run", found.run_id),
+            ("run", details.run_id),
             ("batch", commit.batch_id),
             ("job", commit.job_id),
             ("replaces", "everything" if commit.overwrite else commit.replaces),
@@ -250,32 +255,32 @@ def _print_version(found: "VersionDetails") -> None:
             ("rows", count_text(commit.rows)),
             ("bad records", commit.bad_records or None),
             ("durability", commit.durability),
-            ("offsets before", _offsets(found.offsets_before)),
+            ("offsets before", _offsets(details.offsets_before)),
             ("offsets after", _offsets(commit.offsets)),
-            ("pieces ended", found.segments_removed or None),
+            ("pieces ended", details.segments_removed or None),
         ]
     )
-    _print_ranges(found.offset_ranges)
+    _print_ranges(details.offset_ranges)
     for title, kind in (("Files added", "part"), ("Pieces of open files added", "segment")):
-        added = [each for each in found.added if each.kind == kind]
+        added = [file for file in details.added if file.kind == kind]
         if added:
             heading(f"{title}: {len(added):,}")
             print_table(
                 [
-                    Column("file", lambda each: each.path, folds=True),
-                    Column("rows", lambda each: each.rows, COUNT),
-                    Column("bytes", lambda each: each.size_bytes, BYTES, keep=5),
-                    Column("batches", lambda each: _range(each.first_batch, each.last_batch), keep=4),
+                    Column("file", lambda file: file.path, folds=True),
+                    Column("rows", lambda file: file.rows, COUNT),
+                    Column("bytes", lambda file: file.size_bytes, BYTES, keep=5),
+                    Column("batches", lambda file: _range(file.first_batch, file.last_batch), keep=4),
                 ],
                 added,
             )
-    if found.removed:
-        heading(f"Files removed: {len(found.removed):,}")
+    if details.removed:
+        heading(f"Files removed: {len(details.removed):,}")
         columns = [
-            Column("file", lambda each: each.path, folds=True),
-            Column("bytes", lambda each: each.size_bytes, BYTES),
+            Column("file", lambda file: file.path, folds=True),
+            Column("bytes", lambda file: file.size_bytes, BYTES),
         ]
-        print_table(columns, found.removed)
+        print_table(columns, details.removed)
 
 
 def _print_file(file: "FileDetails") -> None:
@@ -309,10 +314,10 @@ def _print_ranges(ranges: "Sequence[OffsetRange] | None") -> None:
         return
     heading("Read from the sources")
     columns = [
-        Column("source", lambda each: each.source, COUNT),
-        Column("partition", lambda each: each.partition, keep=8),
-        Column("from", lambda each: "its start" if each.start is None else _offset(each.start), folds=True),
-        Column("to", lambda each: _offset(each.end), folds=True),
+        Column("source", lambda offsets: offsets.source, COUNT),
+        Column("partition", lambda offsets: offsets.partition, keep=8),
+        Column("from", lambda offsets: "its start" if offsets.start is None else _offset(offsets.start), folds=True),
+        Column("to", lambda offsets: _offset(offsets.end), folds=True),
     ]
     print_table(columns, ranges)
 
@@ -354,6 +359,6 @@ def _shown(items: Sequence[Any], limit: int | None) -> Sequence[Any]:
     return items[-SHOWN:] if limit is None and is_terminal() else items
 
 
-def _tell_of_others(items: Sequence[Any], limit: int | None, noun: str) -> None:
+def _say_truncated(items: Sequence[Any], limit: int | None, noun: str) -> None:
     if limit is None and is_terminal() and len(items) > SHOWN:
         say(f"The newest {SHOWN:,} {noun} alone: --limit is another number, --json shows all", "dim")

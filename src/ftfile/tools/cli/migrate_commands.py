@@ -103,22 +103,22 @@ def migrate(
 
 def _confirm(report: "MigrateReport", *, end_bar: "Callable[[], object]", yes: bool) -> bool:
     end_bar()  # it would be drawn over the question
-    say(_told(report, "This records"))
+    say(_summary(report, "This records"))
     in_files, in_paths = _columns(report)
     say(f"Columns: {in_files}{in_paths and f'; in the paths: {in_paths}'}")
-    if moved := sum(each.moved for each in report.left_out):
+    if moved := sum(file.moved for file in report.left_out):
         say(f"{count_text(moved, 'file')} that do not count are moved out of the sight of readers")
     agree("Finish the migration?" if report.already_migrated else "Migrate?", yes=yes)
     return True
 
 
-def _told(report: "MigrateReport", begins: str) -> str:
+def _summary(report: "MigrateReport", begins: str) -> str:
     files = f"{count_text(report.files, 'file')} of {report.file_format} with {count_text(report.rows, 'row')}"
     written = "" if report.source == "files" else f", written by {report.source}"
-    told = f"{files}, {bytes_text(report.size_bytes)}{written}"
+    summary = f"{files}, {bytes_text(report.size_bytes)}{written}"
     if report.already_migrated:
-        return f"Migrated already, as version {report.version}: {told}. Nothing is recorded again"
-    return f"{begins} {told}"
+        return f"Migrated already, as version {report.version}: {summary}. Nothing is recorded again"
+    return f"{begins} {summary}"
 
 
 def _columns(report: "MigrateReport") -> tuple[str, str]:
@@ -132,19 +132,19 @@ def _columns(report: "MigrateReport") -> tuple[str, str]:
 
 
 def _print_report(report: "MigrateReport") -> None:
-    would = _told(report, "Would record")
+    would = _summary(report, "Would record")
     has_warned = report.dry_run or report.already_migrated
-    print(would if has_warned else f"{_told(report, 'Recorded')}, as version {report.version}")
+    print(would if has_warned else f"{_summary(report, 'Recorded')}, as version {report.version}")
     query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
     in_files, in_paths = _columns(report)
     fields = [("columns", in_files), ("columns in the paths", in_paths), ("log moved", report.moved_log)]
     print_fields([*fields, ("query goes on", query)])
     if report.left_out:
         columns = [
-            Column("left out", lambda each: each.path, folds=True),
-            Column("bytes", lambda each: each.size_bytes, BYTES),
-            Column("moved", lambda each: "yes" if each.moved else None),
-            Column("why", lambda each: each.why, folds=True),
+            Column("left out", lambda file: file.path, folds=True),
+            Column("bytes", lambda file: file.size_bytes, BYTES),
+            Column("moved", lambda file: "yes" if file.moved else None),
+            Column("why", lambda file: file.why, folds=True),
         ]
         print_table(columns, report.left_out)
 

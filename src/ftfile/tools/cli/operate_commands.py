@@ -41,9 +41,9 @@ def flush(
     if not report.files:
         place.require_log()
         if query is not None:
-            known = [each.query_id for each in place.open().status(lag=False).queries]
-            if query not in known:
-                there = ", ".join(known) or "none"
+            query_ids = [status.query_id for status in place.open().status(lag=False).queries]
+            if query not in query_ids:
+                there = ", ".join(query_ids) or "none"
                 raise ConfigError(f"--query {query!r}: no such query wrote here; those that did: {there}")
     if not dry_run:
         if report.files:
@@ -97,8 +97,8 @@ def compact(
     elif dry_run:
         print(f"Would merge {merge} with {count_text(report.rows, 'row')} into about {report.parts_written:,}")
     else:
-        made = f"{report.parts_written:,} of {bytes_text(report.bytes_written)}"
-        print(f"Merged {merge} into {made}; the newest version is {report.version}")
+        outputs = f"{report.parts_written:,} of {bytes_text(report.bytes_written)}"
+        print(f"Merged {merge} into {outputs}; the newest version is {report.version}")
     if report.parts_lost:
         say(f"{count_text(report.parts_lost, 'file')} were left out: others replaced them meanwhile", "yellow")
 
@@ -216,9 +216,9 @@ def _print_kinds(report: "VacuumReport") -> None:
         sizes[file.kind, file.why] += file.size_bytes
     heading("By kind")
     columns = [
-        Column("kind", lambda each: each[0]),
-        Column("files", lambda each: files[each], COUNT),
-        Column("bytes", lambda each: sizes[each], BYTES),
-        Column("why", lambda each: each[1], folds=True),
+        Column("kind", lambda group: group[0]),
+        Column("files", lambda group: files[group], COUNT),
+        Column("bytes", lambda group: sizes[group], BYTES),
+        Column("why", lambda group: group[1], folds=True),
     ]
     print_table(columns, sorted(files))

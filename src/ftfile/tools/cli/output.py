@@ -77,8 +77,8 @@ def print_json(document: object, more: Callable[[object], Mapping[str, object]] 
     """Print one document; `more` returns fields for a value of a class, beside its own."""
 
     def plain(value: object) -> object:
-        found = _plain(value)
-        return {**found, **more(value)} if isinstance(found, dict) else found
+        encoded = _plain(value)
+        return {**encoded, **more(value)} if isinstance(encoded, dict) else encoded
 
     print(json.dumps(document, default=plain, ensure_ascii=False, indent=2 if is_terminal() else None))
 
@@ -123,7 +123,7 @@ def is_watched() -> bool:
 def _plain(value: object) -> object:
     """Return a value as plain JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.repr}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.repr}
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -151,9 +151,9 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
         task = bar.add_task(what, total=None, far="")
 
         def show(now: Any) -> None:  # noqa: ANN401 - a Progress of any operation
-            left = "" if now.left_s is None else f", {duration_text(now.left_s)} left"
+            remaining = "" if now.left_s is None else f", {duration_text(now.left_s)} left"
             size = f", {bytes_text(now.done_bytes)} of {bytes_text(now.total_bytes)}" if now.total_bytes else ""
-            far = f"{now.done:,} of {now.total:,} {now.unit}{size}{left}"
+            far = f"{now.done:,} of {now.total:,} {now.unit}{size}{remaining}"
             done, total = (now.done_bytes, now.total_bytes) if now.total_bytes else (now.done, now.total)
             bar.update(task, description=now.operation, total=max(total, 1), completed=done, far=far)
 

@@ -79,13 +79,13 @@ def settings_of(storage: list[str] | None, prefix: str = "storage.") -> dict[str
     """Return settings given as `name=value`, whose names may begin with `prefix`; ConfigError for one without `=`."""
     if not storage:
         return None
-    found = {}
+    settings = {}
     for text in storage:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ConfigError(f"{text!r}: it takes NAME=VALUE, such as endpoint=http://localhost:9000")
-        found[name.removeprefix(prefix)] = value
-    return found
+        settings[name.removeprefix(prefix)] = value
+    return settings
 
 
 def version_of(directory: "Directory", version: int | None, timestamp: str | None) -> int | None:
@@ -151,8 +151,8 @@ class Place:
 def with_place(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes the fields of its `Place` itself, first the path, and last the options."""
     signature = inspect.signature(command)
-    own = [each for each in signature.parameters.values() if each.annotation is not Place]
-    if len(own) == len(signature.parameters):
+    own_parameters = [parameter for parameter in signature.parameters.values() if parameter.annotation is not Place]
+    if len(own_parameters) == len(signature.parameters):
         return command
 
     @functools.wraps(command)
@@ -160,6 +160,8 @@ def with_place(command: Callable[..., None]) -> Callable[..., None]:
         command(place=Place(path, key_provider, storage), **options)
 
     path, *access = inspect.signature(Place).parameters.values()
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (path, *own, *access)]
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (path, *own_parameters, *access)
+    ]
     placed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return placed

@@ -19,32 +19,32 @@ def print_queries(queries: "Sequence[QueryStatus]", path: str, now_ms: int) -> N
     """Print queries, what each is about, and what is left to read of its sources; warn of checkpoints not read."""
     heading("Queries")
     columns = [
-        Column("query", lambda each: each.query_id, folds=True),
-        Column("last batch", lambda each: each.last_batch, TEXT),
-        Column("version", lambda each: each.version, COUNT, keep=3),
-        Column("committed", lambda each: each.time_ms and ago(each.time_ms, now_ms)),
-        Column("under way", lambda each: _under_way(each, now_ms), keep=8),
-        Column("checkpoint", lambda each: each.checkpoint and each.checkpoint.path, keep=1, folds=True),
+        Column("query", lambda query: query.query_id, folds=True),
+        Column("last batch", lambda query: query.last_batch, TEXT),
+        Column("version", lambda query: query.version, COUNT, keep=3),
+        Column("committed", lambda query: query.time_ms and ago(query.time_ms, now_ms)),
+        Column("under way", lambda query: _under_way(query, now_ms), keep=8),
+        Column("checkpoint", lambda query: query.checkpoint and query.checkpoint.path, keep=1, folds=True),
     ]
     print_table(columns, queries)
     for query in queries:
         if query.checkpoint is not None and query.checkpoint.problem:
             where = f"the checkpoint {query.checkpoint.path} of query {query.query_id}"
             say(f"ftfile: warning: {where}: {in_commands(query.checkpoint.problem, path)}", "yellow")
-    sources = [(query.query_id, each) for query in queries if query.checkpoint for each in query.checkpoint.sources]
+    sources = [(query.query_id, source) for query in queries if query.checkpoint for source in query.checkpoint.sources]
     if sources:
         is_one = len(queries) == 1 and is_terminal()
         heading("Sources: what is left to read behind the newest batch that Spark has planned")
         columns = [
-            Column("query", lambda each: None if is_one else each[0], keep=4, folds=True),
-            Column("source", lambda each: each[1].source, COUNT),
-            Column("kind", lambda each: each[1].kind),
-            Column("left to read", lambda each: _left(each[1], now_ms), folds=True),
-            Column("path", lambda each: each[1].path, keep=3, folds=True),
-            Column("read up to", lambda each: dumps(each[1].offset, separators=(",", ":")), keep=5, folds=True),
+            Column("query", lambda row: None if is_one else row[0], keep=4, folds=True),
+            Column("source", lambda row: row[1].source, COUNT),
+            Column("kind", lambda row: row[1].kind),
+            Column("left to read", lambda row: _backlog(row[1], now_ms), folds=True),
+            Column("path", lambda row: row[1].path, keep=3, folds=True),
+            Column("read up to", lambda row: dumps(row[1].offset, separators=(",", ":")), keep=5, folds=True),
         ]
         print_table(columns, sources)
-        for text in dict.fromkeys(f"{each.kind}: {each.unknown}" for _, each in sources if each.unknown):
+        for text in dict.fromkeys(f"{source.kind}: {source.unknown}" for _, source in sources if source.unknown):
             print(in_commands(text))
 
 
@@ -52,39 +52,41 @@ def print_open(files: "Sequence[OpenFile]", now_ms: int, path: str) -> None:
     """Print open files, when each ends, and why it is open."""
     heading("Open files: rows that are committed, and in no finished file yet")
     columns = [
-        Column("directory", lambda each: each.partition or ".", folds=True),
-        Column("rows", lambda each: each.rows, COUNT),
-        Column("bytes", lambda each: each.size_bytes, BYTES, keep=4),
-        Column("pieces", lambda each: each.segments, COUNT, keep=2),
-        Column("opened", lambda each: ago(each.first_ms, now_ms), keep=5),
-        Column("due", lambda each: _due(each, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
-        Column("why it is open", lambda each: in_commands(each.waiting, path), keep=6, folds=True),
-        Column("query", lambda each: each.query_id, keep=1),
+        Column("directory", lambda file: file.partition or ".", folds=True),
+        Column("rows", lambda file: file.rows, COUNT),
+        Column("bytes", lambda file: file.size_bytes, BYTES, keep=4),
+        Column("pieces", lambda file: file.segments, COUNT, keep=2),
+        Column("opened", lambda file: ago(file.first_ms, now_ms), keep=5),
+        Column("due", lambda file: _due(file, now_ms), style=lambda due: "yellow" if due.startswith("now") else ""),
+        Column("why it is open", lambda file: in_commands(file.waiting, path), keep=6, folds=True),
+        Column("query", lambda file: file.query_id, keep=1),
     ]
     print_table(columns, files)
 
 
 def _under_way(query: "QueryStatus", now_ms: int) -> str | None:
     """Return the batch that Spark has planned behind the last one, and for how long; None if that is not known."""
-    found = query.checkpoint
-    if found is None or found.problem:
+    checkpoint = query.checkpoint
+    if checkpoint is None or checkpoint.problem:
         return None
-    if found.planned_batch is None or found.planned_batch <= query.last_batch:
+    if checkpoint.planned_batch is None or checkpoint.planned_batch <= query.last_batch:
         return "no batch"
-    since = "" if found.planned_ms is None else f", for {duration_text(max(0, now_ms - found.planned_ms) / 1000)}"
-    return f"{found.planned_batch}{since}"
+    since = (
+        "" if checkpoint.planned_ms is None else f", for {duration_text(max(0, now_ms - checkpoint.planned_ms) / 1000)}"
+    )
+    return f"{checkpoint.planned_batch}{since}"
 
 
-def _left(source: "SourceLag", now_ms: int) -> str:
+def _backlog(source: "SourceLag", now_ms: int) -> str:
     """Return the backlog of a source."""
     if source.unknown:
         return "not known"
     if source.versions_behind is not None:
         return count_text(source.versions_behind, "version")
     oldest = "" if source.oldest_unread_ms is None else f", the oldest changed {ago(source.oldest_unread_ms, now_ms)}"
-    others = [f"{count:,} {word}" for count, word in ((source.parked, "parked"), (source.late, "too late")) if count]
+    excluded = [f"{count:,} {word}" for count, word in ((source.parked, "parked"), (source.late, "too late")) if count]
     files = f"{count_text(source.files_behind or 0, 'file')} of {bytes_text(source.bytes_behind or 0)}"
-    return "; ".join([f"{files}{oldest}", *others])
+    return "; ".join([f"{files}{oldest}", *excluded])
 
 
 def _due(file: "OpenFile", now_ms: int) -> str:

@@ -29,8 +29,8 @@ def cat(
 ) -> None:
     """Print the rows of a version, in the order of their commits."""
     directory = place.open()
-    found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
-    RowPrinter(found.schema, row_format, json=json).print(found)
+    batches = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
+    RowPrinter(batches.schema, row_format, json=json).print(batches)
 
 
 def head(
@@ -46,8 +46,8 @@ def head(
 ) -> None:
     """Print the first rows of a version; no more files are read than these need."""
     directory = place.open()
-    found = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
-    RowPrinter(found.schema, row_format, json=json).print(limited(found, rows))
+    batches = directory.to_batches(version_of(directory, version, timestamp), columns=columns_of(columns), where=where)
+    RowPrinter(batches.schema, row_format, json=json).print(limited(batches, rows))
 
 
 def tail(
@@ -74,16 +74,16 @@ def tail(
         where = with_clock_values(where, clock.now_ms(), directory.time_zone())
     chosen = version_of(directory, version, timestamp)
     newest = directory.version() if chosen is None else chosen
-    found = directory.tail(rows, newest, columns=columns_of(columns), where=where)
-    printer = RowPrinter(found.schema, row_format, json=json)
-    printer.print(found.to_batches())
+    table = directory.tail(rows, newest, columns=columns_of(columns), where=where)
+    printer = RowPrinter(table.schema, row_format, json=json)
+    printer.print(table.to_batches())
     if not follow:
         return
     offset = None
     while True:
         for read, batches in directory.follow(offset, startingVersion=newest + 1):
             offset = read
-            printer.print(_chosen(batches, found.schema, where, directory.time_zone()))
+            printer.print(_chosen(batches, table.schema, where, directory.time_zone()))
         clock.sleep(interval)
 
 

@@ -30,9 +30,9 @@ Format = Annotated[
 class RowPrinter:
     """Prints batches of one schema, with one heading, in the format that is asked for, or the one by default."""
 
-    def __init__(self, schema: "pa.Schema", wanted: RowFormat | None, *, json: bool) -> None:
+    def __init__(self, schema: "pa.Schema", row_format: RowFormat | None, *, json: bool) -> None:
         self._schema = schema
-        self._format: RowFormat = "json" if json else wanted or ("table" if is_terminal() else "csv")
+        self._format: RowFormat = "json" if json else row_format or ("table" if is_terminal() else "csv")
         self._begun = False
 
     def print(self, batches: Iterable["pa.RecordBatch"]) -> None:
@@ -78,20 +78,20 @@ class RowPrinter:
 
 def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["pa.RecordBatch"]:
     """Yield the first rows; all for None."""
-    left = rows
-    for batch in batches if left != 0 else ():
-        if left is None:
+    remaining = rows
+    for batch in batches if remaining != 0 else ():
+        if remaining is None:
             yield batch
             continue
-        yield batch.slice(0, left)
-        left -= min(left, batch.num_rows)
-        if not left:
+        yield batch.slice(0, remaining)
+        remaining -= min(remaining, batch.num_rows)
+        if not remaining:
             return
 
 
 def _escaped(data: bytes) -> bytes:
     """Return lines of text without other control characters, which a terminal would obey."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], bytes(data).decode()).encode()
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], bytes(data).decode()).encode()
 
 
 def _rows(batches: Iterable["pa.RecordBatch"]) -> Iterator[Sequence[Any]]:

@@ -45,15 +45,15 @@ def get(
     with _opened(place, version) as reader:
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
-        own = [pa.array([each[place] for each in keys], field.type) for place, field in enumerate(fields)]
-        table = reader.lookup(pa.table(own, names=[field.name for field in fields]), columns_of(columns))
-    found = table["_found"].to_pylist()
+        arrays = [pa.array([values[place] for values in keys], field.type) for place, field in enumerate(fields)]
+        table = reader.lookup(pa.table(arrays, names=[field.name for field in fields]), columns_of(columns))
+    hits = table["_found"].to_pylist()
     rows = table.filter(table["_found"]).drop_columns(["_found"])
     RowPrinter(rows.schema, row_format, json=json).print(rows.to_batches())
-    for text, is_found in zip(key, found, strict=True):
+    for text, is_found in zip(key, hits, strict=True):
         if not is_found:
             say(f"ftfile: there is no key {text!r}")
-    if not all(found):
+    if not all(hits):
         raise typer.Exit(FOUND)
 
 
@@ -90,7 +90,7 @@ def stats(
     from ftfile.rows.spark_types import spark_schema_json, sql_types
 
     with _opened(place, version) as reader:
-        found, definition = reader.stats(), reader.definition
+        stats, definition = reader.stats(), reader.definition
     if json:
         kinds = sql_types(spark_schema_json(definition.schema))
         keys, values = (
@@ -98,20 +98,20 @@ def stats(
             for fields in (definition.key_fields, definition.value_fields)
         )
         columns = {"keys": keys, "values": values, "merge": definition.merge, "buckets": definition.buckets}
-        print_json(asdict(found) | columns)
+        print_json(asdict(stats) | columns)
         return
     print_fields(
         [
             ("store", reader.path),
-            ("version", f"{found.version:,} of {found.newest_version:,}"),
+            ("version", f"{stats.version:,} of {stats.newest_version:,}"),
             ("keys", ", ".join(f"{field.name} {field.type}" for field in definition.key_fields)),
             ("values", ", ".join(f"{field.name} {field.type}" for field in definition.value_fields)),
             ("merged by", ", ".join(f"{name}: {how}" for name, how in definition.merge.items())),
             ("buckets", count_text(definition.buckets)),
-            ("runs", f"{found.runs:,}, at most {found.runs_max:,} in a bucket"),
-            ("rows in runs", f"{found.rows:,}: a key has one in each run that says something about it"),
-            ("bytes", bytes_text(found.size_bytes)),
-            ("merges due", f"{found.due_jobs:,}, {found.held_jobs:,} of them left out after failures"),
+            ("runs", f"{stats.runs:,}, at most {stats.runs_max:,} in a bucket"),
+            ("rows in runs", f"{stats.rows:,}: a key has one in each run that says something about it"),
+            ("bytes", bytes_text(stats.size_bytes)),
+            ("merges due", f"{stats.due_jobs:,}, {stats.held_jobs:,} of them left out after failures"),
         ]
     )
 
@@ -170,8 +170,10 @@ def compact(
     elif dry_run:
         print(f"Would merge at first {plan}")
     else:
-        made = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
-        print(f"Merged {count_text(report.runs_replaced, 'run')} into {made}; the newest version is {report.version}")
+        outputs = f"{report.runs_written:,} of {bytes_text(report.bytes_written)}"
+        print(
+            f"Merged {count_text(report.runs_replaced, 'run')} into {outputs}; the newest version is {report.version}"
+        )
 
 
 @contextlib.contextmanager

@@ -72,8 +72,8 @@ def print_table(columns: Sequence[Column], items: Iterable[Any], *, with_heading
     if not is_terminal():
         _print_plain(columns, items, with_heading=with_heading)
         return
-    left = iter(items)
-    while (rows := [*islice(left, ROWS_AT_ONCE)]) or with_heading:
+    rest = iter(items)
+    while (rows := [*islice(rest, ROWS_AT_ONCE)]) or with_heading:
         _print_laid_out(columns, rows, with_heading=with_heading)
         with_heading = False
 
@@ -91,13 +91,18 @@ def _print_laid_out(columns: Sequence[Column], items: Sequence[Any], *, with_hea
     from rich.text import Text
 
     screen = console()
-    columns = [each for each in columns if each.keep == ALWAYS or any(each.value(item) is not None for item in items)]
+    columns = [
+        column for column in columns if column.keep == ALWAYS or any(column.value(item) is not None for item in items)
+    ]
     values = [[column.value(item) for item in items] for column in columns]
     texts = [
-        [_one_line(_text(column.kind.on_terminal, value)) for value in own]
-        for column, own in zip(columns, values, strict=True)
+        [_one_line(_text(column.kind.on_terminal, value)) for value in column_values]
+        for column, column_values in zip(columns, values, strict=True)
     ]
-    widths = [max(map(cell_len, [column.name, *own]), default=0) for column, own in zip(columns, texts, strict=True)]
+    widths = [
+        max(map(cell_len, [column.name, *column_texts]), default=0)
+        for column, column_texts in zip(columns, texts, strict=True)
+    ]
     chosen, left_out = chosen_columns(columns, widths, screen.width)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=with_heading, header_style="bold")
     for number in chosen:
@@ -122,14 +127,15 @@ def chosen_columns(columns: Sequence[Column], widths: Sequence[int], width: int)
 
     def needed(keep: int) -> int:
         # Rather than folding others, columns go that matter little.
-        folded = [columns[each].folds and keep > _RATHER_FOLDED for each in chosen]
+        folded = [columns[number].folds and keep > _RATHER_FOLDED for number in chosen]
         least = [
-            min(widths[each], _FOLDED) if folds else widths[each] for each, folds in zip(chosen, folded, strict=True)
+            min(widths[number], _FOLDED) if folds else widths[number]
+            for number, folds in zip(chosen, folded, strict=True)
         ]
         total: int = sum(least) + _GAP * (len(chosen) - 1)
         return total
 
-    for number in sorted(chosen, key=lambda each: (columns[each].keep, -each)):
+    for number in sorted(chosen, key=lambda number: (columns[number].keep, -number)):
         keep = columns[number].keep
         if keep == ALWAYS or (keep > _RATHER_FOLDED and needed(keep) <= width):
             break
@@ -145,4 +151,4 @@ def _text(write: Callable[[Any], str], value: Any) -> str:  # noqa: ANN401 - of 
 
 def _one_line(text: str) -> str:
     """Return a text without tabs, line ends, or what a terminal would take for commands."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)

@@ -85,15 +85,15 @@ class _Exports:
     def _run(self) -> None:
         while True:
             with self._lock:
-                wanted, self._wanted = self._wanted, None
-                if wanted is None:
+                request, self._wanted = self._wanted, None
+                if request is None:
                     self._is_running = False
                     return
-            failed = export_now(self._path, self._formats, wanted.storage, wanted.context)
+            failed = export_now(self._path, self._formats, request.storage, request.context)
             if failed and failed != self._told:
                 _log.error("%s is not exported; the next commit, or ftfile.export, tries again: %s", self._path, failed)
             self._told = failed
-            wanted.done.set()
+            request.done.set()
 
 
 _lock = threading.Lock()

@@ -89,10 +89,10 @@ class DeltaLog(Table):
             return None
         # Of ftfile's, the first action says of which version it is, and the next ones what the table is now.
         first = [*islice(self._read(commits[-1]), 3)]
-        found = first[0].get("commitInfo", {}).get("ftfile") if first else None
-        if found is not None:
+        info = first[0].get("commitInfo", {}).get("ftfile") if first else None
+        if info is not None:
             self._is_redefined = any("metaData" in action for action in first)
-            return Exported(commits[-1], **found)
+            return Exported(commits[-1], **info)
         raise ConfigError(
             f"{LOG!r} has a newest commit, {_name(commits[-1])!r}, that is no export of ftfile's: another program "
             "wrote to this table. Delete the directory to export anew"
@@ -120,10 +120,10 @@ class DeltaLog(Table):
         del whole  # a commit may have any columns
 
     def append(self, change: Change, done: Callable[[int], object]) -> None:  # noqa: D102
-        own = change.exported._asdict()
-        del own["commit"]
+        state = change.exported._asdict()
+        del state["commit"]
         parameters: dict[str, Any] = {"timestamp": change.time_ms, "operation": change.operation}
-        info = parameters | {"operationParameters": {}, "ftfile": own}
+        info = parameters | {"operationParameters": {}, "ftfile": state}
         actions = [{"commitInfo": info}, *_actions(change)]
         lines: list[str] = []
         for first in range(0, len(actions), COUNTED):

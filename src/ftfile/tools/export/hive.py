@@ -107,15 +107,15 @@ class HiveManifests:
         for file in versions.files(snapshot):
             paths["/".join(file.path.split("/")[: len(partition_by)])].append(f"{self._url}{file.path}\n")
         has_old_columns = before is not None and (before.schema, before.partition_by) != (snapshot.schema, partition_by)
-        known = before.lists if before is not None and before.partition_by == partition_by else {}
+        old_lists = before.lists if before is not None and before.partition_by == partition_by else {}
         lists: dict[str, tuple[int, str]] = {}
         directories = {""}
         tracker = Tracker("export", self._fs.context.clock, progress, len(paths), unit="lists")
         for partition, lines in paths.items():
             content = "".join(sorted(lines)).encode()
             digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
-            if partition in known and known[partition][1] == digest:
-                lists[partition] = known[partition]
+            if partition in old_lists and old_lists[partition][1] == digest:
+                lists[partition] = old_lists[partition]
             else:
                 lists[partition] = version, digest
                 directories |= self._write_list(version, partition, content)
@@ -126,7 +126,7 @@ class HiveManifests:
         gone: set[str] = set()
         remade = version if has_old_columns else -1
         if before is not None and not has_old_columns:
-            gone, remade = {*known, *before.gone} - lists.keys(), before.remade
+            gone, remade = {*old_lists, *before.gone} - lists.keys(), before.remade
         assert snapshot.schema is not None
         nonce = versions.nonce(version)
         state = _State(version, nonce, self._url, snapshot.schema, partition_by, lists, sorted(gone), remade)
@@ -175,17 +175,19 @@ class HiveManifests:
 
     def _statements(self, table: str, state: _State) -> list[str]:
         self._versions.know(state.version, {state.schema})
-        fields = {each["name"]: each["type"] for each in json.loads(self._versions.columns(state.schema))["fields"]}
+        fields = {field["name"]: field["type"] for field in json.loads(self._versions.columns(state.schema))["fields"]}
         parted = {name: fields.pop(name) for name in state.partition_by}
         columns = f" PARTITIONED BY ({_columns(parted)})" if parted else ""
         base = MANIFESTS if parted else state.path("")
-        made = f"CREATE EXTERNAL TABLE IF NOT EXISTS {table} ({_columns(fields)}){columns} {_STORED} LOCATION "
+        create = f"CREATE EXTERNAL TABLE IF NOT EXISTS {table} ({_columns(fields)}){columns} {_STORED} LOCATION "
         # The table may have the columns before; it is external, so that no file goes with it.
         statements = [f"DROP TABLE IF EXISTS {table}"] if state.remade in self._numbers() else []
-        statements.append(made + _quoted(f"{self._url}{base}"))
+        statements.append(create + _quoted(f"{self._url}{base}"))
         if not parted:
             return [*statements, f"ALTER TABLE {table} SET LOCATION {_quoted(f'{self._url}{base}')}"]
-        statements += [f"ALTER TABLE {table} DROP IF EXISTS PARTITION ({_values(each)})" for each in state.gone]
+        statements += [
+            f"ALTER TABLE {table} DROP IF EXISTS PARTITION ({_values(partition)})" for partition in state.gone
+        ]
         for partition in state.lists:
             values, location = _values(partition), _quoted(f"{self._url}{state.path(partition)}")
             statements.append(f"ALTER TABLE {table} ADD IF NOT EXISTS PARTITION ({values}) LOCATION {location}")

@@ -76,10 +76,10 @@ class IcebergTable(Table):
         path = f"{METADATA}/{_name(number)}"
         try:
             metadata = json.loads(self._fs.read(path))
-            own = json.loads(metadata["properties"].get(_OWN, "{}"))
+            state = json.loads(metadata["properties"].get(_OWN, "{}"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptData(path, "metadata of an Iceberg table", repr(error), ANEW) from error
-        if own.get("commit") != number - 1 or metadata["current-snapshot-id"] != _snapshot_id(own["version"]):
+        if state.get("commit") != number - 1 or metadata["current-snapshot-id"] != _snapshot_id(state["version"]):
             raise ConfigError(f"{path!r} is no export of ftfile's: another program wrote to this table. {ANEW}")
         if metadata["location"] != self._location:
             raise ConfigError(
@@ -89,7 +89,7 @@ class IcebergTable(Table):
             )
         self._metadata = metadata
         self._manifests = self._list(metadata["snapshots"][-1])
-        return Exported(**own)
+        return Exported(**state)
 
     def live_paths(self) -> set[str]:  # noqa: D102
         paths = [manifest["manifest_path"] for manifest in self._manifests]
@@ -116,9 +116,9 @@ class IcebergTable(Table):
         before = [manifest for manifest in self._manifests if live(manifest)]
         # Readers look for the columns of all partitions in manifests, also of those that are gone.
         is_anew = _has_former_columns(metadata, before) and self.live_paths() <= {*change.removes}
-        kept = [] if is_anew else commit.without(before, change.removes)
+        old_manifests = [] if is_anew else commit.without(before, change.removes)
         commit.add(change.adds, done)
-        manifests = [*commit.manifests, *commit.merged(kept)]
+        manifests = [*commit.manifests, *commit.merged(old_manifests)]
         snapshot = {
             "snapshot-id": snapshot_id,
             "sequence-number": number,
@@ -137,7 +137,7 @@ class IcebergTable(Table):
             "current-snapshot-id": snapshot_id,
             "snapshots": kept_snapshots,
             "snapshot-log": [
-                {"snapshot-id": each["snapshot-id"], "timestamp-ms": each["timestamp-ms"]} for each in kept_snapshots
+                {"snapshot-id": entry["snapshot-id"], "timestamp-ms": entry["timestamp-ms"]} for entry in kept_snapshots
             ],
             "refs": {"main": {"snapshot-id": snapshot_id, "type": "branch"}},
             "properties": metadata["properties"] | {_OWN: json.dumps(exported._asdict())},
@@ -172,21 +172,21 @@ class IcebergTable(Table):
 
     def _numbers(self) -> list[int]:
         names = [info.path.rpartition("/")[2] for info in list_or_empty(self._fs, METADATA)]
-        found = [(name, _NAME.fullmatch(name)) for name in names if name.endswith(".metadata.json")]
-        foreign = next((name for name, match in found if match is None), None)
+        matches = [(name, _NAME.fullmatch(name)) for name in names if name.endswith(".metadata.json")]
+        foreign = next((name for name, match in matches if match is None), None)
         if foreign is not None:
             raise ConfigError(f"{METADATA}/{foreign} is no export of ftfile's: another program wrote it. {ANEW}")
-        return [int(match[1]) for _, match in found if match is not None]
+        return [int(match[1]) for _, match in matches if match is not None]
 
     def _list(self, snapshot: Json) -> list[Json]:
         return read_avro(self._fs, self._url, snapshot["manifest-list"]).records
 
     def _with_definitions(self, change: Change, retyped: list[str]) -> Json:
         """Return the metadata of the commit before, with the columns and partitions of a change."""
-        found = self._metadata
-        if found is None:
-            found = _first_metadata(self._location, change)
-        metadata = dict(found)
+        current = self._metadata
+        if current is None:
+            current = _first_metadata(self._location, change)
+        metadata = dict(current)
         ids = FieldIds(metadata["properties"].get(_MAPPING, "[]"))
         ids.renew(retyped)
         fields = ids.schema(change.columns)
@@ -200,12 +200,12 @@ class IcebergTable(Table):
         if not change.is_redefined:
             return metadata
         schemas, specs = list(metadata["schemas"]), list(metadata["partition-specs"])
-        schema_id = next((each["schema-id"] for each in schemas if each["fields"] == fields), None)
+        schema_id = next((schema["schema-id"] for schema in schemas if schema["fields"] == fields), None)
         if schema_id is None:
             schema_id = len(schemas)
             schemas.append({"type": "struct", "schema-id": schema_id, "fields": fields})
         parts = _partition_fields(specs, [(ids.of(name), name) for name in change.exported.partition_by])
-        spec_id = next((each["spec-id"] for each in specs if each["fields"] == parts), None)
+        spec_id = next((spec["spec-id"] for spec in specs if spec["fields"] == parts), None)
         if spec_id is None:
             spec_id = len(specs)
             specs.append({"spec-id": spec_id, "fields": parts})
@@ -268,11 +268,11 @@ def _first_metadata(location: str, change: Change) -> Json:
 
 def _partition_fields(specs: list[Json], columns: list[tuple[int, str]]) -> list[Json]:
     """Return the fields of a partitioning by columns, given by id and name: one column has one id in all of them."""
-    known = {field["source-id"]: field["field-id"] for spec in specs for field in spec["fields"]}
+    field_ids = {field["source-id"]: field["field-id"] for spec in specs for field in spec["fields"]}
     for column, _ in columns:
-        known.setdefault(column, max(known.values(), default=_FIRST_PARTITION_ID - 1) + 1)
+        field_ids.setdefault(column, max(field_ids.values(), default=_FIRST_PARTITION_ID - 1) + 1)
     return [
-        {"source-id": column, "field-id": known[column], "transform": "identity", "name": name}
+        {"source-id": column, "field-id": field_ids[column], "transform": "identity", "name": name}
         for column, name in columns
     ]
 
@@ -315,7 +315,7 @@ def _summary(change: Change, before: list[Json], manifests: list[Json]) -> dict[
 
 
 def _rows(manifests: list[Json]) -> int:
-    return sum(each["added_rows_count"] + each["existing_rows_count"] for each in manifests)
+    return sum(manifest["added_rows_count"] + manifest["existing_rows_count"] for manifest in manifests)
 
 
 def _snapshot_id(version: int) -> int:

@@ -176,7 +176,7 @@ def read_avro(fs: FileSystem, url: str, file_url: str) -> Content:
 
 def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(schema, list):
-        return [_plain(each) for each in schema]
+        return [_plain(inner) for inner in schema]
     if isinstance(schema, dict):
         return {key: _plain(value) for key, value in schema.items() if key != "logicalType"}
     return schema
@@ -184,8 +184,8 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
 
 def _avro_name(name: str) -> str:
     """Return a name that Avro takes; readers go by the id of a field."""
-    made = re.sub(r"[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):X}", name)
-    return f"_{made}" if made[:1].isdigit() else made
+    sanitized = re.sub(r"[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):X}", name)
+    return f"_{sanitized}" if sanitized[:1].isdigit() else sanitized
 
 
 class SnapshotManifests:
@@ -208,11 +208,11 @@ class SnapshotManifests:
     def without(self, manifests: list[Json], removes: Iterable[str]) -> list[Json]:
         """Return the manifests that have none of the removed files; write those anew that have some."""
         gone = {f"{self._url}{path}" for path in removes}
-        kept: list[Json] = []
+        old_manifests: list[Json] = []
         for manifest in manifests:
             content = read_avro(self._fs, self._url, manifest["manifest_path"]) if gone else None
             if content is None or not any(_path(entry) in gone for entry in content.records):
-                kept.append(manifest)
+                old_manifests.append(manifest)
                 continue
             entries = [entry for entry in content.records if entry["status"] != DELETED]
             for entry in entries:
@@ -225,7 +225,7 @@ class SnapshotManifests:
             self._write(content, entries, manifest["partition_spec_id"])
         if gone:
             raise CorruptData(METADATA, f"the removed file {min(gone)!r}", "it in no manifest", ANEW)
-        return kept
+        return old_manifests
 
     def merged(self, manifests: list[Json]) -> list[Json]:
         """Return manifests with many small ones merged: a reader opens all of them."""
@@ -257,10 +257,10 @@ class SnapshotManifests:
         schema = metadata["schemas"][metadata["current-schema-id"]]
         spec = metadata["partition-specs"][metadata["default-spec-id"]]
         kinds = {field["id"]: field["type"] for field in schema["fields"]}
-        parts = [(each["field-id"], each["name"], kinds[each["source-id"]]) for each in spec["fields"]]
+        parts = [(field["field-id"], field["name"], kinds[field["source-id"]]) for field in spec["fields"]]
         entry = entry_schema([(number, name, avro_type(kind, number)) for number, name, kind in parts])
-        (partition,) = (each for each in entry["fields"][-1]["type"]["fields"] if each["name"] == "partition")
-        keys = [each["name"] for each in partition["type"]["fields"]]
+        (partition,) = (field for field in entry["fields"][-1]["type"]["fields"] if field["name"] == "partition")
+        keys = [field["name"] for field in partition["type"]["fields"]]
         texts = {
             "schema": json.dumps(schema),
             "schema-id": str(schema["schema-id"]),
@@ -306,7 +306,7 @@ class SnapshotManifests:
                 "content": 0,
                 "sequence_number": self._number,
                 "min_sequence_number": min(
-                    (self._number if each is None else each for each in sequences), default=self._number
+                    (self._number if sequence is None else sequence for sequence in sequences), default=self._number
                 ),
                 "added_snapshot_id": self.snapshot_id,
             }

@@ -80,7 +80,7 @@ class Limits:
             return None if self.types.fullmatch(kind) else kind
         inner = [kind[key] for key in ("elementType", "keyType", "valueType") if key in kind]
         inner += [field["type"] for field in kind.get("fields", ())]
-        return next((found for each in inner if (found := self._unknown_type(each)) is not None), None)
+        return next((name for part in inner if (name := self._unknown_type(part)) is not None), None)
 
 
 def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
@@ -95,7 +95,7 @@ def _promotes(before: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
         return False
     inner = [(before[key], now[key]) for key in ("elementType", "keyType", "valueType") if key in now]
     fields = {field["name"]: field["type"] for field in before.get("fields", ())}
-    inner += [(fields[each["name"]], each["type"]) for each in now.get("fields", ()) if each["name"] in fields]
+    inner += [(fields[field["name"]], field["type"]) for field in now.get("fields", ()) if field["name"] in fields]
     # Without a field that both have, some readers cannot tell a null struct from one of nulls.
     return bool(inner) and all(_promotes(*pair) for pair in inner)
 

@@ -181,12 +181,12 @@ class Versions:
         assert schema is not None
         self.refuse(snapshot.adds.values(), schema)
         parts = (add for add in snapshot.adds.values() if add.kind == "part")
-        found: list[File] = []
+        files: list[File] = []
         while some := [self.file(add, schema) for add in islice(parts, COUNTED)]:
-            found += some
+            files += some
             if tracker is not None:
                 tracker.add(len(some))
-        return found
+        return files
 
     def time_ms(self, version: int) -> int:
         """Return when a version, or the oldest kept one if that is later, was created, in ms since 1970 UTC."""
@@ -305,7 +305,7 @@ class Exporter:
             file_columns=versions.file_columns(adds),
             # The rows of open files are new to readers when a maintenance operation finishes them.
             adds=[versions.file(add, schema, is_change=is_change or bool(add.ranges)) for add in adds],
-            removes=[each.final_path for each in record.removes if each.final_path is not None],
+            removes=[remove.final_path for remove in record.removes if remove.final_path is not None],
         )
         self._append(change)
         return exported

@@ -60,12 +60,12 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     paths: dict[str, dict[str, Any]] = {unquote(path): add for path, add in adds.items()}
     for path, add in paths.items():
         _check_file(path, add, files, columns)
-    others = [path for path in files if path not in paths and not is_hidden(path)]
+    left_out = [path for path in files if path not in paths and not is_hidden(path)]
     why = "it is not in the newest version of the table"
     return Inventory(
         "delta",
         [files[path] for path in paths],
-        [LeftOut(path, files[path].size_bytes, why, moved=True) for path in others],
+        [LeftOut(path, files[path].size_bytes, why, moved=True) for path in left_out],
         log=DELTA_LOG,
         last_entry=max(commits),
         schema=described["metaData"]["schemaString"],
@@ -102,13 +102,13 @@ def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[
 
 def _checkpoint(fs: FileSystem, newest: int) -> tuple[int, list[str]]:
     """Return the version of the newest whole checkpoint, and its files; -1 for none."""
-    found: dict[tuple[int, int], list[str]] = {}
+    checkpoints: dict[tuple[int, int], list[str]] = {}
     for info in list_or_empty(fs, DELTA_LOG):
         match = _CHECKPOINT.fullmatch(info.path.rpartition("/")[2])
         if match is not None:
-            found.setdefault((int(match[1]), int(match[3] or 1)), []).append(info.path)
-    whole = [key for key, paths in found.items() if len(paths) == key[1] and key[0] <= newest]
-    return (max(whole)[0], found[max(whole)]) if whole else (-1, [])
+            checkpoints.setdefault((int(match[1]), int(match[3] or 1)), []).append(info.path)
+    whole = [key for key, paths in checkpoints.items() if len(paths) == key[1] and key[0] <= newest]
+    return (max(whole)[0], checkpoints[max(whole)]) if whole else (-1, [])
 
 
 def _checkpoint_actions(content: bytes) -> Iterable[dict[str, Any]]:
@@ -167,17 +167,17 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
         )
     info = files.get(path)
     if info is None or info.size_bytes != add["size"]:
-        found = "is not here" if info is None else f"has {info.size_bytes} bytes here"
+        actual = "is not here" if info is None else f"has {info.size_bytes} bytes here"
         raise ConfigError(
-            f"{path!r}, of {add['size']} bytes by {DELTA_LOG!r}, {found}: restore it from a copy. Nothing was changed"
+            f"{path!r}, of {add['size']} bytes by {DELTA_LOG!r}, {actual}: restore it from a copy. Nothing was changed"
         )
     directory = layout.parent(path)
     values = dict(add.get("partitionValues") or {})
     try:
-        told = parse_bucket_path(directory, pa.schema([(column, pa.string()) for column in columns]))
+        path_values = parse_bucket_path(directory, pa.schema([(column, pa.string()) for column in columns]))
     except CorruptData:
-        told = {}
-    same = {column: told[column].as_py() if column in told else path for column in columns}
+        path_values = {}
+    same = {column: path_values[column].as_py() if column in path_values else path for column in columns}
     if columns_of_directory(directory) != columns or {column: values[column] or None for column in columns} != same:
         partition = ", ".join(f"{column}={values.get(column)}" for column in columns)
         raise ConfigError(

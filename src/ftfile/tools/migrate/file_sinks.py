@@ -29,14 +29,14 @@ _AUTHORITY = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 def entries_of(fs: FileSystem) -> dict[int, tuple[str, bool]]:
     """Return the files of the log by batch, each with True if it stands for all before it, too."""
-    found: dict[int, tuple[str, bool]] = {}
+    entries: dict[int, tuple[str, bool]] = {}
     for info in list_or_empty(fs, SPARK_LOG):
         match = _NAME.fullmatch(info.path.rpartition("/")[2])
         if match is not None:
             is_compact = match["compact"] is not None
-            if is_compact or int(match["batch"]) not in found:
-                found[int(match["batch"])] = info.path, is_compact
-    return found
+            if is_compact or int(match["batch"]) not in entries:
+                entries[int(match["batch"])] = info.path, is_compact
+    return entries
 
 
 def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
@@ -71,11 +71,11 @@ def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
                 "changed it. Restore it from a copy. Nothing was changed"
             )
     named = set(paths.values())
-    others = [path for path in files if path not in named and not is_hidden(path)]
+    left_out = [path for path in files if path not in named and not is_hidden(path)]
     return Inventory(
         "spark",
         [files[path] for path in paths.values()],
-        [LeftOut(path, files[path].size_bytes, f"it is not in {SPARK_LOG}", moved=True) for path in others],
+        [LeftOut(path, files[path].size_bytes, f"it is not in {SPARK_LOG}", moved=True) for path in left_out],
         log=SPARK_LOG,
         last_entry=newest,
     )
@@ -89,20 +89,20 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
             "does not know wrote it"
         )
     try:
-        found = [(entry.get("action", "add"), entry["path"], entry["size"]) for entry in map(json.loads, lines[1:])]
+        entries = [(entry.get("action", "add"), entry["path"], entry["size"]) for entry in map(json.loads, lines[1:])]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{path!r} is damaged, a line of it does not tell a file: restore it from a copy. Nothing was changed"
         ) from error
-    return found
+    return entries
 
 
-def _relative(urls: Collection[str], known: Collection[str]) -> dict[str, str]:
+def _relative(urls: Collection[str], listed_paths: Collection[str]) -> dict[str, str]:
     """Return the paths of files here, wherever they were when Spark wrote their URLs; ConfigError if one is gone."""
     plain = {url: unquote(_AUTHORITY.sub("", url)) for url in urls}
-    base = next((base for path in plain.values() if (base := _base_of(path, known)) is not None), "")
+    base = next((base for path in plain.values() if (base := _base_of(path, listed_paths)) is not None), "")
     paths = {url: path.removeprefix(base) for url, path in plain.items()}
-    if missing := [url for url, path in paths.items() if path not in known]:
+    if missing := [url for url, path in paths.items() if path not in listed_paths]:
         raise ConfigError(
             f"{SPARK_LOG!r} names files that are not here: {names_text(missing)}. Restore them from a copy. Nothing "
             "was changed"
@@ -110,11 +110,11 @@ def _relative(urls: Collection[str], known: Collection[str]) -> dict[str, str]:
     return paths
 
 
-def _base_of(path: str, known: Collection[str]) -> str | None:
+def _base_of(path: str, listed_paths: Collection[str]) -> str | None:
     """Return the piece of a path in front of its shortest ending that is known."""
     at = len(path)
     while (at := path.rfind("/", 0, at)) >= 0:
-        if path[at + 1 :] in known:
+        if path[at + 1 :] in listed_paths:
             return path[: at + 1]
     return None
 
@@ -156,15 +156,15 @@ def plain_files(files: Mapping[str, FileInfo]) -> Inventory:
 
 def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     """Return finished files of Flink's sinks; ConfigError if one is not as long as its `.valid-length` says."""
-    found = Inventory("flink", [])
+    inventory = Inventory("flink", [])
     too_long: list[tuple[FileInfo, int]] = []
     for path, info in files.items():
         match = _BUCKETING.fullmatch(path) or _FILE_SINK.fullmatch(path)
         if match is None:
             if not is_hidden(path):
-                found.files.append(info)
+                inventory.files.append(info)
             elif _may_be_uncompacted(path):
-                found.unfinished.append(LeftOut(path, info.size_bytes, _NOT_COMPACTED))
+                inventory.unfinished.append(LeftOut(path, info.size_bytes, _NOT_COMPACTED))
             continue
         moved = not is_hidden(path)
         if match.groupdict().get("state") == "valid-length":
@@ -172,11 +172,11 @@ def flink_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             length = _valid_length(fs, path, part)
             if part is not None and part.size_bytes > length:
                 too_long.append((part, length))
-            found.left_out.append(LeftOut(path, info.size_bytes, "it only says how long another file is", moved))
+            inventory.left_out.append(LeftOut(path, info.size_bytes, "it only says how long another file is", moved))
         else:
-            found.unfinished.append(LeftOut(path, info.size_bytes, _BY_CHECKPOINT, moved))
+            inventory.unfinished.append(LeftOut(path, info.size_bytes, _BY_CHECKPOINT, moved))
     _require_cut(too_long)
-    return found
+    return inventory
 
 
 def _may_be_uncompacted(path: str) -> bool:
@@ -205,11 +205,11 @@ def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
     """Raise a ConfigError if files are longer than what counts of them: they are never changed here."""
     if not too_long:
         return
-    told = first_text([f"{length} of the {info.size_bytes} bytes of {info.path!r}" for info, length in too_long])
+    examples = first_text([f"{length} of the {info.size_bytes} bytes of {info.path!r}" for info, length in too_long])
     info, length = too_long[0]
     raise ConfigError(
         "Flink could not cut files after a failure, and only their first bytes count, as files .valid-length say: "
-        f"{told}. Cut each, such as by `truncate -s {length} {shlex.quote(info.path)}` in the directory, on "
+        f"{examples}. Cut each, such as by `truncate -s {length} {shlex.quote(info.path)}` in the directory, on "
         f"HDFS by `hdfs dfs -truncate -w {length} …/{shlex.quote(info.path)}`, or write its first bytes anew where a "
         "store cannot cut; docs/migrating/flink.md shows it for many. Then migrate again. Nothing was changed"
     )
@@ -217,18 +217,18 @@ def _require_cut(too_long: Sequence[tuple[FileInfo, int]]) -> None:
 
 def apex_files(files: Mapping[str, FileInfo]) -> Inventory:
     """Return the finished files of AbstractFileOutputOperator."""
-    found = Inventory("apex", [])
+    inventory = Inventory("apex", [])
     for path, info in files.items():
         match = _APEX.fullmatch(path)
         if match is None:
             if not is_hidden(path):
-                found.files.append(info)
+                inventory.files.append(info)
             continue
         is_published = match["name"] in files
         why = f"an older copy of {match['name']!r}" if is_published else _BY_WINDOW
         left_out = LeftOut(path, info.size_bytes, why, not is_hidden(path))
-        (found.left_out if is_published else found.unfinished).append(left_out)
-    return found
+        (inventory.left_out if is_published else inventory.unfinished).append(left_out)
+    return inventory
 
 
 def kafka_files(files: Mapping[str, FileInfo]) -> Inventory:
@@ -237,14 +237,14 @@ def kafka_files(files: Mapping[str, FileInfo]) -> Inventory:
     Raises:
         ConfigError: a file has another name, there are several topics, or offsets are in two files of a directory.
     """
-    found = Inventory("kafka-connect", [])
+    inventory = Inventory("kafka-connect", [])
     topics: dict[str, str] = {}  # with a file of each
     strangers: list[str] = []
     ranges: defaultdict[tuple[str, int], list[tuple[int, int, str]]] = defaultdict(list)
     for path, info in files.items():
         if _KAFKA_TEMPORARY.fullmatch(path):
             why = "The connector has not committed it: only its log tells if it will"
-            found.unfinished.append(LeftOut(path, info.size_bytes, why, moved=not is_hidden(path)))
+            inventory.unfinished.append(LeftOut(path, info.size_bytes, why, moved=not is_hidden(path)))
             continue
         if is_hidden(path):
             continue
@@ -256,15 +256,17 @@ def kafka_files(files: Mapping[str, FileInfo]) -> Inventory:
         topics.setdefault(match["topic"], path)
         start = int(match["start"])
         ranges[directory, int(match["partition"])].append((start, int(match["end"] or start), path))
-        found.files.append(info)
+        inventory.files.append(info)
     if strangers:
         raise ConfigError(
             "not named as files of Kafka Connect, such as topic+0+0000000000+0000000999.avro: "
             f"{names_text(strangers)}. Move them away, or let their names begin with an underscore"
         )
     if len(topics) > 1:
-        told = ", ".join(f"{topic} ({path!r})" for topic, path in sorted(topics.items()))
-        raise ConfigError(f"there are files of several topics: {told}. Migrate the directory of each topic by itself")
+        examples = ", ".join(f"{topic} ({path!r})" for topic, path in sorted(topics.items()))
+        raise ConfigError(
+            f"there are files of several topics: {examples}. Migrate the directory of each topic by itself"
+        )
     for some in ranges.values():
         some.sort()
         for (_, end, path), (start, _, other) in itertools.pairwise(some):
@@ -273,4 +275,4 @@ def kafka_files(files: Mapping[str, FileInfo]) -> Inventory:
                     f"{path!r} and {other!r} both have offset {start}, whose row would be there twice: move away the "
                     "one that does not count"
                 )
-    return found
+    return inventory

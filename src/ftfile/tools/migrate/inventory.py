@@ -61,15 +61,15 @@ def list_foreign(fs: FileSystem) -> dict[str, FileInfo]:
         entries = list_own(fs, "")
     except NotADirectory as error:
         raise ConfigError(f"this is no directory: {error.detail}. Give the directory of the files") from error
-    found: dict[str, FileInfo] = {}
+    files: dict[str, FileInfo] = {}
     while entries:
-        found |= {info.path: info for info in entries if not info.is_directory}
+        files |= {info.path: info for info in entries if not info.is_directory}
         directories = [info.path for info in entries if info.is_directory and info.path not in _OWN]
         _refuse_logs_below(directories)
         listed: Sequence[list[FileInfo]] = parallel(fs, lambda path: list_own(fs, path), directories)
         entries = [info for infos in listed for info in infos]
-    _refuse_others_below(found)
-    return dict(sorted(found.items()))
+    _refuse_others_below(files)
+    return dict(sorted(files.items()))
 
 
 _OWN = frozenset({layout.META, *LOGS})

@@ -22,7 +22,7 @@ from ftfile.operate.repair_actions import set_aside
 from ftfile.storage.registry import normalise, open_filesystem
 from ftfile.tools.migrate.inventory import SPARK_LOG, LeftOut
 from ftfile.tools.migrate.sources import require_stopped, still_there, take_inventory
-from ftfile.tools.migrate.table import Given, Table, table_of
+from ftfile.tools.migrate.table import Request, Table, table_of
 from ftfile.tools.migrate.undo import REASON, move_log, remove_empty
 from ftfile.write.spark_checkpoint import read_offsets, read_query_id
 from ftfile.write.workers import Threads
@@ -111,40 +111,40 @@ def migrate(  # noqa: PLR0913 - all by name
     """
     fs = open_filesystem(normalise(directory_url(os.fspath(path))), context, dict(storage or {}))
     workers = Threads.of("migrate", threads, context)
-    told = (from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished)
-    given = Given(*told, dry_run, confirm, workers, progress)
+    arguments = (from_, file_format, schema, partition_by, options or {}, checkpoint, leave_unfinished)
+    request = Request(*arguments, dry_run, confirm, workers, progress)
     with log_context(job=context.ids.unique()), file_as_config_error(CommitLog(fs), os.fspath(path)):
-        return _migrate(fs, os.fspath(path), given)
+        return _migrate(fs, os.fspath(path), request)
 
 
-def _migrate(fs: FileSystem, path: str, given: Given) -> MigrateReport:
+def _migrate(fs: FileSystem, path: str, request: Request) -> MigrateReport:
     log = CommitLog(fs)
     with contextlib.suppress(NotFound):
         log.check_layout()
     head = log.refresh()
     if head.version >= 0:
-        return _finish(log, head, path, given)
-    found = take_inventory(fs, path, given.from_, leave_unfinished=given.leave_unfinished)
-    author = _author(found, given.checkpoint, fs.context)
-    table = table_of(fs, directory_url(path), found, author, given)
-    report = _report(found, table, author)
-    if given.dry_run or (given.confirm is not None and not given.confirm(report)):
+        return _finish(log, head, path, request)
+    inventory = take_inventory(fs, path, request.from_, leave_unfinished=request.leave_unfinished)
+    author = _author(inventory, request.checkpoint, fs.context)
+    table = table_of(fs, directory_url(path), inventory, author, request)
+    report = _report(inventory, table, author)
+    if request.dry_run or (request.confirm is not None and not request.confirm(report)):
         return report
-    _require_unchanged(fs, path, found, leave_unfinished=given.leave_unfinished)
-    version = _commit(log, author, found, table)
-    _move(fs, path, found.log, found.last_entry, found.left_out)
+    _require_unchanged(fs, path, inventory, leave_unfinished=request.leave_unfinished)
+    version = _commit(log, author, inventory, table)
+    _move(fs, path, inventory.log, inventory.last_entry, inventory.left_out)
     _log.info("migrated %s: %d files of %d rows are version %d", path, len(table.adds), report.rows, version)
     return replace(report, version=version, dry_run=False)
 
 
-def _require_unchanged(fs: FileSystem, path: str, found: Inventory, *, leave_unfinished: bool) -> None:
+def _require_unchanged(fs: FileSystem, path: str, inventory: Inventory, *, leave_unfinished: bool) -> None:
     """Raise a CommitError if files came, went or changed since they were listed, which takes as long as reading them.
 
     What comes now would be left out in silence, and here nothing is changed yet.
     """
-    now = take_inventory(fs, path, found.source, leave_unfinished=leave_unfinished)
-    before, after = _listed(found), _listed(now)
-    if before != after or found.last_entry != now.last_entry:
+    now = take_inventory(fs, path, inventory.source, leave_unfinished=leave_unfinished)
+    before, after = _listed(inventory), _listed(now)
+    if before != after or inventory.last_entry != now.last_entry:
         changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
         raise CommitError(
             f"path={path!r} was written to while its files were read{f' ({names_text(changed)})' if changed else ''}: "
@@ -152,30 +152,30 @@ def _require_unchanged(fs: FileSystem, path: str, found: Inventory, *, leave_unf
         )
 
 
-def _listed(found: Inventory) -> dict[str, tuple[int, ...]]:
+def _listed(inventory: Inventory) -> dict[str, tuple[int, ...]]:
     """Return the size of each file by its path; with it the time of its last change, for those that count."""
-    files = {info.path: (info.size_bytes, info.modified_ms) for info in found.files}
-    return {**files, **{each.path: (each.size_bytes,) for each in found.left_out}}
+    files = {info.path: (info.size_bytes, info.modified_ms) for info in inventory.files}
+    return {**files, **{file.path: (file.size_bytes,) for file in inventory.left_out}}
 
 
-def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, others: Iterable[LeftOut]) -> None:
+def _move(fs: FileSystem, path: str, log: str | None, last_entry: int | None, left_out: Iterable[LeftOut]) -> None:
     """Move aside what plain readers would read, and the other program's log, which is moved last of all."""
     if log is not None:
         require_stopped(fs, log, last_entry, path)
-    for each in others:
-        if each.moved:
-            set_aside(fs, each.path, REASON + each.why)
+    for file in left_out:
+        if file.moved:
+            set_aside(fs, file.path, REASON + file.why)
     if log is not None:
         require_stopped(fs, log, last_entry, path)
         move_log(fs, log)
 
 
-def _author(found: Inventory, checkpoint: str | os.PathLike[str] | None, context: Context) -> Author:
+def _author(inventory: Inventory, checkpoint: str | os.PathLike[str] | None, context: Context) -> Author:
     """Return the query of a checkpoint, with the last batch that the files have, as author; or a batch write."""
     job_id = context.ids.unique()
     if checkpoint is None:
         return JobAuthor(job_id)
-    if found.source != "spark" or found.last_entry is None:
+    if inventory.source != "spark" or inventory.last_entry is None:
         raise ConfigError(
             "a checkpoint (--checkpoint, in Python checkpoint=) belongs to a directory of Spark's own sink, which has "
             f"{SPARK_LOG}, and this directory has none: leave it out"
@@ -187,17 +187,17 @@ def _author(found: Inventory, checkpoint: str | os.PathLike[str] | None, context
             f"checkpoint={where!r} has no file `metadata` with the id of a query: give the directory that the query "
             "had as its checkpointLocation"
         )
-    offsets = read_offsets(where, found.last_entry, context)
+    offsets = read_offsets(where, inventory.last_entry, context)
     if offsets is None:
         raise ConfigError(
-            f"checkpoint={where!r} has no offsets of batch {found.last_entry}, the newest one in {SPARK_LOG}: it is of "
-            "another query, or an older copy, and going on with it would write rows again"
+            f"checkpoint={where!r} has no offsets of batch {inventory.last_entry}, the newest one in {SPARK_LOG}: it "
+            "is of another query, or an older copy, and going on with it would write rows again"
         )
-    return StreamAuthor(query_id, job_id, found.last_entry, offsets.hash, offsets.offsets)
+    return StreamAuthor(query_id, job_id, inventory.last_entry, offsets.hash, offsets.offsets)
 
 
-def _commit(log: CommitLog, author: Author, found: Inventory, table: Table) -> int:
-    value = {"from": found.source, "log": found.log, "lastEntry": found.last_entry}
+def _commit(log: CommitLog, author: Author, inventory: Inventory, table: Table) -> int:
+    value = {"from": inventory.source, "log": inventory.log, "lastEntry": inventory.last_entry}
 
     def prepare(head: LogState, _: object) -> Body:
         if head.version >= 0:
@@ -217,7 +217,7 @@ def _commit(log: CommitLog, author: Author, found: Inventory, table: Table) -> i
     return done.version
 
 
-def _finish(log: CommitLog, head: LogState, path: str, given: Given) -> MigrateReport:
+def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> MigrateReport:
     """Move aside what an interrupted migration has left in place, if anything, and return what it has recorded."""
     migration = migration_of(head)
     name = None if migration is None else migration["log"]
@@ -233,21 +233,21 @@ def _finish(log: CommitLog, head: LogState, path: str, given: Given) -> MigrateR
         require_stopped(log.fs, name, migration["lastEntry"], path)
     snapshot = take_snapshot(log)
     live = {add.final_path for add in snapshot.adds.values()}
-    others: list[LeftOut] = []
+    left_out: list[LeftOut] = []
     if is_in_place or name is None:
-        others = still_there(log.fs, migration["from"], live, leave_unfinished=given.leave_unfinished)
-    report = _recorded(head, snapshot, migration, others)
-    is_done = not others and not is_in_place
-    if given.dry_run or (given.confirm is not None and not is_done and not given.confirm(report)):
+        left_out = still_there(log.fs, migration["from"], live, leave_unfinished=request.leave_unfinished)
+    report = _recorded(head, snapshot, migration, left_out)
+    is_done = not left_out and not is_in_place
+    if request.dry_run or (request.confirm is not None and not is_done and not request.confirm(report)):
         return report
-    _move(log.fs, path, name if is_in_place else None, migration["lastEntry"], others)
+    _move(log.fs, path, name if is_in_place else None, migration["lastEntry"], left_out)
     if name is not None:
         remove_empty(log.fs, name)
     return replace(report, dry_run=False)
 
 
 def _recorded(
-    head: LogState, snapshot: Snapshot, migration: Mapping[str, Any], others: Sequence[LeftOut]
+    head: LogState, snapshot: Snapshot, migration: Mapping[str, Any], left_out: Sequence[LeftOut]
 ) -> MigrateReport:
     """Return the report of a migration that is recorded, as a dry run's."""
     assert snapshot.schema is not None, "a migration records columns"
@@ -263,7 +263,7 @@ def _recorded(
         files=len(adds),
         rows=sum(add.rows for add in adds),
         size_bytes=sum(add.length for add in adds),
-        left_out=tuple(others),
+        left_out=tuple(left_out),
         moved_log=migration["log"],
         query_id=query[0] if query is not None else None,
         last_batch=query[1].last_batch if query is not None else None,
@@ -272,19 +272,19 @@ def _recorded(
     )
 
 
-def _report(found: Inventory, table: Table, author: Author) -> MigrateReport:
+def _report(inventory: Inventory, table: Table, author: Author) -> MigrateReport:
     """Return the report of a dry run."""
     return MigrateReport(
         version=None,
-        source=found.source,
+        source=inventory.source,
         file_format=table.file_format,
         schema=table.definitions[table.schema_key],
         partition_by=table.partition_by,
         files=len(table.adds),
         rows=sum(add.rows for add in table.adds),
         size_bytes=sum(add.length for add in table.adds),
-        left_out=tuple(found.left_out),
-        moved_log=found.log,
+        left_out=tuple(inventory.left_out),
+        moved_log=inventory.log,
         query_id=author.query_id if isinstance(author, StreamAuthor) else None,
         last_batch=author.batch_id if isinstance(author, StreamAuthor) else None,
         dry_run=True,

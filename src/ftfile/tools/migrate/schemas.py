@@ -70,16 +70,16 @@ def given_schema(schema: object) -> str:
 def _parsed(text: str) -> str:
     fields: list[dict[str, Any]] = []
     for column in re.split(r",(?![^(]*\))", text):
-        found = _COLUMN.fullmatch(column)
-        kind = _SIMPLE.fullmatch(found[2]) if found is not None else None
-        if found is None or kind is None:
+        match = _COLUMN.fullmatch(column)
+        kind = _SIMPLE.fullmatch(match[2]) if match is not None else None
+        if match is None or kind is None:
             raise SchemaError(
                 f"schema: {column.strip()!r} is not the name of a column and its simple type, as in 'id long'. For "
                 "nested types, give a StructType, on the command line its JSON"
             )
         name = kind[1].lower()
         spelled = _NAMES.get(name, name) + (kind[2] or "").replace(" ", "")
-        fields.append({"name": found[1].strip("`"), "type": spelled, "nullable": True, "metadata": {}})
+        fields.append({"name": match[1].strip("`"), "type": spelled, "nullable": True, "metadata": {}})
     return json.dumps({"type": "struct", "fields": fields})
 
 
@@ -159,8 +159,8 @@ def _leaf(kind: pa.DataType) -> pa.DataType:
     return _WIDENED.get(kind, kind)
 
 
-def merged_schema(files: Mapping[str, str], given: str | None = None) -> str:
-    """Return the columns of all files: those that are `given`, or all there are, numbers in the wider type.
+def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> str:
+    """Return the columns of all files: those of `user_schema`, or all there are, numbers in the wider type.
 
     `files` has the path of one file for each schema.
 
@@ -168,36 +168,36 @@ def merged_schema(files: Mapping[str, str], given: str | None = None) -> str:
         SchemaError: types do not fit, names differ by case alone, or a file has columns that are not given.
     """
     merged: dict[str, pa.DataType] = {}
-    found: dict[str, tuple[str, str, str]] = {}  # by its name in lower case: name, type, and where it is so
-    if given is not None:
-        merged = {field.name: field.type for field in arrow_schema(given)}
-        found = {name.lower(): (name, kind, "the schema") for name, kind in sql_types(given).items()}
+    columns: dict[str, tuple[str, str, str]] = {}  # by its name in lower case: name, type, and where it is so
+    if user_schema is not None:
+        merged = {field.name: field.type for field in arrow_schema(user_schema)}
+        columns = {name.lower(): (name, kind, "the schema") for name, kind in sql_types(user_schema).items()}
     for schema, path in files.items():
         texts = sql_types(schema)
         for name, kind in ((field.name, field.type) for field in arrow_schema(schema)):
-            if given is not None and name.lower() not in found:
+            if user_schema is not None and name.lower() not in columns:
                 raise SchemaError(f"{path!r} has a column `{name}` that the schema does not have: give all columns")
-            spelled, text, where = found.setdefault(name.lower(), (name, texts[name], repr(path)))
+            spelled, text, where = columns.setdefault(name.lower(), (name, texts[name], repr(path)))
             if spelled != name:
                 raise SchemaError(f"column `{name}` of {path!r} is `{spelled}` in {where}. {_EACH_KIND}")
-            known = merged.setdefault(name, kind)
-            if known.equals(kind) or is_wider(kind, known):
+            merged_type = merged.setdefault(name, kind)
+            if merged_type.equals(kind) or is_wider(kind, merged_type):
                 continue
-            if given is not None or not is_wider(known, kind):
+            if user_schema is not None or not is_wider(merged_type, kind):
                 raise SchemaError(
                     f"column `{name}` is {texts[name]} in {path!r}, and {text} in {where}: the second type does not "
                     f"have all values of the first. {_EACH_KIND}"
                 )
             merged[name] = kind
-            found[name.lower()] = name, texts[name], repr(path)
-    text = given if given is not None else spark_schema_json(pa.schema(list(merged.items())))
+            columns[name.lower()] = name, texts[name], repr(path)
+    text = user_schema if user_schema is not None else spark_schema_json(pa.schema(list(merged.items())))
     return as_nullable(text)
 
 
 def without_columns(schema: str, names: Iterable[str]) -> str:
     """Return a schema without the columns that paths have, by name, case aside."""
     left_out = {name.lower() for name in names}
-    return spark_schema_json(pa.schema([each for each in arrow_schema(schema) if each.name.lower() not in left_out]))
+    return spark_schema_json(pa.schema([field for field in arrow_schema(schema) if field.name.lower() not in left_out]))
 
 
 def joined(in_files: str, in_paths: str | None) -> str:

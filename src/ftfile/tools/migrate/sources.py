@@ -51,14 +51,14 @@ def take_inventory(fs: FileSystem, url: str, from_: str, *, leave_unfinished: bo
     if source in LOGS.values() and not logs:
         name = next(name for name, program in LOGS.items() if program == source)
         raise ConfigError(f"path={url!r} has no {name}, the log of {source}: is it the right directory?")
-    found = _inventory(fs, files, source)
-    found.files.sort()
-    if not found.files:
+    inventory = _inventory(fs, files, source)
+    inventory.files.sort()
+    if not inventory.files:
         hidden = [path for path in files if is_hidden(path)]
         but = f" ({names_text(hidden)}: names that begin with _ or . do not count)" if hidden else ""
         raise ConfigError(f"path={url!r} has no files that count{but}. Is it the right directory?")
-    _settle_unfinished(found, leave=leave_unfinished)
-    return found
+    _leave_out_unfinished(inventory, leave=leave_unfinished)
+    return inventory
 
 
 def _inventory(fs: FileSystem, files: Mapping[str, FileInfo], source: str) -> Inventory:
@@ -71,17 +71,17 @@ def _inventory(fs: FileSystem, files: Mapping[str, FileInfo], source: str) -> In
     return {"kafka-connect": kafka_files, "apex": apex_files, "files": plain_files}[source](files)
 
 
-def _settle_unfinished(found: Inventory, *, leave: bool) -> None:
-    if found.unfinished and not leave:
-        count = len(found.unfinished)
+def _leave_out_unfinished(inventory: Inventory, *, leave: bool) -> None:
+    if inventory.unfinished and not leave:
+        count = len(inventory.unfinished)
         raise ConfigError(
             f"{count_text(count, 'file')} {'is' if count == 1 else 'are'} not finished: "
-            f"{names_text([each.path for each in found.unfinished])}. {found.unfinished[0].why}. Start the program "
-            "again and stop it cleanly (with a savepoint, or so that it commits), or leave out their rows by "
+            f"{names_text([file.path for file in inventory.unfinished])}. {inventory.unfinished[0].why}. Start the "
+            "program again and stop it cleanly (with a savepoint, or so that it commits), or leave out their rows by "
             "--leave-unfinished, in Python leave_unfinished=True. Nothing was changed"
         )
-    found.left_out += found.unfinished
-    found.unfinished = []
+    inventory.left_out += inventory.unfinished
+    inventory.unfinished = []
 
 
 def require_stopped(fs: FileSystem, name: str, last_entry: int | None, url: str) -> None:
@@ -100,10 +100,10 @@ def still_there(fs: FileSystem, source: str, live: Container[str | None], *, lea
     """Return files that plain readers see, and none counts, after an interruption; ConfigError for unfinished ones."""
     files = list_foreign(fs)
     if source in LOGS.values():
-        others = [info for path, info in files.items() if path not in live and not is_hidden(path)]
-        return [LeftOut(info.path, info.size_bytes, "the log did not name it", moved=True) for info in others]
+        infos = [info for path, info in files.items() if path not in live and not is_hidden(path)]
+        return [LeftOut(info.path, info.size_bytes, "the log did not name it", moved=True) for info in infos]
     # Those whose name alone tells it; others may have come since.
-    found = _inventory(fs, files, source)
-    found.unfinished = [each for each in found.unfinished if each.moved]
-    _settle_unfinished(found, leave=leave_unfinished)
-    return [each for each in found.left_out if each.moved]
+    inventory = _inventory(fs, files, source)
+    inventory.unfinished = [file for file in inventory.unfinished if file.moved]
+    _leave_out_unfinished(inventory, leave=leave_unfinished)
+    return [file for file in inventory.left_out if file.moved]

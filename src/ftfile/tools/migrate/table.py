@@ -54,7 +54,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Request:
     """Statements and wishes of users, and those who read the files; see `migrate`."""
 
     from_: str
@@ -70,41 +70,41 @@ class Given:
     progress: OnProgress | None
 
 
-def table_of(fs: FileSystem, url: str, found: Inventory, author: Author, given: Given) -> Table:
+def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, request: Request) -> Table:
     """Read all files that count, and return their part of a record.
 
     Raises:
         ConfigError, SchemaError: see `migrate`.
     """
-    name = given.file_format or _format_of(found.files)
-    columns = _path_columns(found.files)
-    in_paths = _typed_columns(columns, found, given.partition_by)
-    _require_time_zone(in_paths, given.options)
-    in_files = _given_columns(name, found, given.schema, columns)
-    settings = {**given.options, "path": url, "fileFormat": name}
+    name = request.file_format or _format_of(inventory.files)
+    columns = _path_columns(inventory.files)
+    in_paths = _typed_columns(columns, inventory, request.partition_by)
+    _require_time_zone(in_paths, request.options)
+    in_files = _given_columns(name, inventory, request.schema, columns)
+    settings = {**request.options, "path": url, "fileFormat": name}
     if columns:
         settings["partitionBy"] = ",".join(columns)
-    _check_paths({layout.parent(info.path) for info in found.files}, in_paths)
+    _check_paths({layout.parent(info.path) for info in inventory.files}, in_paths)
     config = None if in_files is None else SinkConfig.from_options(settings, joined(in_files, in_paths))
     definition = {"name": name} if config is None else config.encoding["format"]
-    facts = _read_all(fs, found.files, Reading(definition, in_files), given)
-    own = {each.schema: without_columns(each.schema, columns) for each in facts}
+    facts = _read_all(fs, inventory.files, Reading(definition, in_files), request)
+    file_schemas = {fact.schema: without_columns(fact.schema, columns) for fact in facts}
     first: dict[str, str] = {}  # file of each schema
-    for info, each in zip(found.files, facts, strict=True):
-        first.setdefault(own[each.schema], info.path)
+    for info, fact in zip(inventory.files, facts, strict=True):
+        first.setdefault(file_schemas[fact.schema], info.path)
     merged = merged_schema(first, in_files)
     config = SinkConfig.from_options(settings, joined(merged, in_paths))
     encoding, recorded = config.encoding, config.recorded_schema_json
     definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
     keys: dict[tuple[str, tuple[str, ...]], str] = {}
-    for schema, filters in dict.fromkeys((each.schema, each.filters) for each in facts):
-        of_these = {**encoding, "schema": own[schema], "filters": Chain.for_reading(filters).definition()}
+    for schema, filters in dict.fromkeys((fact.schema, fact.filters) for fact in facts):
+        of_these = {**encoding, "schema": file_schemas[schema], "filters": Chain.for_reading(filters).definition()}
         keys[schema, filters] = definition_key(of_these)
         definitions[keys[schema, filters]] = of_these
     origin = _origin(author)
     adds = tuple(
-        _add(info, each, keys[each.schema, each.filters], origin, fs.context.ids.unique())
-        for info, each in zip(found.files, facts, strict=True)
+        _add(info, fact, keys[fact.schema, fact.filters], origin, fs.context.ids.unique())
+        for info, fact in zip(inventory.files, facts, strict=True)
     )
     return Table(adds, name, columns, definition_key(recorded), definition_key(encoding), definitions)
 
@@ -120,10 +120,10 @@ def _format_of(files: Sequence[FileInfo]) -> str:
             "begin with an underscore. Nothing was changed"
         )
     if len(first) > 1:
-        told = ", ".join(f"{name} ({path!r})" for name, path in sorted(first.items()))
+        examples = ", ".join(f"{name} ({path!r})" for name, path in sorted(first.items()))
         raise ConfigError(
-            f"files have different formats: {told}. All files of a directory have one: move the others away. Nothing "
-            "was changed"
+            f"files have different formats: {examples}. All files of a directory have one: move the others away. "
+            "Nothing was changed"
         )
     return next(iter(first))
 
@@ -138,41 +138,45 @@ def _plain_ending(path: str) -> str:
 
 def _path_columns(files: Sequence[FileInfo]) -> tuple[str, ...]:
     """Return the columns that all paths have, outermost first; ConfigError if paths have different ones."""
-    found: dict[tuple[str, ...], str] = {}
+    example_paths: dict[tuple[str, ...], str] = {}
     for info in files:
-        found.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
-    if len(found) > 1:
-        told = ", ".join(f"{path!r} has {', '.join(columns) or 'none'}" for columns, path in list(found.items())[:2])
+        example_paths.setdefault(columns_of_directory(layout.parent(info.path)), info.path)
+    if len(example_paths) > 1:
+        examples = ", ".join(
+            f"{path!r} has {', '.join(columns) or 'none'}" for columns, path in list(example_paths.items())[:2]
+        )
         raise ConfigError(
-            f"paths have different columns: {told}. Move the files of one kind to a directory of their own, and "
+            f"paths have different columns: {examples}. Move the files of one kind to a directory of their own, and "
             "migrate each by itself. Nothing was changed"
         )
-    return next(iter(found))
+    return next(iter(example_paths))
 
 
-def _typed_columns(columns: tuple[str, ...], found: Inventory, given: Mapping[str, str] | None) -> str | None:
+def _typed_columns(
+    columns: tuple[str, ...], inventory: Inventory, partition_by: Mapping[str, str] | None
+) -> str | None:
     """Return the schema of the columns in the paths, None for none; ConfigError if types are missing, or too many."""
-    if found.partition_by is not None and found.schema is not None:
-        known = arrow_schema(found.schema)
-        return spark_schema_json(partition_schema(known, columns)) if columns else None
-    types = dict(given or {})
-    if found.source == "kafka-connect" and columns == ("partition",):
+    if inventory.partition_by is not None and inventory.schema is not None:
+        table_schema = arrow_schema(inventory.schema)
+        return spark_schema_json(partition_schema(table_schema, columns)) if columns else None
+    types = dict(partition_by or {})
+    if inventory.source == "kafka-connect" and columns == ("partition",):
         types = {"partition": "int"} | types
     if list(types) != list(columns) and {*types} != {*columns}:
-        raise _partition_by_error(columns, found.files[0].path, types)
+        raise _partition_by_error(columns, inventory.files[0].path, types)
     return given_schema({column: types[column] for column in columns}) if columns else None
 
 
-def _partition_by_error(columns: Sequence[str], path: str, given: Mapping[str, str]) -> ConfigError:
+def _partition_by_error(columns: Sequence[str], path: str, types: Mapping[str, str]) -> ConfigError:
     """Return the error for columns in paths, such as that of one file, whose types are not those that were given."""
     if not columns:
         return ConfigError(
-            f"no path has columns, see {path!r}: leave out the type of {', '.join(given)} (--partition-by, in Python "
+            f"no path has columns, see {path!r}: leave out the type of {', '.join(types)} (--partition-by, in Python "
             "partition_by=)"
         )
-    proposal = {column: given.get(column, "string") for column in columns}
+    proposal = {column: types.get(column, "string") for column in columns}
     of_command = " ".join(f"--partition-by {column}={kind}" for column, kind in proposal.items())
-    unknown = [name for name in given if name not in columns]
+    unknown = [name for name in types if name not in columns]
     but = f"; {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not among them" if unknown else ""
     return ConfigError(
         f"paths such as {path!r} have columns{but}: give the type of each, such as {of_command}, in Python "
@@ -191,10 +195,10 @@ def _require_time_zone(in_paths: str | None, options: Iterable[str]) -> None:
             )
 
 
-def _given_columns(name: str, found: Inventory, schema: object, columns: Iterable[str]) -> str | None:
+def _given_columns(name: str, inventory: Inventory, schema: object, columns: Iterable[str]) -> str | None:
     """Return the columns in files as the user or a log gives them; None where files tell."""
-    if schema is None and found.schema is not None:
-        schema = found.schema
+    if schema is None and inventory.schema is not None:
+        schema = inventory.schema
     if schema is None and name == "text":
         schema = _TEXT
     if schema is None:
@@ -221,12 +225,12 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
             ) from error
 
 
-def _read_all(fs: FileSystem, files: Sequence[FileInfo], work: Reading, given: Given) -> list[FileFacts]:
+def _read_all(fs: FileSystem, files: Sequence[FileInfo], work: Reading, request: Request) -> list[FileFacts]:
     total_bytes = sum(map(work.size_of, files))
-    tracker = Tracker("migrate", fs.context.clock, given.progress, len(files), total_bytes)
+    tracker = Tracker("migrate", fs.context.clock, request.progress, len(files), total_bytes)
     facts: dict[int, FileFacts] = {}
-    for number, each in given.workers.do(work, files, fs, {}):
-        facts[number] = each
+    for number, fact in request.workers.do(work, files, fs, {}):
+        facts[number] = fact
         tracker.add(1, work.size_of(files[number]))
     return [facts[number] for number in range(len(files))]
 

@@ -66,23 +66,25 @@ def put_back(fs: FileSystem) -> tuple[str, ...]:
 
 def foreign_in_quarantine(fs: FileSystem) -> list[str]:
     """Return the files in the quarantine that no migration has put there."""
-    own = {note.removesuffix(".origin") for note in _notes(fs)}
-    found = (info.path for info in list_or_empty(fs, layout.QUARANTINE))
-    return [path for path in found if path.endswith(".quarantined") and path.removesuffix(".quarantined") not in own]
+    moved_files = {note.removesuffix(".origin") for note in _notes(fs)}
+    paths = (info.path for info in list_or_empty(fs, layout.QUARANTINE))
+    return [
+        path for path in paths if path.endswith(".quarantined") and path.removesuffix(".quarantined") not in moved_files
+    ]
 
 
 def _notes(fs: FileSystem) -> dict[str, str]:
     """Return the notes of files that a migration moved, each with the file's former path."""
-    found: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for info in list_or_empty(fs, layout.QUARANTINE):
         if info.path.endswith(".origin"):
             try:
                 note = json.loads(fs.read(info.path))
                 if note["reason"].startswith(REASON):
-                    found[info.path] = note["path"]
+                    notes[info.path] = note["path"]
             except (ValueError, KeyError, TypeError) as error:
                 raise CorruptData(info.path, "a note of a file's place", repr(error)) from error
-    return found
+    return notes
 
 
 def _move(fs: FileSystem, source: str, target: str) -> None:
@@ -197,18 +199,18 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
         raise ConfigError(_TOO_LATE.format(path=path, version=head.version))
     if name := own_export(fs):
         raise ConfigError(f"{name!r} is an export of ftfile, which would outlive its log: delete it, then undo again")
-    if others := [*foreign_in_quarantine(fs), *(info.path for info in list_or_empty(fs, layout.RETIRED))]:
+    if foreign_files := [*foreign_in_quarantine(fs), *(info.path for info in list_or_empty(fs, layout.RETIRED))]:
         raise ConfigError(
-            f"the migration did not put them there, and undoing it deletes them: {names_text(others)}. Move them away, "
-            "then undo again"
+            f"the migration did not put them there, and undoing it deletes them: {names_text(foreign_files)}. Move "
+            "them away, then undo again"
         )
 
 
 def _delete_log(fs: FileSystem) -> None:
     """Delete all below `_ftfile`, last of all the record that ends the log."""
-    for found in walk(fs, layout.META):
-        if found != _LAST:
-            delete_file(fs, found)
+    for path in walk(fs, layout.META):
+        if path != _LAST:
+            delete_file(fs, path)
     if not fs.capabilities.implied_directories:
         for info in list_or_empty(fs, layout.META):
             if info.is_directory and info.path != layout.LOG:

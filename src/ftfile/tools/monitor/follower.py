@@ -129,7 +129,7 @@ class Follower:
             self._count(record)
         self._show(log, head)
         if records:
-            self._tell(records)
+            self._log_versions(records)
         self._tally.set("ftfile_up", (self.url,), 1)
         self._is_up = True
 
@@ -154,8 +154,8 @@ class Follower:
         tally.add("ftfile_removed_files_total", by_operation, version.files_removed)
         tally.add("ftfile_bad_records_total", by_operation, version.bad_records)
         for reason, files in measured.files_by_reason.items():
-            known = reason if reason in REASONS else OTHER_REASON
-            tally.add("ftfile_finished_files_total", (self.url, known), files)
+            label = reason if reason in REASONS else OTHER_REASON
+            tally.add("ftfile_finished_files_total", (self.url, label), files)
         tally.add("ftfile_merged_runs_total", here, measured.runs_merged)
         tally.add("ftfile_task_retries_total", here, measured.task_retries)
         tally.add("ftfile_recoveries_total", here, measured.recoveries)
@@ -176,7 +176,11 @@ class Follower:
         """Set the gauges."""
         here, tally = (self.url,), self._tally
         segments = list(head.segments.values())
-        files = segments if store_of(head) is not None else {(each.origin.query_id, key_of(each)) for each in segments}
+        files = (
+            segments
+            if store_of(head) is not None
+            else {(segment.origin.query_id, key_of(segment)) for segment in segments}
+        )
         for name, value in {
             "ftfile_version": head.version,
             "ftfile_open_files": len(files),
@@ -214,23 +218,23 @@ class Follower:
         oldest = min(self._unpublished.values(), default=None)
         self._tally.set("ftfile_oldest_unpublished_timestamp_seconds", (self.url,), oldest)
 
-    def _tell(self, records: list[Record]) -> None:
+    def _log_versions(self, records: list[Record]) -> None:
         """Log one line for all new versions together."""
-        found = [version_of(record, None) for record in records]
+        versions = [version_of(record, None) for record in records]
         _log.info(
             "%s: %d versions up to %d brought %d rows, %d files, %d bytes; %d recoveries, %d replays, %d bad records",
             self.url,
-            len(found),
-            found[-1].version,
-            sum(version.rows for version in found),
-            sum(version.files for version in found),
-            sum(version.size_bytes for version in found),
-            sum(version.metrics.recoveries for version in found),
-            sum(version.metrics.replays for version in found),
-            sum(version.bad_records for version in found),
+            len(versions),
+            versions[-1].version,
+            sum(version.rows for version in versions),
+            sum(version.files for version in versions),
+            sum(version.size_bytes for version in versions),
+            sum(version.metrics.recoveries for version in versions),
+            sum(version.metrics.replays for version in versions),
+            sum(version.bad_records for version in versions),
         )
 
 
 def _created_s(log: CommitLog, version: int) -> float | None:
-    found = created_ms(log, version)
-    return None if found is None else found / 1000
+    time_ms = created_ms(log, version)
+    return None if time_ms is None else time_ms / 1000

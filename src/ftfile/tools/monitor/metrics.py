@@ -190,6 +190,6 @@ class Tally:
         """Return the times of a histogram at this moment."""
         with self._lock:
             return {
-                labels: Distribution(list(found.counts), found.sum_s)
-                for labels, found in self._distributions[name].items()
+                labels: Distribution(list(distribution.counts), distribution.sum_s)
+                for labels, distribution in self._distributions[name].items()
             }

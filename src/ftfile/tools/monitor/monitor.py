@@ -80,7 +80,7 @@ class Monitor:
             follower = self._followers.get(place.url)
             if follower is None:
                 if len(self._followers) >= DIRECTORIES_MAX:
-                    unused = next((url for url, each in self._followers.items() if not each.users), None)
+                    unused = next((url for url, candidate in self._followers.items() if not candidate.users), None)
                     if unused is None:
                         _log.warning("%s is not followed: %d directories are", place.url, len(self._followers))
                         return None
@@ -160,9 +160,9 @@ def monitor(  # noqa: PLR0913 - all by name
     Raises:
         ConfigError: an argument is wrong, the port is taken, or a package is not installed.
     """
-    found = Monitor(interval, prometheus_port, address, meter_provider)
-    found.watch(path, key_provider=key_provider, storage=storage)
-    return found
+    new_monitor = Monitor(interval, prometheus_port, address, meter_provider)
+    new_monitor.watch(path, key_provider=key_provider, storage=storage)
+    return new_monitor
 
 
 def _checked_interval_s(interval: str | timedelta) -> float:

@@ -33,7 +33,7 @@ def meter(tally: Tally, provider: MeterProvider) -> Callable[[], None]:
             f"meter_provider={provider!r}: it takes one of OpenTelemetry, such as "
             "opentelemetry.metrics.get_meter_provider()"
         )
-    found = provider.get_meter("ftfile", __version__)
+    otel_meter = provider.get_meter("ftfile", __version__)
     # A meter keeps its instruments for good: once this is over, they have no values.
     is_over = False
 
@@ -48,11 +48,11 @@ def meter(tally: Tally, provider: MeterProvider) -> Callable[[], None]:
     for metric in METRICS.values():
         texts = {"unit": metric.unit, "description": metric.help}
         if metric.kind == "counter":
-            found.create_observable_counter(metric.dotted_name, [values(metric)], **texts)
+            otel_meter.create_observable_counter(metric.dotted_name, [values(metric)], **texts)
         elif metric.kind == "gauge":
-            found.create_observable_gauge(metric.dotted_name, [values(metric)], **texts)
+            otel_meter.create_observable_gauge(metric.dotted_name, [values(metric)], **texts)
         else:
-            times[metric.name] = found.create_histogram(
+            times[metric.name] = otel_meter.create_histogram(
                 metric.dotted_name, explicit_bucket_boundaries_advisory=BUCKETS_S, **texts
             )
 
@@ -128,7 +128,7 @@ def _plain(metric: Metric, tally: Tally) -> Family:
 
 def _histogram(metric: Metric, tally: Tally) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-    for labels, found in sorted(tally.distributions(metric.name).items(), key=lambda item: item[0]):
-        buckets = zip([*map(str, BUCKETS_S), "+Inf"], accumulate(found.counts), strict=True)
-        family.add_metric(labels, [*buckets], found.sum_s)
+    for labels, distribution in sorted(tally.distributions(metric.name).items(), key=lambda item: item[0]):
+        buckets = zip([*map(str, BUCKETS_S), "+Inf"], accumulate(distribution.counts), strict=True)
+        family.add_metric(labels, [*buckets], distribution.sum_s)
     return family

@@ -83,8 +83,8 @@ def in_commands(text: str, path: str = PATH) -> str:
     for python, option in _WORDS.items():
         text = text.replace(python, option)
     shown = path if path == PATH else shlex.quote(path)
-    text = _OF_COMMAND.sub(lambda found: f"{found[1]} {shown}", _IN_PYTHON.sub("", text))
-    text = _OPTION.sub(lambda found: f"--{_OPTIONS.get(found[1], found[1]).replace('_', '-')}", text)
+    text = _OF_COMMAND.sub(lambda match: f"{match[1]} {shown}", _IN_PYTHON.sub("", text))
+    text = _OPTION.sub(lambda match: f"--{_OPTIONS.get(match[1], match[1]).replace('_', '-')}", text)
     return _CALL.sub(lambda call: f"`{_command_of(call, shown)}`", text)
 
 
@@ -114,7 +114,7 @@ def _command_of(call: re.Match[str], path: str) -> str:
     for argument, value in _ARGUMENT.findall(call[3] or ""):
         option = f"--{argument.replace('_', '-')}"
         if value.startswith("["):
-            words += [word for given in _given(value) for word in (option, given)]
+            words += [word for text in _given(value) for word in (option, text)]
         elif argument != "dry_run":
             words.append(option)
     return " ".join(words)
@@ -162,10 +162,10 @@ def of_findings(findings: Sequence[Finding], path: str) -> Iterator[ReportWarnin
         kinds.setdefault((finding.code, finding.severity), []).append(finding)
     for (code, _), same in kinds.items():
         first = same[0]
-        paths = names_text([each.path for each in same if each.path])
+        paths = names_text([finding.path for finding in same if finding.path])
         expected = f"expected {first.expected}, found {first.found}"
-        found = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
-        yield ReportWarning(first.severity, KINDS[code].title, found, in_commands(first.remedy, path))
+        text = f"{count_text(len(same), 'finding')}: {paths}: {expected}" if paths else expected
+        yield ReportWarning(first.severity, KINDS[code].title, text, in_commands(first.remedy, path))
 
 
 def of_checks(checks: Sequence[Check], path: str) -> Iterator[ReportWarning]:
@@ -179,40 +179,40 @@ def of_checks(checks: Sequence[Check], path: str) -> Iterator[ReportWarning]:
 
 def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: bool) -> Iterator[ReportWarning]:
     """Yield warnings of open files that are due, of unpublished ones unless `verify` told, and of queries."""
-    failing = [each for each in status.open if each.attempts]
-    due = [each for each in status.open if each.reason and not each.attempts]
+    failing = [file for file in status.open if file.attempts]
+    due = [file for file in status.open if file.reason and not file.attempts]
     if failing:
-        attempts = max(each.attempts for each in failing)
+        attempts = max(file.attempts for file in failing)
         yield ReportWarning(
             "error",
             f"{count_text(len(failing), 'open file')} could not be finished",
-            f"{names_text([each.partition or '.' for each in failing])}: tried {count_text(attempts, 'time')}",
+            f"{names_text([file.partition or '.' for file in failing])}: tried {count_text(attempts, 'time')}",
             f"`ftfile flush {quote(path)}` tries again, and says why it fails; "
             f"`ftfile verify {quote(path)} --full` finds damaged rows",
         )
     if due:
-        oldest = ago(min(each.first_ms for each in due), now_ms)
+        oldest = ago(min(file.first_ms for file in due), now_ms)
         yield ReportWarning(
             "warning",
             f"{count_text(len(due), 'open file')} {'is' if len(due) == 1 else 'are'} due and not finished",
-            f"plain readers miss {count_text(sum(each.rows for each in due), 'row')}, the oldest committed {oldest}: "
-            f"{names_text([each.partition or '.' for each in due])}",
+            f"plain readers miss {count_text(sum(file.rows for file in due), 'row')}, the oldest committed {oldest}: "
+            f"{names_text([file.partition or '.' for file in due])}",
             f"The next batch of the query finishes them. If none comes: `ftfile flush {quote(path)} --due-only`",
         )
-    stuck = [each for each in status.unpublished if each.problem]
-    waiting = [each for each in status.unpublished if not each.problem]
+    stuck = [file for file in status.unpublished if file.problem]
+    waiting = [file for file in status.unpublished if not file.problem]
     if stuck and not is_verified:
         yield ReportWarning(
             "error",
             f"{count_text(len(stuck), 'committed file')} cannot be published: plain readers miss rows",
-            in_commands("; ".join(each.problem for each in stuck[:EXAMPLES]), path),
+            in_commands("; ".join(file.problem for file in stuck[:EXAMPLES]), path),
             f"Remove the cause, or let `ftfile repair {quote(path)} --dry-run` propose what to do",
         )
     if waiting and not is_verified:
         yield ReportWarning(
             "warning",
             f"{count_text(len(waiting), 'change')} of newer versions not made yet: files are not at their names",
-            names_text([each.path for each in waiting]),
+            names_text([file.path for file in waiting]),
             f"The next commit does it; if none comes: `ftfile repair {quote(path)}`",
         )
 
@@ -275,12 +275,12 @@ def of_commits(commits: Commits, path: str) -> Iterator[ReportWarning]:
             "they are kept as dead letters, with the reason of each",
             f"`ftfile.open({path!r}).dead_letters()` returns them",
         )
-    told = {
+    titles = {
         "replays": "Batches came again after restarts, and were recognised",
         "recoveries": "Versions were published by a later process than their own",
         "task_retries": "Tasks failed and were tried again",
     }
-    for name, title in told.items():
+    for name, title in titles.items():
         total = int(recent[name].sum())
         often = total * 10 >= len(recent)
         if total:

@@ -69,8 +69,8 @@ class Scale:
     def places(self, values: np.ndarray) -> np.ndarray:
         """Return the places of values, from 0 at the bottom to 1 at the top."""
         if self.is_logarithmic:
-            found: np.ndarray = np.log1p(values / self.kind.least) / np.log1p(self.top / self.kind.least)
-            return found
+            heights: np.ndarray = np.log1p(values / self.kind.least) / np.log1p(self.top / self.kind.least)
+            return heights
         return values / self.top
 
 
@@ -179,7 +179,7 @@ class Binned:
     mean: np.ndarray
     most: np.ndarray
     total: np.ndarray
-    known: np.ndarray  # number of values
+    counts: np.ndarray  # number of values
 
 
 def starts_of(count: int, bins_max: int = BINS_MAX) -> np.ndarray:
@@ -193,12 +193,12 @@ def binned(values: np.ndarray, starts: np.ndarray) -> Binned:
     values = values.astype(float)
     if not len(values):
         return Binned(values, values, values, values, values)
-    known = np.add.reduceat(~np.isnan(values), starts, dtype=float)
+    counts = np.add.reduceat(~np.isnan(values), starts, dtype=float)
     total = np.add.reduceat(np.nan_to_num(values), starts)
-    mean = np.divide(total, known, out=np.full(len(starts), np.nan), where=known > 0)
+    mean = np.divide(total, counts, out=np.full(len(starts), np.nan), where=counts > 0)
     least, most = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
     # Rounding must not put a mean beside the band.
-    return Binned(least, np.clip(mean, least, most), most, total, known)
+    return Binned(least, np.clip(mean, least, most), most, total, counts)
 
 
 def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
@@ -234,7 +234,7 @@ def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
             for name, (title, about) in _EVENTS.items()
         ],
         lane_rows=[
-            tuple(count_text(int(each)) if each else _NONE for each in row)
+            tuple(count_text(int(number)) if number else _NONE for number in row)
             for row in zip(*events.values(), strict=True)
         ],
     )
@@ -271,7 +271,7 @@ def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_g
         about=about,
         summary=_summary(kind, values),
         heads=("least", "mean", "greatest") if is_grouped else ("value",),
-        rows=[tuple(_text(kind, each) for each in row) for row in zip(*shown, strict=True)],
+        rows=[tuple(_text(kind, value) for value in row) for row in zip(*shown, strict=True)],
         ticks=[(float(scale.places(np.array(tick))), kind.text(tick)) for tick in scale.ticks],
         is_logarithmic=scale.is_logarithmic,
         band=_band(_heights(scale, values.least), _heights(scale, values.most)) if is_grouped else "",
@@ -281,13 +281,13 @@ def _chart(key: str, texts: tuple[str, str], kind: Kind, values: Binned, *, is_g
 
 
 def _summary(kind: Kind, values: Binned) -> str:
-    known = ~np.isnan(values.mean)
-    if not known.any():
+    has_mean = ~np.isnan(values.mean)
+    if not has_mean.any():
         return "not known"
     least, most = float(np.nanmin(values.least)), float(np.nanmax(values.most))
     if least == most:
         return f"always {kind.text(least)}"
-    mean = kind.text(float(values.total.sum() / values.known.sum()))
+    mean = kind.text(float(values.total.sum() / values.counts.sum()))
     return f"{kind.text(least)} to {kind.text(most)}, {mean} on average"
 
 
@@ -317,9 +317,9 @@ def _line(tops: Sequence[int | None]) -> str:
 
 def _marks(events: np.ndarray) -> str:
     most = events.max(initial=1)
-    found = np.flatnonzero(events)
-    heights = _LOWEST_MARK + (1 - _LOWEST_MARK) * events[found] / most
+    indices = np.flatnonzero(events)
+    heights = _LOWEST_MARK + (1 - _LOWEST_MARK) * events[indices] / most
     return "".join(
         f"M{at + 0.5:g} {HEIGHT}V{round(HEIGHT * (1 - height))}"
-        for at, height in zip(found.tolist(), heights.tolist(), strict=True)
+        for at, height in zip(indices.tolist(), heights.tolist(), strict=True)
     )

@@ -82,17 +82,18 @@ class CommitColumns:
         if record.version <= self._last:
             self._begin()
         self._last = record.version
-        found, told = version_of(record, None), last_commit_of(record)
-        measured = found.metrics
-        self._operations[found.operation] += 1
+        version, last_commit = version_of(record, None), last_commit_of(record)
+        measured = version.metrics
+        self._operations[version.operation] += 1
         self._reasons.update(measured.files_by_reason)
         self._rows.append(
             (
-                *(found.version, found.time_ms, found.rows, found.size_bytes, found.files, found.files_removed),
-                *(found.bad_records, measured.task_retries, measured.recoveries, measured.replays, measured.orphans),
+                *(version.version, version.time_ms, version.rows, version.size_bytes),
+                *(version.files, version.files_removed, version.bad_records),
+                *(measured.task_retries, measured.recoveries, measured.replays, measured.orphans),
                 *(measured.write_seconds, measured.assembly_seconds, measured.sync_seconds),
                 *(measured.prepare_seconds, np.nan, np.nan),
-                *(told or (-1, np.nan, np.nan)),
+                *(last_commit or (-1, np.nan, np.nan)),
             )
         )
         if len(self._rows) == ROWS_AT_ONCE:
@@ -161,12 +162,12 @@ class LiveFiles:
 
 def live_files_of(snapshot: Snapshot, *, is_store: bool) -> LiveFiles:
     """Return the numbers of the finished files of a snapshot, or of the runs of a store."""
-    wanted = "segment" if is_store else "part"
+    live_kind = "segment" if is_store else "part"
     sizes, partitions = array("q"), defaultdict[str, PartitionSums](PartitionSums)
     for columns in live_columns(snapshot, ("kind", "lengthBytes", "rows", "bucket")):
         for kind, size_bytes, rows, bucket in zip(*columns, strict=True):
-            if kind == wanted:
+            if kind == live_kind:
                 sizes.append(size_bytes)
                 sums = partitions[layout.bucket_directory(bucket)]
                 sums.files, sums.rows, sums.size_bytes = sums.files + 1, sums.rows + rows, sums.size_bytes + size_bytes
-    return LiveFiles(np.array(sizes), sum(each.rows for each in partitions.values()), partitions)
+    return LiveFiles(np.array(sizes), sum(sums.rows for sums in partitions.values()), partitions)

@@ -89,9 +89,9 @@ def _values(contents: Contents) -> dict[str, Any]:
 
 
 def _verdict(warnings: Sequence[ReportWarning]) -> str:
-    counts = {noun: sum(_NOUNS[each.severity] == noun for each in warnings) for noun in _NOUNS.values()}
-    told = [count_text(count, noun) for noun, count in counts.items() if count]
-    return ", ".join(told) if told else "nothing needs attention"
+    counts = {noun: sum(_NOUNS[warning.severity] == noun for warning in warnings) for noun in _NOUNS.values()}
+    texts = [count_text(count, noun) for noun, count in counts.items() if count]
+    return ", ".join(texts) if texts else "nothing needs attention"
 
 
 def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
@@ -102,7 +102,7 @@ def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     yield "Newest version", "none" if status.version < 0 else f"{status.version:,}", age
     yield "Versions kept", f"{len(commits) + commits.unreadable:,}", f"from {status.oldest_version:,} on"
     noun, home = ("runs", ("bucket", "buckets")) if is_store else ("files", ("directory", "directories"))
-    open_rows = sum(each.rows for each in status.open)
+    open_rows = sum(file.rows for file in status.open)
     in_open = f", {open_rows:,} of them in open files" if open_rows else ""
     yield "Rows", f"{files.rows + open_rows:,}", f"in live {noun}" if is_store else f"committed{in_open}"
     yield f"Live {noun}", f"{len(files.sizes):,}", f"in {count_text(len(files.partitions), *home)}"
@@ -111,9 +111,9 @@ def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     if is_store:
         yield "Merges due", f"{len(contents.jobs):,}", "the next batches do them"
         return
-    due = sum(bool(each.reason) for each in status.open)
+    due = sum(bool(file.reason) for file in status.open)
     yield "Open files", f"{len(status.open):,}", f"{due or 'none'} of them due"
-    stuck = sum(bool(each.problem) for each in status.unpublished)
+    stuck = sum(bool(file.problem) for file in status.unpublished)
     yield "Not published", f"{len(status.unpublished):,}", f"{stuck or 'none'} of them stuck"
 
 
@@ -121,19 +121,19 @@ def _open(contents: Contents) -> list[tuple[str, ...]]:
     """Return rows of the table of open files, those that are due soonest first."""
     now_ms, never_ms = contents.made_ms, 1 << 62
     ordered = sorted(
-        contents.status.open, key=lambda each: (not each.reason, each.deadline_ms or never_ms, each.first_ms)
+        contents.status.open, key=lambda file: (not file.reason, file.deadline_ms or never_ms, file.first_ms)
     )
     return [
         (
-            each.partition or "the directory itself",
-            count_text(each.rows),
-            bytes_text(each.size_bytes),
-            count_text(each.segments),
-            ago(each.first_ms, now_ms),
-            _due(each, now_ms),
-            each.waiting,
+            file.partition or "the directory itself",
+            count_text(file.rows),
+            bytes_text(file.size_bytes),
+            count_text(file.segments),
+            ago(file.first_ms, now_ms),
+            _due(file, now_ms),
+            file.waiting,
         )
-        for each in ordered[:OPEN_SHOWN]
+        for file in ordered[:OPEN_SHOWN]
     ]
 
 
@@ -147,10 +147,10 @@ def _queries(contents: Contents) -> list[tuple[str, ...]]:
     now_ms = contents.made_ms
     return [
         (
-            each.query_id,
-            count_text(each.last_batch),
-            count_text(each.version),
-            "not kept" if each.time_ms is None else ago(each.time_ms, now_ms),
+            query.query_id,
+            count_text(query.last_batch),
+            count_text(query.version),
+            "not kept" if query.time_ms is None else ago(query.time_ms, now_ms),
         )
-        for each in contents.status.queries
+        for query in contents.status.queries
     ]

@@ -94,31 +94,31 @@ def report(
     head, url = log.refresh(), normalise(os.fspath(path))
     is_store = store_of(head) is not None
     columns = CommitColumns()
-    found = compare(log.fs, on_record=columns.add) if verify else None
+    verify_report = compare(log.fs, on_record=columns.add) if verify else None
     contents = Contents(
         path=parse(url).path if is_local(url) else url,
         made_ms=context.clock.now_ms(),
         is_store=is_store,
         is_verified=verify,
-        commits=read_commits(log) if found is None else columns.commits(log, found.version),
+        commits=read_commits(log) if verify_report is None else columns.commits(log, verify_report.version),
         files=live_files_of(_snapshot(log, is_verified=verify), is_store=is_store),
         status=directory_status(log),
         checks=doctor(path, key_provider=key_provider, storage=storage, context=context).checks,
         jobs=head.assembly_tasks,
     )
-    warnings = sorted(_warnings(contents, found), key=lambda each: SEVERITIES.index(each.severity))
+    warnings = sorted(_warnings(contents, verify_report), key=lambda warning: SEVERITIES.index(warning.severity))
     contents = replace(contents, warnings=tuple(warnings))
     return Report(url, contents.status.version, contents.warnings, render(contents))
 
 
-def _warnings(contents: Contents, found: VerifyReport | None) -> Iterator[ReportWarning]:
+def _warnings(contents: Contents, verify_report: VerifyReport | None) -> Iterator[ReportWarning]:
     path, commits, status = contents.path, contents.commits, contents.status
-    if found is not None:
-        yield from advice.of_findings(found.findings, path)
-        yield from advice.of_stage(found.unrecorded_files, found.unrecorded_bytes, path)
+    if verify_report is not None:
+        yield from advice.of_findings(verify_report.findings, path)
+        yield from advice.of_stage(verify_report.unrecorded_files, verify_report.unrecorded_bytes, path)
     yield from advice.of_checks(contents.checks, path)
     if not contents.is_store:
-        yield from advice.of_status(status, path, contents.made_ms, is_verified=found is not None)
+        yield from advice.of_status(status, path, contents.made_ms, is_verified=verify_report is not None)
         yield from advice.of_files(contents.files, commits, status, path)
     yield from advice.of_commits(commits, path)
     yield from advice.of_silence(status.queries, commits, contents.made_ms)
