@@ -45,8 +45,8 @@ def rounds_of(pieces: Sequence[Piece], commit_every: int | None) -> Iterator[Seq
     """Yield the pieces for each record, all at once for None; ConfigError if `commit_every` is below 1."""
     if commit_every is not None and commit_every < 1:
         raise ConfigError(f"commit_every={commit_every}: it takes a number of new files of 1 or more")
-    each = commit_every or max(len(pieces), 1)
-    return (pieces[start : start + each] for start in range(0, len(pieces), each))
+    step = commit_every or max(len(pieces), 1)
+    return (pieces[start : start + step] for start in range(0, len(pieces), step))
 
 
 @contextlib.contextmanager
@@ -90,7 +90,7 @@ class CompactReport:
 
     def plus(self, other: CompactReport) -> CompactReport:
         """Return the result of both, the other one after this."""
-        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)[1:-1]}
+        sums = {column.name: getattr(self, column.name) + getattr(other, column.name) for column in fields(self)[1:-1]}
         return CompactReport(self.version if other.version is None else other.version, **sums)
 
 
@@ -166,12 +166,12 @@ def compact_files(  # noqa: PLR0913 - all by name
     report, errors = CompactReport(), list[FtfileError]()
     with removing_unrecorded(log.fs, author.job_id) as named:
         for some in rounds_of(merges, commit_every):
-            found: dict[int, Merged] = {}
+            outputs: dict[int, Merged] = {}
             for number, merged in workers.do(work, some, log.fs, written):
-                found[number] = merged
+                outputs[number] = merged
                 tracker.add(len(some[number].inputs), work.size_of(some[number]))
-            rewrites = [rewrite for _, merged in sorted(found.items()) for rewrite in merged.rewrites]
-            errors += [error for _, merged in sorted(found.items()) for error in merged.errors]
+            rewrites = [rewrite for _, merged in sorted(outputs.items()) for rewrite in merged.rewrites]
+            errors += [error for _, merged in sorted(outputs.items()) for error in merged.errors]
             named |= {add.path for rewrite in rewrites for add in rewrite.adds}
             done, accepted = _commit(log, author, rewrites)
             errors += [refused.error for refused in accepted.refused]
@@ -262,7 +262,7 @@ def _still_known(head: LogState, snapshot: Callable[[], Snapshot], rewrites: Seq
 
 
 def _report(done: Committed | None, accepted: Accepted, rewrites: Sequence[Rewrite]) -> CompactReport:
-    refused = {each.rewrite.inputs[0].id for each in accepted.refused}
+    refused = {refusal.rewrite.inputs[0].id for refusal in accepted.refused}
     taken = [add for rewrite in rewrites if rewrite.inputs[0].id not in refused for add in rewrite.inputs]
     if done is None or done.record is None:
         return CompactReport(parts_lost=len(taken))

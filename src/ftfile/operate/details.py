@@ -141,7 +141,7 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
     head = log.refresh()
     added = _version_of_add(log, add)
     record = log.read_record(added) if added >= head.log_start else None
-    whole = next((each for each in record.adds if each.id == add.id), add) if record is not None else add
+    whole = next((brought for brought in record.adds if brought.id == add.id), add) if record is not None else add
     is_stream, place = add.origin.query_id in head.queries, find_part(log.fs, add).place
     return FileDetails(
         path=path,
@@ -169,7 +169,7 @@ _STATES = {Place.STAGED: "pending", Place.IMPOSSIBLE: "pending", Place.NOWHERE: 
 def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
     """Return the text that a version has no file of this name, with names like it."""
     name = path.rpartition("/")[2]
-    near = [each for each in names if name and name in each][:3] or get_close_matches(path, names, n=3)
+    near = [candidate for candidate in names if name and name in candidate][:3] or get_close_matches(path, names, n=3)
     meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
     return f"there is no finished file {path!r} in version {version}{meant}"
 
@@ -221,7 +221,7 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
         head = log.refresh()
         for version in range(head.version, max(end, head.log_start - 1), -1):
             record = log.read_record(version)
-            if record is not None and any(each.id == add.id for each in record.adds):
+            if record is not None and any(brought.id == add.id for brought in record.adds):
                 return version
         raise CorruptData(layout.RANGES, f"the version of {add.final_path!r}", "none", "Read again later")
 
@@ -241,7 +241,7 @@ def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetR
 
 def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]]:  # noqa: ANN401 - any JSON
     """Yield each partition of a source with its offsets before and after; None and both offsets where it has none."""
-    if not last or not isinstance(last, dict) or not all(isinstance(own, dict) for own in last.values()):
+    if not last or not isinstance(last, dict) or not all(isinstance(partitions, dict) for partitions in last.values()):
         yield None, first, last
         return
     for topic, ends in last.items():

@@ -97,10 +97,10 @@ def doctor(
 
 
 def _python() -> Check:
-    found = f"{sys.version.split()[0]} at {sys.executable}, with ftfile {__version__}"
+    version_text = f"{sys.version.split()[0]} at {sys.executable}, with ftfile {__version__}"
     if sys.version_info < PYTHON_LEAST:
-        return Check("Python", "error", found, f"install Python {'.'.join(map(str, PYTHON_LEAST))} or later")
-    return Check("Python", "ok", found)
+        return Check("Python", "error", version_text, f"install Python {'.'.join(map(str, PYTHON_LEAST))} or later")
+    return Check("Python", "ok", version_text)
 
 
 def _packages() -> Check:
@@ -137,23 +137,23 @@ def _java() -> Check:
 
 def _worker() -> Check:
     """Compare the Python that Spark starts for its workers on this machine with this one."""
-    wanted = os.environ.get("PYSPARK_PYTHON") or "python3"
-    program = shutil.which(wanted)
+    command = os.environ.get("PYSPARK_PYTHON") or "python3"
+    program = shutil.which(command)
     remedy = f"set PYSPARK_PYTHON={sys.executable}, or install the same Python and ftfile there"
     if program is None:
-        return Check("workers", "error", f"{wanted!r}, which Spark starts, is no program", remedy)
+        return Check("workers", "error", f"{command!r}, which Spark starts, is no program", remedy)
     code = (
         "import sys; print('%d.%d' % sys.version_info[:2]); import ftfile.core.version as own; print(own.__version__)"
     )
     lines = _output([program, "-c", code]).split()
-    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if not lines or lines[0] != own:
-        found = f"Python {lines[0] if lines else 'unknown'} at {program}, and {own} here"
-        return Check("workers", "warning", found, remedy)
+    own_version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if not lines or lines[0] != own_version:
+        actual = f"Python {lines[0] if lines else 'unknown'} at {program}, and {own_version} here"
+        return Check("workers", "warning", actual, remedy)
     if lines[1:] != [__version__]:
-        found = lines[1] if len(lines) == 2 else "none"  # noqa: PLR2004 - both versions
-        return Check("workers", "warning", f"ftfile {found} at {program}, and {__version__} here", remedy)
-    return Check("workers", "ok", f"Python {own} with ftfile {__version__} at {program}")
+        actual = lines[1] if len(lines) == 2 else "none"  # noqa: PLR2004 - both versions
+        return Check("workers", "warning", f"ftfile {actual} at {program}, and {__version__} here", remedy)
+    return Check("workers", "ok", f"Python {own_version} with ftfile {__version__} at {program}")
 
 
 def _extras() -> Iterator[Check]:
@@ -197,10 +197,10 @@ def _directory(
 
 
 def _clock(time_ms: int, now_ms: int) -> Check:
-    found = f"the newest version is of {time_text(time_ms)}, and here it is {time_text(now_ms)}"
+    times = f"the newest version is of {time_text(time_ms)}, and here it is {time_text(now_ms)}"
     if time_ms - now_ms > CLOCK_AHEAD_MS:
-        return Check("clock", "error", found, "set the clocks of this machine and of the store, by NTP")
-    return Check("clock", "ok", found)
+        return Check("clock", "error", times, "set the clocks of this machine and of the store, by NTP")
+    return Check("clock", "ok", times)
 
 
 def _local(path: str) -> Iterator[Check]:
@@ -212,11 +212,11 @@ def _local(path: str) -> Iterator[Check]:
     else:
         yield Check("permissions", "warning", f"{there} may not be written by this user", "chmod or chown, to write")
     usage = shutil.disk_usage(there)
-    found = f"{usage.free / (1 << 30):.1f} GiB of {usage.total / (1 << 30):.1f} GiB are free"
+    space = f"{usage.free / (1 << 30):.1f} GiB of {usage.total / (1 << 30):.1f} GiB are free"
     if usage.free < FREE_BYTES_LEAST:
-        yield Check("space", "warning", found, "make room: a full disk fails batches, which come again")
+        yield Check("space", "warning", space, "make room: a full disk fails batches, which come again")
     else:
-        yield Check("space", "ok", found)
+        yield Check("space", "ok", space)
 
 
 def _version(name: str) -> str | None:

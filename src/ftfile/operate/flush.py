@@ -140,9 +140,9 @@ class Flush:
         # Of a running query, what is open now: it would never end otherwise.
         self.last_batches = {query_id: query.last_batch for query_id, query in head.queries.items()}
         segments = [
-            each for query_id in self._queries(head) for job in self._jobs(head, query_id) for each in job.inputs
+            segment for query_id in self._queries(head) for job in self._jobs(head, query_id) for segment in job.inputs
         ]
-        size_bytes = sum(each.length for each in segments)
+        size_bytes = sum(segment.length for segment in segments)
         tracker = Tracker("flush", self.log.clock, self.progress, len(segments), size_bytes)
         with removing_unrecorded(self.log.fs, self.author.job_id) as named:
             while self._flush_some(head, tracker, named):
@@ -213,8 +213,8 @@ class Flush:
         for refused in accepted.refused:
             self._leave_open(refused.rewrite.inputs, refused.error)
         left_out = {refused.rewrite.inputs[0].id for refused in accepted.refused}
-        others = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
-        self._look_for_stale(log.refresh(), done.record, others)
+        accepted_rewrites = [rewrite for rewrite in rewrites if rewrite.inputs[0].id not in left_out]
+        self._look_for_stale(log.refresh(), done.record, accepted_rewrites)
         if done.record is not None:
             rows = [add.rows for add in done.record.adds if add.kind == "part"]
             self.files += len(rows)
@@ -251,21 +251,21 @@ class Flush:
         tracker: Tracker,
     ) -> list[Rewrite]:
         """Make files for one record."""
-        found: dict[int, Assembled] = {}
+        assemblies: dict[int, Assembled] = {}
         for number, done in self.workers.do(work, jobs, log.fs, written):
-            found[number] = done
+            assemblies[number] = done
             used = done.rewrite.inputs if done.rewrite is not None else ()
             failed = [segment for segment in jobs[number].inputs if segment.id in done.errors]
             tracker.add(len(used) + len(failed), sum(segment.length for segment in (*used, *failed)))
-        for number, done in sorted(found.items()):
+        for number, done in sorted(assemblies.items()):
             for segment in jobs[number].inputs:
                 if segment.id in done.errors:
                     self._leave_open([segment], done.errors[segment.id])
-        return [done.rewrite for _, done in sorted(found.items()) if done.rewrite is not None]
+        return [done.rewrite for _, done in sorted(assemblies.items()) if done.rewrite is not None]
 
     def _jobs(self, head: LogState, query_id: str) -> Iterator[AssemblyTask]:
         """Yield the jobs for segments that were open at the start and have not failed."""
-        wanted = {
+        segments_by_id = {
             segment.id: segment
             for segment in head.segments.values()
             if segment.origin.query_id == query_id
@@ -275,21 +275,21 @@ class Flush:
         settings = _settings_of(head, query_id)
         rolling = ROLLING.from_json(settings["rolling"]) if settings else ALL_END
         if not self.due_only:
-            for segments in by_group(wanted.values()).values():
+            for segments in by_group(segments_by_id.values()).values():
                 yield from jobs_of(segments, "flush", rolling, self.log.ids)
             return
         encoding = settings["encoding"] if settings else head.encoding or ""
         for job in RollingPlanner(query_id, encoding, rolling, self.log.ids).due_at(head, self.log.clock.now_ms()):
-            if inputs := tuple(segment for segment in job.inputs if segment.id in wanted):
+            if inputs := tuple(segment for segment in job.inputs if segment.id in segments_by_id):
                 yield replace(job, inputs=inputs)
 
 
 def files_each(commit_every: int | None) -> int:
     """Return the number of new files after which a record is created; ConfigError for one that cannot be."""
-    wanted = PARTS_PER_RECORD if commit_every is None else commit_every
-    if not 1 <= wanted <= NUMBERS_PER_VERSION:
+    limit = PARTS_PER_RECORD if commit_every is None else commit_every
+    if not 1 <= limit <= NUMBERS_PER_VERSION:
         raise ConfigError(f"commit_every={commit_every}: it takes 1 to {NUMBERS_PER_VERSION} new files")
-    return wanted
+    return limit
 
 
 def _namer(publishing: Publishing, query_id: str, log: CommitLog, head: LogState) -> Namer:
@@ -362,5 +362,5 @@ def files_of(job: AssemblyTask) -> int:
     """Return the number of files that a job makes, as far as it is known before."""
     limits = limits_of(job)
     of_bytes = math.ceil(sum(map(live_bytes, job.inputs)) / limits.max_bytes) if limits.max_bytes else 1
-    of_rows = math.ceil(sum(each.rows for each in job.inputs) / limits.max_rows) if limits.max_rows else 1
+    of_rows = math.ceil(sum(segment.rows for segment in job.inputs) / limits.max_rows) if limits.max_rows else 1
     return max(of_bytes, of_rows, 1)

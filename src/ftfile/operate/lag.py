@@ -91,7 +91,7 @@ class Lag:
     checkpoints: Collection[str]  # paths, of queries whose records do not have them, or as they are seen from here
     sources: Collection[str]  # paths of ftfile directories that queries may follow
     storage: Mapping[str, str]  # settings of the file system of the directory, and of all others of its scheme
-    found: dict[str, CheckpointStatus] = field(default_factory=dict)  # by query id; each result as it comes
+    statuses: dict[str, CheckpointStatus] = field(default_factory=dict)  # by query id; each result as it comes
 
     def look(self, log: CommitLog, head: LogState) -> dict[str, CheckpointStatus]:
         """Return the status of each checkpoint by query id, also of those that do not answer in time.
@@ -109,43 +109,45 @@ class Lag:
         opens = {path: partial(open_log, path, None, self._settings_for(path), context) for path in self.sources}
         _answers(opens, left_s())
         calls = {path: partial(self._query_of, path, head, context) for path in self.checkpoints}
-        given = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
+        named_checkpoints = {query_id: normalise(path) for path, query_id in _answers(calls, left_s()).items()}
         newest = sorted(head.queries.items(), key=lambda item: -item[1].version)
-        places = {query_id: given.get(query_id) or recorded_checkpoint(head, query_id) for query_id, _ in newest}
-        known = [(query_id, url) for query_id, url in places.items() if url is not None]
-        asked = known[:CHECKPOINTS_MAX]
-        self.found = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in known}
-        self.found |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
+        places = {
+            query_id: named_checkpoints.get(query_id) or recorded_checkpoint(head, query_id) for query_id, _ in newest
+        }
+        checkpoints = [(query_id, url) for query_id, url in places.items() if url is not None]
+        asked = checkpoints[:CHECKPOINTS_MAX]
+        self.statuses = {query_id: CheckpointStatus(url, _NOT_LOOKED_AT) for query_id, url in checkpoints}
+        self.statuses |= {query_id: CheckpointStatus(url, _SILENT) for query_id, url in asked}
         for future in wait([start(partial(self._look_at, *place, context)) for place in asked], left_s()).done:
             future.result()
-        return _compared(dict(self.found), head, log.refresh()) if asked else {}
+        return _compared(dict(self.statuses), head, log.refresh()) if asked else {}
 
     def _query_of(self, path: str, head: LogState, context: Context) -> str:
         """Return the query of a checkpoint; ConfigError if it has not written here."""
         query_id = read_query_id(path, context, self._settings_for(path))
         if query_id is not None and query_id in head.queries:
             return query_id
-        found = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
-        raise ConfigError(f"checkpoint={path!r}: it is {found}; those that wrote here are {', '.join(head.queries)}")
+        actual = "no checkpoint that can be read" if query_id is None else f"that of query {query_id}"
+        raise ConfigError(f"checkpoint={path!r}: it is {actual}; those that wrote here are {', '.join(head.queries)}")
 
     def _look_at(self, query_id: str, url: str, context: Context) -> None:
         """Note the status of a query's checkpoint, and then the backlog of each source."""
         try:
             progress = read_progress(url, query_id, context, self._settings_for(url))
         except (FtfileError, OSError) as error:
-            self.found[query_id] = CheckpointStatus(url, str(error))
+            self.statuses[query_id] = CheckpointStatus(url, str(error))
             return
         offsets = progress.offsets
         sources = [_recorded(number, offset) for number, offset in enumerate(offsets.offsets if offsets else ())]
         planned_ms = None if offsets is None else offsets.time_ms
         status = CheckpointStatus(url, "", progress.planned, planned_ms, progress.committed)
-        self.found[query_id] = replace(status, sources=tuple(sources))
+        self.statuses[query_id] = replace(status, sources=tuple(sources))
         for number, recorded in enumerate(sources):
             try:
                 sources[number] = self._counted(recorded, url, context)
             except (FtfileError, OSError) as error:
                 sources[number] = replace(recorded, unknown=str(error))
-            self.found[query_id] = replace(status, sources=tuple(sources))
+            self.statuses[query_id] = replace(status, sources=tuple(sources))
 
     def _counted(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
         """Return a source with its backlog, where its offset tells of which kind it is."""
@@ -184,17 +186,17 @@ class Lag:
         position = plan_of(source.offset)
         assert position is not None, "it has a plan"
         storage = {f"{STORAGE_PREFIX}{name}": text for name, text in (self._settings_for(checkpoint) or {}).items()}
-        found = status_of(f"{checkpoint.rstrip('/')}/{STATE_IN_CHECKPOINT}", position.log_id, storage, context, {})
-        if found is None:
+        status = status_of(f"{checkpoint.rstrip('/')}/{STATE_IN_CHECKPOINT}", position.log_id, storage, context, {})
+        if status is None:
             return replace(source, unknown=_STATE_ELSEWHERE)
         return replace(
             source,
-            path=found.path,
-            files_behind=found.files_behind,
-            bytes_behind=found.bytes_behind,
-            oldest_unread_ms=found.oldest_unread_ms,
-            parked=len(found.parked),
-            late=found.late,
+            path=status.path,
+            files_behind=status.files_behind,
+            bytes_behind=status.bytes_behind,
+            oldest_unread_ms=status.oldest_unread_ms,
+            parked=len(status.parked),
+            late=status.late,
             unknown="",
         )
 
@@ -213,17 +215,19 @@ def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[s
     return {path: future.result() for path, future in futures.items()}
 
 
-def _compared(found: dict[str, CheckpointStatus], before: LogState, after: LogState) -> dict[str, CheckpointStatus]:
+def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: LogState) -> dict[str, CheckpointStatus]:
     """Return checkpoints with a problem where one does not go with the log, which was read before and after them."""
-    for query_id, each in found.items():
+    for query_id, status in statuses.items():
         least, most = (head.queries[query_id].last_batch for head in (before, after))
-        planned, committed = (-1 if batch is None else batch for batch in (each.planned_batch, each.committed_batch))
-        if not each.problem and committed > most:
-            found[query_id] = replace(each, problem=_AHEAD.format(committed, most))
-        elif not each.problem and planned < least:
-            newest = "no batch" if each.planned_batch is None else f"batch {planned}"
-            found[query_id] = replace(each, problem=_BEHIND.format(newest, least))
-    return found
+        planned, committed = (
+            -1 if batch is None else batch for batch in (status.planned_batch, status.committed_batch)
+        )
+        if not status.problem and committed > most:
+            statuses[query_id] = replace(status, problem=_AHEAD.format(committed, most))
+        elif not status.problem and planned < least:
+            newest = "no batch" if status.planned_batch is None else f"batch {planned}"
+            statuses[query_id] = replace(status, problem=_BEHIND.format(newest, least))
+    return statuses
 
 
 def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON

@@ -99,10 +99,12 @@ def repair(  # noqa: PLR0913 - all by name
         asked.check(report)
         if dry_run:
             chosen = list(asked.chosen(report))
-            steps = tuple(_step(found, action) for found, action in chosen)
-            taken = Counter(id(found) for found, _ in chosen)
-            left = tuple(found for found in report.findings if not 0 < len(found.actions) == taken[id(found)])
-            return RepairReport(True, steps, left, report.version)  # noqa: FBT003 - a field
+            steps = tuple(_step(finding, action) for finding, action in chosen)
+            taken = Counter(id(finding) for finding, _ in chosen)
+            remaining = tuple(
+                finding for finding in report.findings if not 0 < len(finding.actions) == taken[id(finding)]
+            )
+            return RepairReport(True, steps, remaining, report.version)  # noqa: FBT003 - a field
         mender = Mender(fs, partial(open_with_written_settings, path, key_provider, storage, context), author)
         return _repair(report, asked, mender, progress, full=full)
 
@@ -113,22 +115,22 @@ def _repair(
     steps: list[RepairStep] = []
     tried: set[str] = set()
     for _ in range(ROUNDS):
-        chosen = [(found, action) for found, action in asked.chosen(report) if repr(action) not in tried]
+        chosen = [(finding, action) for finding, action in asked.chosen(report) if repr(action) not in tried]
         if not chosen:
             break
         tried |= {repr(action) for _, action in chosen}
         tracker = Tracker(OPERATION, mender.fs.context.clock, progress, len(chosen), unit="steps")
         errors = mender.mend([action for _, action in chosen], tracker)
-        for (found, action), error in zip(chosen, errors, strict=True):
-            steps.append(_step(found, action, error))
+        for (finding, action), error in zip(chosen, errors, strict=True):
+            steps.append(_step(finding, action, error))
             _log.info("repair: %s", steps[-1])
         report = verify(mender.fs, full=full, progress=progress)
     mender.save_published(report)
     return RepairReport(False, tuple(steps), report.findings, report.version)  # noqa: FBT003 - a field
 
 
-def _step(found: Finding, action: Action, error: str = "") -> RepairStep:
-    return RepairStep(found.code, found.path or action.path, str(action), error)
+def _step(finding: Finding, action: Action, error: str = "") -> RepairStep:
+    return RepairStep(finding.code, finding.path or action.path, str(action), error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,9 @@ class _Asked:
 
     def check(self, report: VerifyReport) -> None:
         """Raise ConfigError for files to be given up that are there, and to be put aside that are not foreign."""
-        lost = {found.path for found in report.findings if any(action.kind == "give-up" for action in found.actions)}
+        lost = {
+            finding.path for finding in report.findings if any(action.kind == "give-up" for action in finding.actions)
+        }
         for name in sorted(self.give_up):
             if not any(_is_named(path, {name}) for path in lost):
                 raise ConfigError(
@@ -168,7 +172,9 @@ class _Asked:
             raise ConfigError(
                 "quarantine: which files are foreign cannot be told while the log is damaged: repair that first"
             )
-        foreign = [action.path for found in report.findings if found.code in STRANGERS for action in found.actions]
+        foreign = [
+            action.path for finding in report.findings if finding.code in STRANGERS for action in finding.actions
+        ]
         for name in sorted(self.quarantine):
             if not any(_is_named(path, {name}) for path in foreign):
                 raise ConfigError(f"quarantine: {name!r} is no foreign file in the directory")

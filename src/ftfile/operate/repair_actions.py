@@ -66,7 +66,7 @@ class Mender:
             if kind == "give-up" and asked:
                 # One record gives up all that is lost.
                 error = _tried(partial(self._give_up, [actions[number] for number in asked]))
-                errors = [error if number in asked else told for number, told in enumerate(errors)]
+                errors = [error if number in asked else text for number, text in enumerate(errors)]
                 tracker.add(len(asked))
                 continue
             for number in asked:
@@ -87,10 +87,12 @@ class Mender:
         if head.version != report.version or head.version < 0:
             return
         paths = {finding.path for finding in report.findings if finding.severity != "info"}
-        left = {version: found for version, entry in head.unpublished.items() if (found := _left(head, entry, paths))}
-        if left != head.unpublished:
-            write_checkpoint(log.fs, log.ids, replace(head, unpublished=left))
-        if not left:
+        unpublished = {
+            version: rest for version, entry in head.unpublished.items() if (rest := _left(head, entry, paths))
+        }
+        if unpublished != head.unpublished:
+            write_checkpoint(log.fs, log.ids, replace(head, unpublished=unpublished))
+        if not unpublished:
             write_published(log.fs, PublishedHint(head.version, head.nonce))
 
     def _give_up(self, lost: Sequence[Action]) -> None:
@@ -100,9 +102,9 @@ class Mender:
                 set_aside(self.fs, action.source, f"it is not what was recorded of {add.final_path!r}")
         log = self.open_log()
         runs = [add for add in adds if is_run(add)]
-        kept = keep_purges(log, self.author, runs) if runs else []
-        replaced = {add.id for add, _ in kept}
-        record_changes(log, self.author, [add for add in adds if add.id not in replaced], kept)
+        purges = keep_purges(log, self.author, runs) if runs else []
+        replaced = {add.id for add, _ in purges}
+        record_changes(log, self.author, [add for add in adds if add.id not in replaced], purges)
 
 
 def _tried(act: Callable[[], object]) -> str:

@@ -99,15 +99,15 @@ def restore(  # noqa: PLR0913 - all by name
         head = log.refresh()
         check_is_files(head, os.fspath(path))
         named = version if timestamp is None else parsed_version_at(log, timestamp)
-        wanted = take_snapshot(log, named).version  # which refuses one that is not there
-        plan = _Plan(log, wanted)
+        restored_version = take_snapshot(log, named).version  # which refuses one that is not there
+        plan = _Plan(log, restored_version)
         if dry_run:
             plan.make(head, snapshot_at(log, head), require=False)
             return plan.report(None, dry_run=True)
         done = plan.commit(author, progress)
         report = plan.report(done.version if done.record is not None else None)
         back, gone = len(report.restored), len(report.removed)
-        _log.info("restored version %d: %d files came back, %d were removed", wanted, back, gone)
+        _log.info("restored version %d: %d files came back, %d were removed", restored_version, back, gone)
         return report
 
 
@@ -189,11 +189,11 @@ class _Plan:
         if not self._restored:
             return []
         safe = not_vacuumed(self._log, head)
-        found = find_files(self._log.fs, [add for add in self._restored if layout.is_staged(add.path)])
+        infos = find_files(self._log.fs, [add for add in self._restored if layout.is_staged(add.path)])
         hidden = {info.path: info for info in list_or_empty(self._log.fs, layout.RETIRED)}
 
         def is_there(add: Add) -> bool:
-            info = found.get(add.path)
+            info = infos.get(add.path)
             if add.kind == "segment":
                 return info is not None and info.size_bytes >= add.offset + add.length
             # One whose removal is not published yet is at its name.

@@ -123,11 +123,11 @@ def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = 
 
 def _unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:
     """Return staged files without a live row, with their sizes."""
-    found = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
+    sizes = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
     pending = (add for entry in head.unpublished.values() for add in entry.adds)
     for add in (*head.segments.values(), *pending):
-        found.pop(add.path, None)
-    return found
+        sizes.pop(add.path, None)
+    return sizes
 
 
 def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
@@ -137,8 +137,8 @@ def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
     jobs = {add.id: job for job in head.assembly_tasks for add in job.inputs}
     for key in sorted(groups):
         segments = sorted(groups[key], key=order_of)
-        found = [jobs[segment.id] for segment in segments if segment.id in jobs]
-        yield _open_file(head, segments, found, now_ms)
+        tasks = [jobs[segment.id] for segment in segments if segment.id in jobs]
+        yield _open_file(head, segments, tasks, now_ms)
 
 
 def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyTask], now_ms: int) -> OpenFile:
@@ -192,8 +192,8 @@ def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
     hint = read_published(fs)
     done = hint.version if hint is not None and head.includes(hint.version, hint.nonce) else -1
     for entry in (entry for version, entry in sorted(head.unpublished.items()) if version > done):
-        found = parallel(fs, lambda add: find_part(fs, add), entry.adds)
-        for add, where in zip(entry.adds, found, strict=True):
+        places = parallel(fs, lambda add: find_part(fs, add), entry.adds)
+        for add, where in zip(entry.adds, places, strict=True):
             problem = _problem(add, where)
             if problem is not None and head.is_live(add, entry.version):
                 yield UnpublishedFile(entry.version, entry.query_id, add.final_path or "", problem)

@@ -110,15 +110,15 @@ def _compare_segments(files: Files, segments: list[Add], still_live: Callable[[A
             else:
                 files.findings.append(lost(add, "damaged-segment", expected, f"{size_bytes} bytes"))
         if path == last and add.offset < end:
-            found = f"two that share the bytes at {add.offset}"
-            files.findings.append(find("overlapping-segments", path, "segments apart", found))
+            actual = f"two that share the bytes at {add.offset}"
+            files.findings.append(find("overlapping-segments", path, "segments apart", actual))
         end, last = max(end, own_end) if path == last else own_end, path
 
 
 def _compare_odd(files: Files, odd: list[Add], still_live: Callable[[Add], bool]) -> None:
     """Look once more for what is not simply at its final name, one by one."""
-    found = parallel(files.fs, lambda add: find_part(files.fs, add), odd)
-    for add, where in zip(odd, found, strict=True):
+    places = parallel(files.fs, lambda add: find_part(files.fs, add), odd)
+    for add, where in zip(odd, places, strict=True):
         final = add.final_path or ""
         if where.place is Place.PUBLISHED:
             files.visible[final] = -1
@@ -132,15 +132,15 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
     """Return the finding of a live part that is not at its final name."""
     final, there, publish = add.final_path or "", where.info, Action("publish", add=add)
     if where.place is Place.STAGED:
-        found = f"the file at {add.path!r}: committed, not published yet"
-        return find("not-published", final, "a file", found, publish)
+        actual = f"the file at {add.path!r}: committed, not published yet"
+        return find("not-published", final, "a file", actual, publish)
     if where.place is Place.IMPOSSIBLE:
-        found, action = f"a name that {where.fault}", Action("rename", add=add, source=add.path)
-        return find("impossible-name", final, "a name that the store keeps", found, action)
+        actual, action = f"a name that {where.fault}", Action("rename", add=add, source=add.path)
+        return find("impossible-name", final, "a name that the store keeps", actual, action)
     if where.place is Place.TAKEN and there is not None:
-        found = f"a foreign file of {there.size_bytes} bytes at {there.path!r}; the part waits in the stage"
+        actual = f"a foreign file of {there.size_bytes} bytes at {there.path!r}; the part waits in the stage"
         aside = Action("move-aside", there.path)
-        finding = find("taken-name", final, "the committed file", found, aside, publish)
+        finding = find("taken-name", final, "the committed file", actual, aside, publish)
         is_ours = there.is_directory or files.visible.pop(there.path, None) == -1
         by_hand = "Move it away by hand: it is a directory, or another live file"
         return finding.without_repair(by_hand) if is_ours else finding
@@ -151,10 +151,10 @@ def _misplaced_part(files: Files, add: Add, where: PartPlace) -> Finding:
         first = (Action("move-aside", damaged),) if damaged else ()
         action = Action("bring-back", add=add, source=source)
         return find("hidden-part", final, expected, f"its content at {source!r}", *first, action)
-    code, found = "missing-part", "nothing, neither staged nor published nor retired"
+    code, actual = "missing-part", "nothing, neither staged nor published nor retired"
     if there is not None and damaged:
-        code, found = "damaged-part", f"{there.size_bytes} bytes"
-    return lost(add, code, expected, found, damaged)
+        code, actual = "damaged-part", f"{there.size_bytes} bytes"
+    return lost(add, code, expected, actual, damaged)
 
 
 def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Finding]:
@@ -166,8 +166,8 @@ def _repeated_name(files: Files, final: str, adds: list[Add]) -> Iterator[Findin
         if add is owner:
             continue
         source = add.path if add.path in files.staged else _hidden_copy(files, add)
-        found = f"{len(adds)} live files of one name; this one is at {source!r}"
-        finding = find("repeated-name", final, "a name for each live file", found)
+        actual = f"{len(adds)} live files of one name; this one is at {source!r}"
+        finding = find("repeated-name", final, "a name for each live file", actual)
         if source is None:
             yield lost(add, finding.code, finding.expected, f"another live file; that of {add.rows} rows is gone")
         else:
@@ -181,36 +181,36 @@ def _hidden_copy(files: Files, add: Add) -> str | None:
     return next((path for path in candidates if has_content(files.fs, path, add)), None)
 
 
-def tell_of_others(files: Files, history: History, published: int) -> None:
+def report_unknown_files(files: Files, history: History, published: int) -> None:
     """Report visible files of no live part; everything up to version `published` is said to be published."""
-    left = {path: size for path, size in files.visible.items() if size >= 0}
+    unknown = {path: size for path, size in files.visible.items() if size >= 0}
     foreign: list[str] = []
     for path, (remove, version) in history.removed.items():
-        if left.pop(path, None) is None:
+        if unknown.pop(path, None) is None:
             continue
         if not has_content(files.fs, path, remove):
             foreign.append(path)
             continue
         # Whether it is visible again or still depends on whether its removal is published.
-        code, found = "not-hidden", "the removed part"
+        code, actual = "not-hidden", "the removed part"
         if version <= published:
-            code, found = "returned-part", "the removed part: plain readers see old rows beside the new ones"
+            code, actual = "returned-part", "the removed part: plain readers see old rows beside the new ones"
         expected, action = "nothing: it was replaced or removed", Action("retire", path, remove=remove)
-        files.findings.append(find(code, path, expected, found, action))
+        files.findings.append(find(code, path, expected, actual, action))
     for note in [path for path in files.staged if layout.is_note(path)]:
         # A task writes this file under its final name, or was killed in doing so.
-        left.pop(_noted(files.fs, note), None)
-    _tell_of(files, "foreign-files", "nothing: removed parts had these names", foreign)
-    _tell_of(files, "unknown-files", "files that a record knows", list(left))
+        unknown.pop(_noted(files.fs, note), None)
+    _report_paths(files, "foreign-files", "nothing: removed parts had these names", foreign)
+    _report_paths(files, "unknown-files", "files that a record knows", list(unknown))
 
 
-def tell_of_stage(files: Files, history: History) -> None:
+def report_staged_files(files: Files, history: History) -> None:
     """Report removed parts, and dead letters, that are still staged: what no live part needs is left in `files`."""
     for path in history.removed_staged:
         if files.staged.pop(path, None) is not None:
-            found = "its staged file, which a late publisher would publish"
+            actual = "its staged file, which a late publisher would publish"
             expected, action = "nothing: the part was removed", Action("move-aside", path)
-            files.findings.append(find("removed-part-staged", path, expected, found, action))
+            files.findings.append(find("removed-part-staged", path, expected, actual, action))
     for letter in history.staged_letters:
         files.staged.pop(letter.path, None)
         if find_part(files.fs, letter).place is Place.STAGED:
@@ -225,8 +225,8 @@ def _noted(fs: FileSystem, note: str) -> str:
         return ""
 
 
-def _tell_of(files: Files, code: str, expected: str, paths: list[str]) -> None:
+def _report_paths(files: Files, code: str, expected: str, paths: list[str]) -> None:
     if paths:
         names = ", ".join(map(repr, sorted(paths)[:NAMES_TOLD]))
-        found = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
-        files.findings.append(find(code, "", expected, found, *(Action("move-aside", path) for path in sorted(paths))))
+        actual = f"{len(paths)} files, among them {names}" if len(paths) > NAMES_TOLD else names
+        files.findings.append(find(code, "", expected, actual, *(Action("move-aside", path) for path in sorted(paths))))

@@ -161,13 +161,13 @@ class Finding:
         return replace(self, severity="error", remedy=remedy, repair="no", actions=())
 
 
-def find(code: str, path: str, expected: str, found: str, *actions: Action, remedy: str = "") -> Finding:
+def find(code: str, path: str, expected: str, actual: str, *actions: Action, remedy: str = "") -> Finding:
     """Return a finding of a kind of the table; `remedy` says what to do where the table says less."""
     kind = KINDS[code]
-    return Finding(code, path, expected, found, kind.severity, remedy or kind.remedy, kind.repair, actions)
+    return Finding(code, path, expected, actual, kind.severity, remedy or kind.remedy, kind.repair, actions)
 
 
-def lost(add: Add, code: str, expected: str, found: str, damaged: str = "") -> Finding:
+def lost(add: Add, code: str, expected: str, actual: str, damaged: str = "") -> Finding:
     """Return the finding of an add whose rows cannot be read; `damaged` is there instead, and of no other add."""
     path, origin = add.final_path or add.path, add.origin
     several = origin.first_batch != origin.last_batch
@@ -176,7 +176,7 @@ def lost(add: Add, code: str, expected: str, found: str, damaged: str = "") -> F
     consequence = _consequence_of(add)
     action = Action("give-up", add=add, source=damaged, consequence=consequence)
     text = f"{remedy}. {consequence}" if consequence else remedy
-    return replace(find(code, path, expected, found, action, remedy=text), repair="on request")
+    return replace(find(code, path, expected, actual, action, remedy=text), repair="on request")
 
 
 def _consequence_of(add: Add) -> str:

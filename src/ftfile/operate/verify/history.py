@@ -53,8 +53,8 @@ def add_hash(add: Add) -> int:
     return hash((_FIELDS(add), repr(add.rolling_stats) if add.rolling_stats else "")) & WHOLE
 
 
-def _with(found: int, added: int, removed: int | None = None) -> int:
-    return hash((found, added, removed)) & WHOLE
+def _with(add_sum: int, added: int, removed: int | None = None) -> int:
+    return hash((add_sum, added, removed)) & WHOLE
 
 
 @dataclass(slots=True)
@@ -67,13 +67,13 @@ class _RangeSums:
     ended: int = 0
     removes: int = 0
 
-    def end(self, add_id: str, found: int, added: int, version: int) -> None:
+    def end(self, add_id: str, add_sum: int, added: int, version: int) -> None:
         if added < self.name.first:
             self.removes += hash((add_id, version)) & WHOLE
             return
-        self.kept -= _with(found, added)
+        self.kept -= _with(add_sum, added)
         if version > self.log_start:
-            self.ended += _with(found, added, version)
+            self.ended += _with(add_sum, added, version)
 
 
 class History:
@@ -115,9 +115,9 @@ class History:
                 if on_record is not None:
                     on_record(record)
         if missing:
-            self._tell_of_missing(missing)
+            self._report_missing(missing)
         if self._live is not None:
-            self.live_sum = sum(found & WHOLE for found in self._live.values()) & WHOLE
+            self.live_sum = sum(packed & WHOLE for packed in self._live.values()) & WHOLE
             self._live = None  # the live adds come again, with the snapshot
 
     def _begin(self) -> None:
@@ -210,8 +210,8 @@ class History:
         for remove in record.removes:
             packed = live.pop(remove.id, None)
             if packed is None:
-                path, found = layout.record_path(record.version), f"it removes {remove.id!r}, which is not live"
-                self.findings.append(find("bad-record", path, "removes of live adds", found))
+                path, actual = layout.record_path(record.version), f"it removes {remove.id!r}, which is not live"
+                self.findings.append(find("bad-record", path, "removes of live adds", actual))
                 continue
             for sums in self._active:
                 sums.end(remove.id, packed & WHOLE, packed >> 64, record.version)
@@ -227,27 +227,27 @@ class History:
         except (NotFound, CorruptData):
             return  # others merge
         removes = sum(hash((add_id, version)) & WHOLE for add_id, version in content.removes.items())
-        found = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
-        if found != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
+        sums_read = _sum_of(content.kept), _sum_of(content.ended or ()), removes & WHOLE
+        if sums_read != (sums.kept & WHOLE, sums.ended & WHOLE, sums.removes & WHOLE):
             self._bad_range(sums.name, "other adds than its records")
 
-    def _bad_range(self, name: layout.CompactedName, found: str) -> None:
+    def _bad_range(self, name: layout.CompactedName, actual: str) -> None:
         path = layout.compacted_path(name)
         self._scan.misleading.add(path)
         expected = f"what the records {name.first} to {name.last} say"
-        finding = find("bad-range", path, expected, found, Action("move-aside", path), Action("rebuild-ranges"))
-        others = {other for other in list_compacted(self._scan.log.fs) if other != name}
-        if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in others):
+        finding = find("bad-range", path, expected, actual, Action("move-aside", path), Action("rebuild-ranges"))
+        names = {other for other in list_compacted(self._scan.log.fs) if other != name}
+        if name.first < self._start and not any(o.first <= name.first and name.last <= o.last for o in names):
             finding = finding.without_repair("The records are not kept: restore it from a copy of the directory")
         self.findings.append(finding)
 
-    def _tell_of_missing(self, missing: list[int]) -> None:
+    def _report_missing(self, missing: list[int]) -> None:
         path, expected = layout.record_path(missing[0]), "all records that are kept"
-        found = f"{len(missing)} records up to version {missing[-1]} are missing or damaged"
+        actual = f"{len(missing)} records up to version {missing[-1]} are missing or damaged"
         try:
             snapshot_at(self._scan.reader(), self._scan.state)
         except CorruptData:
-            finding = find("missing-record", path, expected, found, Action("cut-log", version=missing[0]))
+            finding = find("missing-record", path, expected, actual, Action("cut-log", version=missing[0]))
             # All that comes before the first of an uncut log can be read.
             self.findings.append(finding if self._start == 0 else finding.without_repair())
             return
@@ -256,7 +256,7 @@ class History:
             "lets the log begin after them. No row of the newest version is lost: bases and ranges stand for them"
         )
         action = Action("start-log", version=missing[-1] + 1)
-        self.findings.append(find("missing-record", path, expected, found, action, remedy=remedy))
+        self.findings.append(find("missing-record", path, expected, actual, action, remedy=remedy))
 
 
 def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Add]]:

@@ -93,9 +93,9 @@ def scan_log(fs: FileSystem) -> LogScan:
         scan.findings.append(find("missing-format", path, "the layout of the log", "no such file", action))
     for path in () if fs.capabilities.implied_directories else layout.DIRECTORIES:
         if path != layout.LOG and not fs.exists(path):
-            found = "none: a copy without empty directories, or somebody deleted it"
+            actual = "none: a copy without empty directories, or somebody deleted it"
             action = Action("make-directory", path)
-            scan.findings.append(find("missing-directory", path, "a directory", found, action))
+            scan.findings.append(find("missing-directory", path, "a directory", actual, action))
     with contextlib.suppress(NotFound):  # where directories are implied, of an empty log
         names = map(layout.parse_log_name, fs.names_after(layout.LOG, ""))
         scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
@@ -161,8 +161,8 @@ def _follow(scan: LogScan) -> None:
     scan.state = scan.bases[newest] if newest is not None else LogState()
     if newest is None and scan.versions and 0 not in scan.versions:
         scan.broken = min(scan.versions)
-        found = f"none, and the records before version {scan.broken} are gone"
-        scan.findings.append(find("missing-base", layout.BASES, "a base", found))
+        actual = f"none, and the records before version {scan.broken} are gone"
+        scan.findings.append(find("missing-base", layout.BASES, "a base", actual))
         return
     last = max(scan.versions, default=-1)
     while True:
@@ -178,8 +178,8 @@ def _follow(scan: LogScan) -> None:
             return
     if version < last:
         scan.broken = version
-        path, found = layout.record_path(version), f"none, although there are records up to version {last}"
-        scan.findings.append(find("missing-record", path, "a record", found, Action("cut-log", version=version)))
+        path, actual = layout.record_path(version), f"none, although there are records up to version {last}"
+        scan.findings.append(find("missing-record", path, "a record", actual, Action("cut-log", version=version)))
 
 
 def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
@@ -203,9 +203,9 @@ def _look_beyond(scan: LogScan) -> None:
     if not scan.beyond or scan.broken is not None:
         return
     last, path = max((last, path) for path, last in scan.beyond.items())
-    expected, found = f"version {last}, which {path!r} knows", f"version {head} as the newest one"
+    expected, actual = f"version {last}, which {path!r} knows", f"version {head} as the newest one"
     actions = (Action("move-aside", path) for path in sorted(scan.beyond))
-    scan.findings.append(find("lost-records", layout.LOG, expected, found, *actions))
+    scan.findings.append(find("lost-records", layout.LOG, expected, actual, *actions))
 
 
 def _check_log_directory(scan: LogScan) -> None:
@@ -214,18 +214,18 @@ def _check_log_directory(scan: LogScan) -> None:
     if scan.state.version >= 0 or fs.capabilities.implied_directories or fs.exists(path):
         return
     make = Action("make-directory", path)
-    known = next((number for number, found in enumerate(scan.findings) if found.code == "lost-records"), None)
-    if known is None:
+    index = next((number for number, finding in enumerate(scan.findings) if finding.code == "lost-records"), None)
+    if index is None:
         scan.findings.append(find("lost-records", path, "the directory of the log", "no such directory", make))
     else:
-        scan.findings[known] = replace(scan.findings[known], actions=(*scan.findings[known].actions, make))
+        scan.findings[index] = replace(scan.findings[index], actions=(*scan.findings[index].actions, make))
 
 
 def _check_hint(scan: LogScan) -> Iterable[Finding]:
     fs, path = scan.log.fs, layout.PUBLISHED_HINT
     if path in scan.beyond or not fs.exists(path):
         return
-    found, hint = "something else", read_published(fs)
+    actual, hint = "something else", read_published(fs)
     if hint is not None:
         record = scan.readable(hint.version) if hint.version in scan.versions else None
         if record is None:
@@ -233,9 +233,9 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
         if record.nonce == hint.nonce:
             scan.published = hint.version
             return
-        found = f"version {hint.version} of another history"
+        actual = f"version {hint.version} of another history"
     scan.misleading.add(path)
-    yield find("bad-hint", path, "the newest published version", found, *_anew(path, "hint"))
+    yield find("bad-hint", path, "the newest published version", actual, *_anew(path, "hint"))
 
 
 def _check_horizon(scan: LogScan) -> Iterable[Finding]:
@@ -243,8 +243,8 @@ def _check_horizon(scan: LogScan) -> Iterable[Finding]:
     ahead_ms = scan.state.horizon_ms - scan.log.clock.now_ms()
     # The newest record may have been written while the store's clock was ahead, too.
     if ahead_ms > (CLOCKS_APART_MS if scan.state.horizon_ms <= (newest or 0) else 0):
-        found = (
+        actual = (
             f"one {ahead_ms // 1000} s in the future: a vacuum ran while the store's clock was ahead, and commits fail"
         )
         expected = "a vacuum horizon in the past"
-        yield find("horizon-ahead", layout.LOG, expected, found, Action("lower-horizon"))
+        yield find("horizon-ahead", layout.LOG, expected, actual, Action("lower-horizon"))

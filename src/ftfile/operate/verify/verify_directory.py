@@ -16,7 +16,7 @@ from ftfile.log.format import layout
 from ftfile.log.format.model import Add
 from ftfile.log.places import has_content, list_or_empty, open_add
 from ftfile.log.read.snapshot import snapshot_at
-from ftfile.operate.verify.files import Files, compare_files, list_files, tell_of_others, tell_of_stage
+from ftfile.operate.verify.files import Files, compare_files, list_files, report_staged_files, report_unknown_files
 from ftfile.operate.verify.findings import SEVERITIES, Action, Finding, VerifyReport, find, lost
 from ftfile.operate.verify.history import WHOLE, read_history
 from ftfile.operate.verify.log_scan import scan_log
@@ -92,8 +92,8 @@ def _verify(
     if history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
         findings.append(_wrong_ranges(scan, layout.RANGES, "the rows that the records say", "others"))
     _forget_newer(reader, scan, files)
-    tell_of_stage(files, history)
-    tell_of_others(files, history, scan.published)
+    report_staged_files(files, history)
+    report_unknown_files(files, history, scan.published)
     findings += files.findings
     if full:
         lost_paths = {finding.path for finding in files.findings}
@@ -102,17 +102,17 @@ def _verify(
 
 
 def _report(scan: LogScan, findings: list[Finding], records: int, files: Files | None, *, full: bool) -> VerifyReport:
-    found = files if files is not None else Files(scan.log.fs)
+    contents = files if files is not None else Files(scan.log.fs)
     return VerifyReport(
         version=scan.state.version,
         oldest_version=scan.state.log_start,
         records=records,
-        files=found.parts,
-        segments=found.segments,
-        rows=found.rows,
-        size_bytes=found.size_bytes,
-        unrecorded_files=len(found.staged),
-        unrecorded_bytes=sum(found.staged.values()),
+        files=contents.parts,
+        segments=contents.segments,
+        rows=contents.rows,
+        size_bytes=contents.size_bytes,
+        unrecorded_files=len(contents.staged),
+        unrecorded_bytes=sum(contents.staged.values()),
         quarantined_files=sum(
             info.path.endswith(".quarantined") for info in list_or_empty(scan.log.fs, layout.QUARANTINE)
         ),
@@ -131,19 +131,19 @@ def _forget_newer(reader: CommitLog, scan: LogScan, files: Files) -> None:
             files.staged.pop(add.path, None)
 
 
-def _wrong_ranges(scan: LogScan, path: str, expected: str, found: str) -> Finding:
+def _wrong_ranges(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
     """Return the finding of ranges with which the newest version cannot be read, or is read wrongly."""
-    finding = find("bad-range", path, expected, found, Action("rebuild-ranges"))
+    finding = find("bad-range", path, expected, actual, Action("rebuild-ranges"))
     if scan.state.log_start == 0:
         return replace(finding, severity="error")
     return finding.without_repair("The records are not kept: restore the ranges from a copy of the directory")
 
 
 def _compare_content(
-    fs: FileSystem, snapshot: Snapshot, known: Container[str], workers: Workers, progress: OnProgress | None
+    fs: FileSystem, snapshot: Snapshot, lost_paths: Container[str], workers: Workers, progress: OnProgress | None
 ) -> Iterator[Finding]:
-    """Read every live add but the `known` lost ones, and yield those that are not what was recorded."""
-    adds = [add for add in snapshot.adds.values() if (add.final_path or add.path) not in known]
+    """Read every live add but the `lost_paths`, and yield those that are not what was recorded."""
+    adds = [add for add in snapshot.adds.values() if (add.final_path or add.path) not in lost_paths]
     encodings = {add.encoding for add in adds}
     definitions = {key: text for key, text in snapshot.definitions.items() if key in encodings}
     schema = None if snapshot.schema is None else snapshot.definitions[snapshot.schema]
@@ -154,17 +154,17 @@ def _compare_content(
         tracker.add(1, work.size_of(adds[number]))
         if fault is not None:
             faults[number] = fault
-    for number, (path, found) in sorted(faults.items()):
+    for number, (path, actual) in sorted(faults.items()):
         add = adds[number]
         expected = f"{add.rows} rows in {add.length} bytes with {add.checksum}"
-        yield lost(add, f"damaged-{add.kind}", expected, found, path if add.kind == "part" else "")
+        yield lost(add, f"damaged-{add.kind}", expected, actual, path if add.kind == "part" else "")
 
 
 class Fault(NamedTuple):
     """The content of an add that is not what was recorded."""
 
     path: str  # where it lies
-    found: str  # there
+    actual: str  # there
 
 
 @dataclass(frozen=True, slots=True)
