@@ -41,7 +41,7 @@ LOOKS, SMOKE_LOOKS = 2_000, 2
 PLANNED = ("directory", "work", "plans", "CPU ms a plan", "CPU s in all", "versions per CPU s", "MB beyond imports")
 NOTE = (
     "Processor time of the process that Spark asks, offsets and partitions, without reading a row; each line in a "
-    "process of its own. The directories were written without syncs: records, empty files, one base and one range."
+    "process of its own. The directories were written without syncs: records, empty files, a checkpoint and a range."
 )
 SOURCES = ("null source", "ftfile", "spark text")
 TRIGGERS = ("source", "batches", "addBatch min ms", "p50 ms", "over null ms", "trigger min ms", "p50 ms of triggers")

@@ -45,7 +45,7 @@ NOTE = (
     "One bucket, {flushes:,} batches of {rows} rows with values of {value} bytes, each of which counts as a flush "
     "(`flushSize`), with `maxFileSize`, `jobBytes` and the rows of a flush scaled down alike; a vacuum every {vacuum} "
     "batches. `run bytes` are those of new runs in records, for each byte of the runs that batches bring, these "
-    "included; `written bytes` those given to system calls, the log and its bases included, for each such byte. "
+    "included; `written bytes` those given to system calls, the log and its checkpoints included, for each such byte. "
     "`disk` is the whole directory after the last vacuum, for each byte of one merged run."
 )
 

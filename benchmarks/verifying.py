@@ -23,7 +23,7 @@ SMOKE_SIZES = ((6, 2),)
 COLUMNS = ("batches", "files", "call", "s", "MB beyond imports")
 NOTE = (
     "Each call in a fresh process, with a warm page cache; MB is the greatest resident size beyond that after the "
-    "imports. The directory was written without syncs: records as they are, empty files, one base, one range."
+    "imports. The directory was written without syncs: records as they are, empty files, one checkpoint, one range."
 )
 CALLS = {
     "status()": "ftfile.open(path).status()",

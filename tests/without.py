@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ("ABOUT", "DERIVED", "deleted_in", "is_about", "is_left_out", "left_out")
 
 # What is deleted, by the name that `--without` takes; `either` draws one of them for each test.
-DERIVED = {"hints": layout.HINTS, "ranges": layout.RANGES}
+DERIVED = {"hints": layout.HINTS, "ranges": layout.COMPACTED}
 # Directories whose files this run deletes.
 _LEFT_OUT: list[str] = []
 
@@ -91,7 +91,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "test_accident[The log is lost]",
             "test_accident[The log of a store is lost]",
             "test_accident[Only the log is older]",
-            "test_accident[Hints, bases",
+            "test_accident[Hints, checkpoints",
         ),
     },
     "ranges": {
@@ -100,10 +100,10 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         # Which ranges are written, merged and believed.
         "unit/log/test_derived.py": (
             *(
-                f"test_harmed[{harm}-_ftfile/ranges]"
+                f"test_harmed[{harm}-_ftfile/compacted]"
                 for harm in ("deleted", "empty", "torn", "flipped", "no object", "nested")
             ),
-            "test_harmed[numbers are texts-_ftfile/ranges]",
+            "test_harmed[numbers are texts-_ftfile/compacted]",
             "TestAnotherHistory::test_what_it_left_behind_is_passed_over",
             "TestAnotherHistory::test_also_of_more_versions_ago_than_are_remembered",
             "test_own_ranges_are_not_dropped_for_a_foreign_one",
@@ -116,13 +116,13 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/operate/test_repair.py": (
             "TestDerived::test_a_range_beyond_the_head",
             # Ranges alone tell of the record that is lost.
-            "TestDerived::test_a_hole_behind_a_base",
+            "TestDerived::test_a_hole_behind_a_checkpoint",
         ),
         "unit/operate/test_verify.py": (
             "TestHealthy::test_nothing_is_found",
             "TestDerived::test_a_range",
             "TestDerived::test_a_damaged_range",
-            "TestDerived::test_a_hole_behind_a_base",
+            "TestDerived::test_a_hole_behind_a_checkpoint",
             # Vacuum lets records go only where ranges stand for them, here as in what follows.
             "TestHealthy::test_after_a_vacuum",
             "TestHealthy::test_a_vacuum_meanwhile_is_no_finding",
@@ -132,13 +132,13 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "unit/write/files/test_live_names.py": ("TestATakenFile::test_unless_it_was_removed_long_ago",),
         "unit/read/test_time_travel.py": ("test_what_vacuum_keeps",),
         "unit/log/test_vacuum.py": (
-            "TestLog::test_records_go_that_bases_and_ranges_stand_for",
+            "TestLog::test_records_go_that_checkpoints_and_ranges_stand_for",
             "TestLog::test_again_and_again",
             "TestLog::test_with_records_goes_what_they_keep_elsewhere",
             "TestLog::test_records_go_before_what_they_keep_elsewhere",
             "TestLog::test_dead_records_go_too",
             "TestLog::test_leftovers_of_killed_processes",
-            "TestLog::test_ranges_and_bases_that_others_replace",
+            "TestLog::test_ranges_and_checkpoints_that_others_replace",
             "TestLog::test_ranges_forget_what_is_too_old",
             "TestLog::test_two_runs_free_them_where_ranges_are_lost",
             "TestMergeRanges",
@@ -153,9 +153,9 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestLimits::test_more_ranges_than_are_kept_apart",
         ),
         "unit/operate/test_accidents.py": (
-            "test_accident[All bases",
+            "test_accident[All checkpoints",
             *(
-                f"test_in_other_directories[{variant}-All bases"
+                f"test_in_other_directories[{variant}-All checkpoints"
                 for variant in ("no hints", "several queries", "open", "encrypted")
             ),
         ),

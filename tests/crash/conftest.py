@@ -1,4 +1,4 @@
-"""Keeps decoded records and bases, and what follows from settings, so that thousands of recoveries take a minute."""
+"""Keeps decoded records and checkpoints, and what follows from settings: thousands of recoveries take a minute."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.log import checkpoints as bases
-from ftfile.log import records
+from ftfile.log import checkpoints, records
 from ftfile.log.format.record import decode_record
 from tests.settings import settled_once
 
@@ -41,7 +40,7 @@ def made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, settled_once():
         for module in (records, log_check):
             patch.setattr(module, "decode_record", _decode_once)
-        decode_checkpoint = lru_cache(KEPT)(bases.decode_checkpoint)
-        for module in (bases, log_check):
+        decode_checkpoint = lru_cache(KEPT)(checkpoints.decode_checkpoint)
+        for module in (checkpoints, log_check):
             patch.setattr(module, "decode_checkpoint", decode_checkpoint)
         yield

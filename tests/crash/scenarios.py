@@ -116,7 +116,7 @@ NAMED = Scenario(
     options=(("partFileName", "{name}.{number}"), ("ifExists", "fail")),
     named=True,
 )
-# Long ago: what attempts left, what was replaced, and records that bases and ranges stand for.
+# Long ago: what attempts left, what was replaced, and records that checkpoints and ranges stand for.
 VACUUMED = Scenario(
     "vacuumed",
     (

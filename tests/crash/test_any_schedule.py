@@ -10,7 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import CorruptData, NotFound, StaleFiles
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import current, repeatable
@@ -45,9 +45,9 @@ TRIES = 30
 
 
 @pytest.fixture(autouse=True)
-def _with_bases(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Bases and ranges at every second version or so, so that vacuum takes records, too."""
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+def _with_checkpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Checkpoints and ranges at every second version or so, so that vacuum takes records, too."""
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     with repeatable(CLOCK, IDS):
         yield

@@ -18,7 +18,7 @@ import pytest
 from ftfile.core.errors import AlreadyExists, OutcomeUnknown
 from ftfile.filters import aes_gcm
 from ftfile.filters.keys import forget_keys
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import StreamAuthor
@@ -176,19 +176,19 @@ def test_every_crash(scenario: Scenario, record_property: Callable[[str, object]
     assert explore(scenario, record_property, seed) >= PORTION * STATES_MIN[scenario]
 
 
-def test_every_crash_around_a_base(
+def test_every_crash_around_a_checkpoint(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
 ) -> None:
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
-    monkeypatch.setattr(bases, "CHECKPOINTS_KEPT", 1)
+    monkeypatch.setattr(checkpoints, "CHECKPOINTS_KEPT", 1)
     assert explore(REPLACING, record_property, seed) >= PORTION * 5_000
 
 
 def test_every_crash_around_a_vacuum(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None], seed: int
 ) -> None:
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     # Nothing syncs what vacuum deletes, so that there are too many states for all of them.
     assert explore(VACUUMED, record_property, seed, limit=16 if THOROUGH else 4) >= (10_000 if THOROUGH else 250)

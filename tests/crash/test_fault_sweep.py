@@ -12,7 +12,7 @@ import pytest
 from ftfile.core.errors import CorruptData, FtfileError
 from ftfile.filters import aes_gcm
 from ftfile.filters.keys import forget_keys
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.storage.registry import WrapperFile, WrapperFileSystem
 from ftfile.testing.checker import check_directory
@@ -94,7 +94,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def repeatable_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     monkeypatch.setenv(CRASH_KEYS.partition(":")[2], ring_text(first=FIRST))
     # States that differ in nothing else are equal.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.operate.flush import flush
 from ftfile.testing.context import current, repeatable
@@ -218,17 +218,17 @@ class Ring:
         return calls
 
 
-@pytest.fixture(params=[True, False], ids=["with bases", "without bases"])
-def with_bases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Bases and ranges at every second version or so."""
+@pytest.fixture(params=[True, False], ids=["with checkpoints", "without checkpoints"])
+def with_checkpoints(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Checkpoints and ranges at every second version or so."""
     if request.param:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     with repeatable(CLOCK, IDS):
         yield
 
 
-@pytest.mark.usefixtures("with_bases")
+@pytest.mark.usefixtures("with_checkpoints")
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
 def test_the_other_runs_wholly_between_any_two_calls(race: Race, seed: int) -> None:
     ring = Ring(race)
@@ -240,7 +240,7 @@ def test_the_other_runs_wholly_between_any_two_calls(race: Race, seed: int) -> N
     assert ring.runs > 70 * share
 
 
-@pytest.mark.usefixtures("with_bases")
+@pytest.mark.usefixtures("with_checkpoints")
 @pytest.mark.parametrize("publish", ["copy", "direct"])
 def test_the_other_runs_wholly_between_any_two_calls_on_s3(publish: str) -> None:
     ring = Ring(replace(RACES[0], options=(("publish", publish),)), "s3")
@@ -251,9 +251,9 @@ def test_the_other_runs_wholly_between_any_two_calls_on_s3(publish: str) -> None
     assert ring.runs > 50
 
 
-@pytest.mark.parametrize("with_bases", [False], indirect=True)
+@pytest.mark.parametrize("with_checkpoints", [False], indirect=True)
 @pytest.mark.parametrize("race", RACES[:IN_FULL], ids=lambda race: race.name)
-@pytest.mark.usefixtures("with_bases")
+@pytest.mark.usefixtures("with_checkpoints")
 def test_every_pair_of_steps(race: Race, seed: int) -> None:
     ring = Ring(race)
     calls = ring.calls_alone()
@@ -262,9 +262,9 @@ def test_every_pair_of_steps(race: Race, seed: int) -> None:
             ring.run(("first", step), ("second", other_step), ("first", TO_THE_END))
 
 
-@pytest.mark.parametrize("with_bases", [False], indirect=True)
+@pytest.mark.parametrize("with_checkpoints", [False], indirect=True)
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
-@pytest.mark.usefixtures("with_bases")
+@pytest.mark.usefixtures("with_checkpoints")
 def test_power_is_cut_while_both_run(race: Race, seed: int) -> None:
     ring = Ring(race, seed=seed)
     seen: set[tuple[bytes, tuple[str, ...]]] = set()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ftfile.core.errors import StateLost
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log.format import layout
 from ftfile.read.foreign import trimming
 from ftfile.read.foreign.plan import Plan, PlanPosition
@@ -56,9 +56,9 @@ PORTION = 1 if THOROUGH else 0.15
 
 @pytest.fixture(autouse=True)
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Trim behind the last plan but one, with columns and a base at every second plan."""
+    """Trim behind the last plan but one, with columns and a checkpoint at every second plan."""
     monkeypatch.setattr(trimming, "VERSIONS_KEPT", 1)
-    monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
     with repeatable(CLOCK, IDS):
         yield
 

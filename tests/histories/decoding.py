@@ -1,4 +1,4 @@
-"""Records, ranges and bases that were decoded already are not decoded again: a fifth of a history would be that."""
+"""Records, ranges and checkpoints are decoded once: decoding them again would be a fifth of a history."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def _range(content: bytes, path: str, ended: bool | None) -> Range:
 
 
 @cache
-def _decode_base_once(content: bytes, path: str) -> LogState:
-    """Decode a base as `decode_checkpoint` does; nothing changes a state."""
+def _decode_checkpoint_once(content: bytes, path: str) -> LogState:
+    """Decode a checkpoint as `decode_checkpoint` does; nothing changes a state."""
     return decode_checkpoint(content, path)
 
 
@@ -66,13 +66,13 @@ _ONCE: dict[Callable[..., Any], Callable[..., Any]] = {
     decode_record: decode_once,
     decode_adds: _decode_adds_once,
     decode_compacted: _decode_range_once,
-    decode_checkpoint: _decode_base_once,
+    decode_checkpoint: _decode_checkpoint_once,
 }
 
 
 @contextlib.contextmanager
 def decoded_once() -> Iterator[None]:
-    """Within the block, all modules that read records, ranges and bases decode each once."""
+    """Within the block, all modules that read records, ranges and checkpoints decode each once."""
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
             for decode, once in _ONCE.items() if name.startswith("ftfile.") else ():
@@ -81,5 +81,5 @@ def decoded_once() -> Iterator[None]:
         stack.callback(_decoded.cache_clear)
         stack.callback(_adds.cache_clear)
         stack.callback(_range.cache_clear)
-        stack.callback(_decode_base_once.cache_clear)
+        stack.callback(_decode_checkpoint_once.cache_clear)
         yield

@@ -126,7 +126,7 @@ def _remove_ranges(world: World, step: Step) -> None:
     """Delete all ranges, while every record is there."""
     del step
     if world.head().log_start == 0:
-        _remove_tree(world, layout.RANGES)
+        _remove_tree(world, layout.COMPACTED)
 
 
 def _old_hint(world: World, step: Step) -> None:
@@ -161,9 +161,9 @@ def _lose_record(world: World, step: Step) -> None:
     """Take one of the newest records away, where something tells of it, and put it back."""
     head, hint = world.head(), read_published(world.raw)
     lost = head.version - step.pick(1, 2)
-    bases = [name.version for name in list_checkpoints(world.raw)]
+    checkpoints = [name.version for name in list_checkpoints(world.raw)]
     told = head.version if lost < head.version else -1 if hint is None else hint.version
-    if world.is_troubled or told < lost or lost < max(0, head.log_start, *bases):
+    if world.is_troubled or told < lost or lost < max(0, head.log_start, *checkpoints):
         return
     path = layout.record_path(lost)
     content = world.raw.read(path)
@@ -214,7 +214,7 @@ def _damage_part(world: World, step: Step) -> None:
 
 def _damage_range(world: World, step: Step) -> None:
     """Change a byte of a range, while every record is there."""
-    ranges = list_or_empty(world.raw, layout.RANGES)
+    ranges = list_or_empty(world.raw, layout.COMPACTED)
     if ranges and world.head().log_start == 0:
         chosen = ranges[step.pick(0, len(ranges))].path
         _damage(world, chosen, step.pick(1, 1_000) % max(1, world.raw.stat(chosen).size_bytes), 1)

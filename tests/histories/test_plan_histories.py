@@ -13,7 +13,7 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import StateLost
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.read.foreign import trimming
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.context import ManualClock, SeededIds, current, repeatable
@@ -173,7 +173,7 @@ def play(seed: int, path: Path) -> tuple[int, int]:
     rng = random.Random(seed)
     with repeatable(ManualClock(), SeededIds(seed)), pytest.MonkeyPatch.context() as patch:
         patch.setattr(trimming, "VERSIONS_KEPT", rng.choice((0, 2, 5)))
-        patch.setattr(trimming, "COLUMNS_MIN_BYTES", bases.RECORD_COST_BYTES)
+        patch.setattr(trimming, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
         files = Files(path / "in", rng)
         queries = Queries(files, path / "state", rng)
         for _ in range(STEPS):

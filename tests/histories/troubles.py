@@ -38,14 +38,14 @@ PUBLISHING_TROUBLES = (
     Trouble("rename", "", OutcomeUnknown, "after"),
 )
 STORE_TROUBLES = (
-    Trouble("create_exclusive", f"{layout.RANGES}/", OutOfSpace),
-    Trouble("create_exclusive", f"{layout.BASES}/", OutOfSpace),
+    Trouble("create_exclusive", f"{layout.COMPACTED}/", OutOfSpace),
+    Trouble("create_exclusive", f"{layout.CHECKPOINTS}/", OutOfSpace),
     Trouble("put", f"{layout.HINTS}/", PermissionDenied),
     Trouble("create_exclusive", f"{layout.LOG}/", OutcomeUnknown, "after"),
     Trouble("create_exclusive", f"{layout.LOG}/", Unavailable),
     Trouble("create", _STAGED, OutOfSpace),
     Trouble("delete", "", Unavailable),
-    Trouble("list", layout.RANGES, Unavailable),
+    Trouble("list", layout.COMPACTED, Unavailable),
 )
 
 

@@ -193,11 +193,13 @@ def check_vacuumed(log: CommitLog, since_version: int) -> None:
     names = [layout.parse_log_name(path) for path in walk(fs, layout.LOG)]
     old = [name for name in names if name is None or name.version < head.log_start]
     require(not old, "L4", f"records before {head.log_start} are there: {old}")
-    base_names = [layout.parse_checkpoint_name(path) for path in walk(fs, layout.BASES)]
-    # A commit of the vacuum itself may have written a newer base.
-    bases = sorted(name.version for name in base_names if name is not None and name.version <= since_version)
-    if len(bases) > 1:
-        kept = bases[-2]
+    checkpoint_names = [layout.parse_checkpoint_name(path) for path in walk(fs, layout.CHECKPOINTS)]
+    # A commit of the vacuum itself may have written a newer checkpoint.
+    checkpoints = sorted(
+        name.version for name in checkpoint_names if name is not None and name.version <= since_version
+    )
+    if len(checkpoints) > 1:
+        kept = checkpoints[-2]
         require(head.log_start >= kept, "L4", f"records from {head.log_start} are kept, and {kept} would do")
 
 

@@ -153,7 +153,7 @@ def _check_columns(fs: FileSystem, found: Plans) -> None:
         require(
             len(covered) == CHECKPOINTS_KEPT and covered[0] >= state.log_start,
             "S4",
-            f"bases {covered} for {state.log_start}",
+            f"checkpoints {covered} for {state.log_start}",
         )
         require(files[0].name.version + 1 >= state.log_start, "S4", f"columns {files} for {state.log_start}")
         names = [layout.parse_columns_name(info.path) for info in list_own(fs, layout.COLUMNS)]

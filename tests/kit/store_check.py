@@ -218,8 +218,8 @@ class _Check:
 def _definitions_of(fs: FileSystem, log: LogContents) -> dict[int, StoreDefinition]:
     """Return the definition at each version that has one, and check that it stays the same."""
     head = CommitLog(fs).refresh()
-    bases = sorted(log.bases.items())
-    encoding = next((base.encoding for name, base in bases if name.version <= log.start), None)
+    checkpoints = sorted(log.checkpoints.items())
+    encoding = next((checkpoint.encoding for name, checkpoint in checkpoints if name.version <= log.start), None)
     found: dict[int, StoreDefinition] = {}
     last: StoreDefinition | None = None
     for record in log.records:

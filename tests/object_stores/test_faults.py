@@ -10,7 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import FtfileError
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.testing.context import ManualClock, SeededIds, current, open_filesystem, repeatable
 from ftfile.testing.contracts.support import write
@@ -139,9 +139,9 @@ def test_a_fault_that_passes_is_survived(
 
 
 @pytest.fixture
-def many_bases(monkeypatch: pytest.MonkeyPatch) -> None:
+def many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no run have much more to read than the one before."""
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
 
 
@@ -151,7 +151,7 @@ def like_aws(request: pytest.FixtureRequest, seed: int) -> bool:
     return (how if request.param == "drawn" else request.param) == "copy"
 
 
-@pytest.mark.usefixtures("many_bases")
+@pytest.mark.usefixtures("many_checkpoints")
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_fault_that_passes_is_survived_where_files_are_assembled(
     store: Store, tmp_path: Path, seed: int, like_aws: bool, fault: Fault
@@ -192,7 +192,7 @@ def staying(request: pytest.FixtureRequest, seed: int) -> Fault:
     return drawn if request.param == "drawn" else request.param
 
 
-@pytest.mark.usefixtures("many_bases")
+@pytest.mark.usefixtures("many_checkpoints")
 def test_a_fault_that_stays_loses_and_doubles_nothing_where_files_are_assembled(
     store: Store, tmp_path: Path, seed: int, like_aws: bool, staying: Fault
 ) -> None:
@@ -204,8 +204,8 @@ def test_a_fault_that_stays_loses_and_doubles_nothing_where_files_are_assembled(
         error = stream.run(wire)
         if wire.hit is None:
             break
-        # What only saves work may fail: bases are listed after a commit, and looked for before they are deleted.
-        saves_work = wire.hit in {"put", "delete"} or all("_ftfile/bases/" in url for url in wire.hit_urls)
+        # What only saves work may fail: checkpoints are listed after a commit, and looked for before they are deleted.
+        saves_work = wire.hit in {"put", "delete"} or all("_ftfile/checkpoints/" in url for url in wire.hit_urls)
         assert error is not None or saves_work, f"from request {at}, {wire.hit_urls}: nobody noticed"
     assert at > step, "no request met it"
     stream.check()

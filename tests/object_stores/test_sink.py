@@ -147,8 +147,8 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     return writing, committing
 
 
-# Twice whether a base came meanwhile, and the stage of the batch; the newest record, the next and a hint; the record,
-# and the hint.
+# Twice whether a checkpoint came meanwhile, and the stage of the batch; the newest record, the next and a hint; the
+# record, and the hint.
 PROTOCOL = Counter({"list": 3, "read": 3, "put": 2})
 
 
@@ -158,7 +158,7 @@ def test_what_a_commit_asks_the_store_for(sink: Sink, parts: int) -> None:
     assert writing.counts() == {"list": parts, "read": 3 * parts, "put": parts, "look": parts}
     assert committing.counts() == PROTOCOL + Counter({"copy": parts, "delete": parts})
     assert {prefix.rpartition("_ftfile/")[2] for prefix in committing.listed} == {
-        "bases/",
+        "checkpoints/",
         "staged/00000000-0000-0000-0000-000000000001/2/",
     }
 

@@ -76,7 +76,7 @@ class Retry(enum.Enum):
 
 
 class FtfileError(Exception):
-    """Base of every error that ftfile raises on purpose."""
+    """Checkpoint of every error that ftfile raises on purpose."""
 
     retry: ClassVar[Retry] = Retry.NEVER
 

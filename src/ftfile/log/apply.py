@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Records whose nonces are remembered, and whose changes of segments.
 RECENT_RECORDS = 256
 RECENT_CHANGES = 16
-# Removed parts remembered, so that older rewrites can be rejected; 400 KB of a base at most.
+# Removed parts remembered, so that older rewrites can be rejected; 400 KB of a checkpoint at most.
 REMOVED_KEPT = 10_000
 # Schemas and encodings remembered that nothing open refers to. One that is forgotten and needed again is written again.
 DEFINITIONS_KEPT = 64
@@ -88,7 +88,7 @@ class Fold:
             self._log_start = record.log_start
             still_reserved = {name: at for name, at in self._reserved.items() if at >= self._log_start}
             self._reserved = SharedMap(still_reserved).draft()
-            # A vacuum lets only published records go: an older base or hint may not know it.
+            # A vacuum lets only published records go: an older checkpoint or hint may not know it.
             self._unpublished = {at: entry for at, entry in self._unpublished.items() if at >= self._log_start}
         self._schema = record.schema or self._schema
         self._encoding = record.encoding or self._encoding

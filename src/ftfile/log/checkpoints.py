@@ -1,6 +1,6 @@
-"""Bases: a committer's whole state in one immutable file, so that a restart reads few records.
+"""Checkpoints: a committer's whole state in one immutable file, so that a restart reads few records.
 
-Any base is right for its version; several may be written for one; only the newest is ever used.
+Any checkpoint is right for its version; several may be written for one; only the newest is ever used.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ UNPUBLISHED = Fields(
     many("adds", "adds", ADD),
     many("removes", "removes", REMOVE),
 )
-BASE = Fields(
+CHECKPOINT = Fields(
     LogState,
     Field("version", "version", NUMBER),
     Field("nonce", "nonce", TEXT),
@@ -113,7 +113,7 @@ BASE = Fields(
         lambda segments: adds_to_json(segments.values()),
         lambda text: SharedMap({add.id: add for add in adds_from_json(text["id"], text)}),
     ),
-    many("assemblyJobs", "assembly_tasks", ASSEMBLY_TASK),
+    many("assemblyTasks", "assembly_tasks", ASSEMBLY_TASK),
     _versions("removedParts", "removed"),
     Field("removedPartsSinceVersion", "removed_since", NUMBER),
     _versions("reservedPaths", "reserved"),
@@ -136,7 +136,7 @@ BASE = Fields(
 )
 _ADVICE = "Restore it from a copy; while every record from version 0 on is there, it may simply be deleted"
 CHECKPOINTS_KEPT = 2
-# A base is due when reading what came after it costs more than this, and than half of reading the base.
+# A checkpoint is due when reading what came after it costs more than this, and than half of reading the checkpoint.
 CHECKPOINT_MIN_BYTES = 1 << 20
 # What opening a record costs, as bytes read: a restart must not open thousands of small ones.
 RECORD_COST_BYTES = 4 << 10
@@ -145,10 +145,10 @@ _log = get_logger(__name__)
 
 
 class LogCheckpoints:
-    """The bases of a log that can be read and whose record is there.
+    """The checkpoints of a log that can be read and whose record is there.
 
-    Vacuum keeps the records of the last bases, so that a base without its record was written by another history of the
-    directory, or the log was restored from an older copy.
+    Vacuum keeps the records of the last checkpoints. A checkpoint without its record was therefore written by another
+    history of the directory, or the log was restored from an older copy.
     """
 
     def __init__(self, fs: FileSystem, read_record: Callable[[int], Record | None]) -> None:
@@ -157,22 +157,22 @@ class LogCheckpoints:
         self.useless: set[layout.CheckpointName] = set()
 
     def names(self) -> list[layout.CheckpointName]:
-        """Return the bases that may be useful, in the order of versions."""
+        """Return the checkpoints that may be useful, in the order of versions."""
         return sorted(name for name in list_checkpoints(self._fs) if name not in self.useless)
 
     def newest(self) -> layout.CheckpointName | None:
-        """Return the newest base by listing their names, or None."""
+        """Return the newest checkpoint by listing their names, or None."""
         return max(self.names(), default=None)
 
     def read_newest(self) -> tuple[LogState, int] | None:
-        """Return the newest base that can be read, with its length in bytes; None when there is none."""
+        """Return the newest checkpoint that can be read, with its length in bytes; None when there is none."""
         while (name := self.newest()) is not None:
             if (state_and_size := self.read(name)) is not None:
                 return state_and_size
         return None
 
     def read(self, name: layout.CheckpointName) -> tuple[LogState, int] | None:
-        """Return a base with its length in bytes; None when it is gone, damaged, or not of this log."""
+        """Return a checkpoint with its length in bytes; None when it is gone, damaged, or not of this log."""
         path = layout.log_checkpoint_path(name)
         try:
             content = self._fs.read(path)
@@ -185,7 +185,7 @@ class LogCheckpoints:
                 return state, len(content)
             problem = f"{path} is passed over: the log has no such version, or another one"
         except CorruptData as error:
-            problem = f"a base is passed over: {error}"
+            problem = f"a log checkpoint is passed over: {error}"
         _log.warning("%s", problem)
         self.useless.add(name)
         return None
@@ -194,7 +194,7 @@ class LogCheckpoints:
 def write_checkpoint(
     fs: FileSystem, ids: IdSource, state: LogState, useless: Collection[layout.CheckpointName] = ()
 ) -> int:
-    """Write a base of the state and return its length in bytes; drop the bases that it makes useless.
+    """Write a checkpoint of the state and return its length in bytes; drop the checkpoints that it makes useless.
 
     Those of later versions may be another committer's. The `useless` replace nothing.
     """
@@ -208,8 +208,8 @@ def write_checkpoint(
 
 
 def encode_checkpoint(state: LogState) -> bytes:
-    """Return the bytes of a base."""
-    return to_checked_text([compact_json({"ftfileBase": CHECKPOINT_FORMAT} | BASE.to_json(state))])
+    """Return the bytes of a checkpoint."""
+    return to_checked_text([compact_json({"ftfileCheckpoint": CHECKPOINT_FORMAT} | CHECKPOINT.to_json(state))])
 
 
 def decode_checkpoint(content: bytes, path: str) -> LogState:
@@ -217,13 +217,13 @@ def decode_checkpoint(content: bytes, path: str) -> LogState:
     lines = from_checked_text(content, path, _ADVICE)
     try:
         text = json.loads(lines[0])
-        check_format(text, "ftfileBase", CHECKPOINT_FORMAT, path)
-        return BASE.from_json(text)
+        check_format(text, "ftfileCheckpoint", CHECKPOINT_FORMAT, path)
+        return CHECKPOINT.from_json(text)
     except UNREADABLE as error:
-        raise CorruptData(path, "a base of the log", f"unreadable fields ({error!r})", _ADVICE) from error
+        raise CorruptData(path, "a checkpoint of the log", f"unreadable fields ({error!r})", _ADVICE) from error
 
 
 def list_checkpoints(fs: FileSystem) -> list[layout.CheckpointName]:
-    """Return the names of all bases, in any order."""
-    names = (layout.parse_checkpoint_name(info.path) for info in list_own(fs, layout.BASES))
+    """Return the names of all checkpoints, in any order."""
+    names = (layout.parse_checkpoint_name(info.path) for info in list_own(fs, layout.CHECKPOINTS))
     return [name for name in names if name is not None]

@@ -28,7 +28,7 @@ _LAYOUT = re.compile(rb"ftfile (?:directory|plans), layout (\d{1,9})\n")
 LAYOUT_VERSION = b"ftfile directory, layout 1\n"
 # Of the log of a source of files.
 PLANS_LAYOUT = b"ftfile plans, layout 1\n"
-# Times that reading starts over from a newer base, which others write meanwhile.
+# Times that reading starts over from a newer checkpoint, which others write meanwhile.
 REFRESH_TRIES = 100
 # Directories that a process remembers, so that each is looked up once; some 100 bytes each.
 DIRECTORIES_KEPT = 100_000
@@ -84,7 +84,8 @@ class CommitLog(Records):
     """A directory's log, with a cache of its state that is checked before every use.
 
     Reading on and creating are safe from any thread; threads that share a log hold `lock` over a commit. A view to
-    `start` with is used while its record exists and no base is newer. Logs of other things have another `layout_line`.
+    `start` with is used while its record exists and no checkpoint is newer. Logs of other things have another
+    `layout_line`.
     """
 
     def __init__(self, fs: FileSystem, start: LogView | None = None, *, layout_line: bytes = LAYOUT_VERSION) -> None:
@@ -93,7 +94,7 @@ class CommitLog(Records):
         self.recent = RecentRecords()
         self.known_compacted: set[layout.CompactedName] = set()
         self.checkpoint_bytes = self.delta_bytes = 0
-        self.reads = 0  # records and bases read so far to know the head
+        self.reads = 0  # records and checkpoints read so far to know the head
         self.notes = CommitNotes()
         self._state: LogState | None = start.to_state() if start is not None and start.version >= 0 else None
         # Whether the end of what was read is known to be the end of the log; and known well enough to write after it.
@@ -148,14 +149,14 @@ class CommitLog(Records):
             for _ in range(REFRESH_TRIES):
                 began = self._starting_state().version
                 state = self._read_to_end(acts=durable)
-                newest = self.bases.newest()
-                # Records up to a base may be gone or, created anew by a committer left behind, mean nothing.
+                newest = self.checkpoints.newest()
+                # Records up to a checkpoint may be gone or, created anew by a committer left behind, mean nothing.
                 if newest is None or newest.version <= began:
                     if durable:
                         self._make_durable(state.version)
                     return state
                 self._reset()
-            raise StorageError("refresh", layout.LOG, "the log's bases changed faster than they could be read")
+            raise StorageError("refresh", layout.LOG, "the log's checkpoints changed faster than they could be read")
 
     def _read_to_end(self, *, acts: bool) -> LogState:
         """Read records to the end; make sure, the first time, that it is the end."""
@@ -207,7 +208,7 @@ class CommitLog(Records):
             return next_state
 
     def _starting_state(self) -> LogState:
-        """Return the cached state if its record is still there, else the newest base, else the empty log."""
+        """Return the cached state if its record is still there, else the newest checkpoint, else the empty log."""
         if self._state is not None and self._state.version >= 0:
             content = self._content(self._state.version)
             if content is not None and content == self._newest_content and self._state.whole:
@@ -219,13 +220,13 @@ class CommitLog(Records):
                 if not self._state.whole:
                     self._state = replace(self._state, assembly_tasks=record.assembly_tasks)  # a view does not have it
                 return self._state
-            self.bases.useless.clear()
+            self.checkpoints.useless.clear()
             self.known_compacted.clear()
         self._prepared = self.has_hint = False
         self._reset()
-        base = self.bases.read_newest()
-        self.reads += base is not None
-        self._state, self.checkpoint_bytes = base if base is not None else (LogState(), 0)
+        checkpoint = self.checkpoints.read_newest()
+        self.reads += checkpoint is not None
+        self._state, self.checkpoint_bytes = checkpoint if checkpoint is not None else (LogState(), 0)
         self._durable_to = self._state.version
         return self._state
 
@@ -241,14 +242,14 @@ class CommitLog(Records):
             self._durable_to = version
 
     def _is_in_log(self, record: Record) -> bool:
-        """Return False if a base shows that our record is dead: the slot at or before it had been emptied."""
-        newest = self.bases.newest()
+        """Return False if a checkpoint shows that our record is dead: the slot at or before it had been emptied."""
+        newest = self.checkpoints.newest()
         if newest is None or newest.version < record.version:
             return True
-        base = self.bases.read_newest()
-        if base is None or base[0].version < record.version:
+        checkpoint = self.checkpoints.read_newest()
+        if checkpoint is None or checkpoint[0].version < record.version:
             return True
-        included = base[0].includes(record.version, record.nonce)
+        included = checkpoint[0].includes(record.version, record.nonce)
         author = record.author
         found_again = isinstance(author, StreamAuthor) or (isinstance(author, JobAuthor) and author.transaction)
         if included is None and not found_again:

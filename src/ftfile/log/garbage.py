@@ -39,8 +39,8 @@ _WHY = {
     "direct": "it is in no record",
     "retired": "it was removed before the horizon",
     "returned": "it was removed, and came back",
-    "record": "bases and ranges stand for it",
-    "base": "a newer one replaces it",
+    "record": "log checkpoints and ranges stand for it",
+    "checkpoint": "a newer one replaces it",
     "range": "a newer one replaces it",
     "windows": "its windows are in records",
     "temporary": "a process was killed before it gave it its name",
@@ -54,7 +54,7 @@ class GarbageFile:
     path: str  # relative to the directory
     size_bytes: int
     # `staged`, `direct` (written under its final name), `retired`, `returned` (a removed part at its final name: hidden
-    # again, not deleted), `record`, `base`, `range`, `windows` or `temporary`.
+    # again, not deleted), `record`, `checkpoint`, `range`, `windows` or `temporary`.
     kind: str
     why: str  # what makes it garbage
 
@@ -135,15 +135,15 @@ def _find_removed(log: CommitLog, head: LogState) -> list[tuple[Remove, FileInfo
 def _log_start(log: CommitLog, head: LogState, since: int) -> int:
     """Return the oldest record to keep if ranges stand for all before it: the newest older than the horizon.
 
-    Who reads at that time needs it. Both bases stand for what goes: should the newer one be lost, the older one and
-    records replace it.
+    Who reads at that time needs it. Both checkpoints stand for what goes: should the newer one be lost, the older one
+    and records replace it.
     """
-    names = [name for name in log.bases.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
-    bases = [name for name in names if log.bases.read(name) is not None]
-    if len(bases) < CHECKPOINTS_KEPT:
+    names = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
+    checkpoints = [name for name in names if log.checkpoints.read(name) is not None]
+    if len(checkpoints) < CHECKPOINTS_KEPT:
         return head.log_start
     # Names that a part to be retired has are reserved for as long as its record is kept.
-    return max(head.log_start, min(since, bases[0].version, *head.unpublished))
+    return max(head.log_start, min(since, checkpoints[0].version, *head.unpublished))
 
 
 def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
@@ -218,12 +218,12 @@ def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) ->
 
 
 def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
-    """Find bases and ranges that others replace, and what killed processes left beside them."""
+    """Find checkpoints and ranges that others replace, and what killed processes left beside them."""
     fs, ranges = log.fs, list_compacted(log.fs)
-    own_bases = [name for name in log.bases.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
-    older = [name for name in list_checkpoints(fs) if own_bases and name.version < own_bases[-1].version]
+    own_checkpoints = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]
+    older = [name for name in list_checkpoints(fs) if own_checkpoints and name.version < own_checkpoints[-1].version]
     replaced: Mapping[str, str] = {
-        **{layout.log_checkpoint_path(name): "base" for name in older if name not in own_bases},
+        **{layout.log_checkpoint_path(name): "checkpoint" for name in older if name not in own_checkpoints},
         **{
             layout.compacted_path(name): "range"
             for name in contained(ranges, CompactedFiles(log, head, ranges).cover())
@@ -231,7 +231,7 @@ def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
     }
     writers = list_wal_writers(fs)
     replaced = {**replaced, **dict.fromkeys(_unneeded_windows(fs, head, writers), "windows")}
-    for directory in (layout.META, layout.LOG, layout.BASES, layout.RANGES, *writers):
+    for directory in (layout.META, layout.LOG, layout.CHECKPOINTS, layout.COMPACTED, *writers):
         for info in list_or_empty(fs, directory):
             if info.is_directory or info.modified_ms > horizon_ms:
                 continue

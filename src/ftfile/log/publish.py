@@ -1,4 +1,4 @@
-"""Publishing: make a record's parts visible and hide those it removed; then bases, ranges and a hint.
+"""Publishing: make a record's parts visible and hide those it removed; then checkpoints, ranges and a hint.
 
 Only publishing moves parts, and never over another file. After a crash the next committer does it all again.
 
@@ -14,7 +14,7 @@ from ftfile.core.context import RetryPolicy, call_with_retries
 from ftfile.core.errors import CommitError, FtfileError, MissingPart, NotPublished, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import StreamAuthor
 from ftfile.log.places import clear_stage, place, retire, sync_names
@@ -61,7 +61,7 @@ def roll_forward(  # noqa: PLR0913 - the last by name
     """Publish the records up to the head that are not known to be published, oldest first; return what failed.
 
     Records of the author's own query, and the one just `created`, are tried until `publishTimeout`, others once; those
-    `tried` a moment ago are skipped. What failed stays in the state, and so in the next base.
+    `tried` a moment ago are skipped. What failed stays in the state, and so in the next checkpoint.
     """
     if created is None:  # else all others were published a moment ago, or tried
         skip_published(log, head)
@@ -196,7 +196,7 @@ PAUSES_MAX = 6
 
 
 def post_commit(log: CommitLog, head: LogState) -> None:
-    """Write a hint, a range and a base when they are due."""
+    """Write a hint, a range and a checkpoint when they are due."""
     if not log.has_hint and not head.unpublished:
         # Of records without parts, as those of stores, nothing else tells later that they are lost.
         log.has_hint = write_published(log.fs, PublishedHint(head.version, head.nonce))
@@ -240,15 +240,17 @@ def compact_new_records(log: CommitLog, head: LogState) -> int:
 
 
 def write_checkpoint_if_due(log: CommitLog, state: LogState) -> None:
-    """Write a base when one is due."""
-    if log.delta_bytes > max(bases.CHECKPOINT_MIN_BYTES, log.checkpoint_bytes // 2):
+    """Write a checkpoint when one is due."""
+    if log.delta_bytes > max(checkpoints.CHECKPOINT_MIN_BYTES, log.checkpoint_bytes // 2):
         renew_checkpoint(log, state)
 
 
 def renew_checkpoint(log: CommitLog, state: LogState) -> None:
-    """Write a base."""
+    """Write a checkpoint."""
     log.delta_bytes = 0
     try:
-        log.checkpoint_bytes = bases.write_checkpoint(log.fs, log.ids, state, log.bases.useless)
+        log.checkpoint_bytes = checkpoints.write_checkpoint(log.fs, log.ids, state, log.checkpoints.useless)
     except StorageError as error:
-        _log.warning("could not write a base of version %d, a restart will read more records: %s", state.version, error)
+        _log.warning(
+            "could not write a log checkpoint of version %d, a restart will read more records: %s", state.version, error
+        )

@@ -70,7 +70,7 @@ _ADVICE = (
     "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, accept the loss with "
     "ftfile.repair(path, accept_lost_records=True, dry_run=False); without the last it only tells what it would do"
 )
-_NO_BASE_ADVICE = (
+_NO_CHECKPOINT_ADVICE = (
     "Restore what is missing from a copy of the directory, with all of _ftfile; if there is none, begin a new log, as "
     "docs/disaster-recovery.md shows"
 )
@@ -83,7 +83,7 @@ class Records:
         self.fs = fs
         self.clock = fs.context.clock
         self.ids = fs.context.ids
-        self.bases = LogCheckpoints(fs, self.read_record)
+        self.checkpoints = LogCheckpoints(fs, self.read_record)
 
     def read_record(self, version: int) -> Record | None:
         """Return a record, or None when there is none at that version (yet, or any more)."""
@@ -159,7 +159,7 @@ class Records:
         """Return True if the record that took our version is our own, made by a try whose reply was lost."""
         try:
             record_there = self.read_record(record.version)
-            newest = self.bases.newest() if record_there is None else None
+            newest = self.checkpoints.newest() if record_there is None else None
             is_own = record_there is not None and record_there.nonce == record.nonce
             if is_own:
                 self.fs.sync_directory(layout.LOG)
@@ -183,14 +183,16 @@ class Records:
             return True
         if self.read_record(version + 1) is not None:
             return False
-        newest = self.bases.newest()
+        newest = self.checkpoints.newest()
         if newest is not None and newest.version > version:
-            return True  # records before a base may be gone: reading starts over from it
+            return True  # records before a checkpoint may be gone: reading starts over from it
         path = layout.record_path(version + 1)
         if listed > version or self.read_record(hinted) is not None:
             text = f"none, although there is version {max(listed, hinted)}"
             if version < 0:
-                raise CorruptData(path, "the first record, or a base that stands for it", text, _NO_BASE_ADVICE)
+                raise CorruptData(
+                    path, "the first record, or a log checkpoint that stands for it", text, _NO_CHECKPOINT_ADVICE
+                )
             raise CorruptData(path, "a record", text, _ADVICE)
         if acts:
             text = f"none, although version {hinted} was published: the log has lost its newest records"

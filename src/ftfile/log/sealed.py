@@ -1,6 +1,6 @@
 """Sealed directories: whatever of the log decides anything ends in a MAC, which is made and checked here.
 
-The protocol above sees plain records, bases, ranges and hints. A directory is sealed from its first record on, or
+The protocol above sees plain records, checkpoints, ranges and hints. A directory is sealed from its first record on, or
 never: nothing in it can be replaced by something that is not.
 """
 
@@ -37,7 +37,7 @@ OWNER_ONLY = ("filePermission", "600")
 _ALGORITHM = "hmac-sha256"
 _MAC_LINE = re.compile(rb"(hmac-sha256 ([!-~]{1,200}) (-|[A-Za-z0-9_-]+={0,2})) ([0-9a-f]{64})")
 _RECORD, _ROWS = b"ftfile record 1\0", b"ftfile rows 1\0"  # what a MAC is for
-_SEALED = (f"{layout.LOG}/", f"{layout.BASES}/", f"{layout.RANGES}/")
+_SEALED = (f"{layout.LOG}/", f"{layout.CHECKPOINTS}/", f"{layout.COMPACTED}/")
 _ADVICE = "Restore it from a copy. Nobody without a key of the directory can have written it"
 
 

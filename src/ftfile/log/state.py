@@ -228,7 +228,7 @@ class LogState:
     # them while that record is kept: a late publisher would retire the new part.
     reserved: SharedMap[str, int] = field(default_factory=SharedMap)
     tables: Tables = field(default_factory=dict)
-    # (version, nonce) of the last records: shows if a record of ours is part of a base.
+    # (version, nonce) of the last records: shows if a record of ours is part of a checkpoint.
     recent: tuple[tuple[int, str], ...] = ()
     unpublished: dict[int, Unpublished] = field(default_factory=dict)  # by version; publishing one takes it out
     whole: bool = field(default=True, compare=False)  # False if only a view stands behind it

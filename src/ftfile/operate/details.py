@@ -223,7 +223,7 @@ def _version_of_add(log: CommitLog, add: Add) -> int:
             record = log.read_record(version)
             if record is not None and any(brought.id == add.id for brought in record.adds):
                 return version
-        raise CorruptData(layout.RANGES, f"the version of {add.final_path!r}", "none", "Read again later")
+        raise CorruptData(layout.COMPACTED, f"the version of {add.final_path!r}", "none", "Read again later")
 
 
 def ranges_between(before: Sequence[Any], after: Sequence[Any]) -> tuple[OffsetRange, ...]:

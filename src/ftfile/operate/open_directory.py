@@ -41,9 +41,9 @@ class OpenedDirectory(Directory):
     ) -> DirectoryStatus:
         """Return queries, open files, and files that are not published, with the reasons; within a second or so.
 
-        Writes nothing. It reads the newest base and the records after it, however large the directory is. It also looks
-        at the checkpoints of queries, and at what their sources have left to read where ftfile reads them: together for
-        5 s at most. What cannot be read, or does not answer in time, says so in the result.
+        Writes nothing. It reads the newest log checkpoint and the records after it, however large the directory is. It
+        also looks at the checkpoints of queries, and at what their sources have left to read where ftfile reads them:
+        together for 5 s at most. What cannot be read, or does not answer in time, says so in the result.
 
         Args:
             staged: also count staged files that nothing needs, which lists the stage, and takes longer.
@@ -90,7 +90,7 @@ class OpenedDirectory(Directory):
     ) -> VerifyReport:
         """Return the differences between storage and the log, worst first. Writes nothing; safe beside running queries.
 
-        It compares the records that are kept with bases, ranges and hints, looks for each committed file where it
+        It compares the records that are kept with checkpoints, ranges and hints, looks for each committed file where it
         belongs, with the length recorded, and for files that no record knows. It takes some 10 s and 90 MB for 100,000
         records. With `full`, it also reads every file, compares its checksum, and counts its rows.
 

@@ -75,7 +75,7 @@ class Mender:
         return errors
 
     def save_published(self, report: VerifyReport) -> None:
-        """Write a base and a hint without what was found to be published, renamed or given up: nobody looks for it."""
+        """Write a checkpoint and a hint without what is published, renamed or given up: nobody looks for it."""
         if not report.complete:
             return
         log = self.open_log()
@@ -151,9 +151,9 @@ def _cut_log(fs: FileSystem, version: int) -> None:
 
     Repeatable: what is left of a cut that was interrupted is found and put aside like all the rest.
     """
-    bases = [layout.log_checkpoint_path(name) for name in list_checkpoints(fs) if name.version >= version]
+    checkpoints = [layout.log_checkpoint_path(name) for name in list_checkpoints(fs) if name.version >= version]
     ranges = [layout.compacted_path(name) for name in list_compacted(fs) if name.last >= version]
-    for path in (*bases, *ranges, layout.PUBLISHED_HINT):
+    for path in (*checkpoints, *ranges, layout.PUBLISHED_HINT):
         set_aside(fs, path, f"it stands for records from version {version} on, which cannot be read")
     infos = list_or_empty(fs, layout.LOG)
     names = [(name, info.path) for info in infos if (name := layout.parse_log_name(info.path)) is not None]
@@ -283,7 +283,7 @@ def _rename(mender: Mender, action: Action) -> None:
     _publish(log, new)
 
 
-def _rebuild_base(mender: Mender, _: Action) -> None:
+def _rebuild_checkpoint(mender: Mender, _: Action) -> None:
     log = mender.open_log()
     write_checkpoint(log.fs, log.ids, log.refresh(durable=True))
 
@@ -311,7 +311,7 @@ MENDS: dict[str, Mend] = {
     "start-log": lambda mender, action: commit(
         mender.open_log(), mender.author, lambda *_: Body(log_start=action.version)
     ),
-    "rebuild-base": _rebuild_base,
+    "rebuild-checkpoint": _rebuild_checkpoint,
     "rebuild-ranges": _rebuild_ranges,
     # The next publisher writes the hint, and so does `save_published`.
     "rebuild-hint": lambda _mender, _action: None,

@@ -90,7 +90,7 @@ class DirectoryStatus:
 
 
 def directory_status(log: CommitLog, *, staged: bool = False, lag: Lag | None = None) -> DirectoryStatus:
-    """Return the status; reads the newest base and the records after it, and lists no directory of data.
+    """Return the status; reads the newest checkpoint and the records after it, and lists no directory of data.
 
     With `staged`, it lists the stage, too; with `lag`, it looks at the checkpoints of queries.
 

@@ -6,7 +6,7 @@
 - **I4** batch ids of a query are consecutive from its recorded start.
 - **I5** live adds exist with recorded length and checksum; removed ones until a vacuum may have taken them.
 - **I6** no path is written twice, no two parts share a path or a final name, live segments never overlap.
-- **I7** snapshots are prefixes of the log: records remove what is live, bases and hints tell the same story.
+- **I7** snapshots are prefixes of the log: records remove what is live, checkpoints and hints tell the same story.
 - **I8** maintenance changes no snapshot's rows, and a restore has those of the version that it names.
 - **I9** a plain lister sees only whole, finished parts of existing records, and no row twice.
 """
@@ -93,7 +93,7 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
     _check_authors(log, report, recorded_by_spark or {})
     for version, adds in log.snapshots.items():
         _check_segments(version, adds)
-    _check_bases_published(fs, log, foreign)
+    _check_checkpoints_published(fs, log, foreign)
     _check_hint(fs, log, foreign)
     hidden = {add.id for add in log.adds() if add.final_path in foreign} - log.snapshots[max(log.snapshots)].keys()
     contents = _check_contents(fs, log, {*damaged, *hidden})
@@ -152,10 +152,10 @@ def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
         require(apart, "I6", f"at version {version} segments of {path!r} overlap at {next_start}")
 
 
-def _check_bases_published(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
-    """A base forgets no part that is not published."""
-    for name, base in log.bases.items():
-        covered = [record for record in log.upto(name.version) if record.version not in base.unpublished]
+def _check_checkpoints_published(fs: FileSystem, log: LogContents, foreign: Collection[str]) -> None:
+    """A checkpoint forgets no part that is not published."""
+    for name, checkpoint in log.checkpoints.items():
+        covered = [record for record in log.upto(name.version) if record.version not in checkpoint.unpublished]
         _check_published(fs, covered, layout.log_checkpoint_path(name), foreign)
 
 

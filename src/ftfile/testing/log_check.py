@@ -1,4 +1,4 @@
-"""The log of a directory, and the agreement of its records, bases and ranges: I1 and I7."""
+"""The log of a directory, and the agreement of its records, checkpoints and ranges: I1 and I7."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LogContents:
     modified_ms: dict[int, int] = field(default_factory=dict)  # when the store says they were created
     records: list[Record] = field(default_factory=list)  # in the order of versions
     snapshots: dict[int, dict[str, Add]] = field(default_factory=dict)  # live adds after versions; -1 for none yet
-    bases: dict[layout.CheckpointName, LogState] = field(default_factory=dict)
+    checkpoints: dict[layout.CheckpointName, LogState] = field(default_factory=dict)
 
     @property
     def head(self) -> int:
@@ -62,7 +62,7 @@ class LogContents:
     @property
     def horizon_ms(self) -> int:
         """Return up to when a vacuum may have deleted what was not needed; 0 when there was none."""
-        known = [base.horizon_ms for base in self.bases.values()]
+        known = [checkpoint.horizon_ms for checkpoint in self.checkpoints.values()]
         return max(known + [record.horizon_ms or 0 for record in self.records], default=0)
 
     def adds(self) -> list[Add]:
@@ -76,8 +76,12 @@ class LogContents:
             return 0
         authors = (record.author for record in self.records)
         kept = (a.batch_id for a in authors if isinstance(a, StreamAuthor) and a.query_id == query_id)
-        behind = [base for name, base in self.bases.items() if name.version >= self.start and query_id in base.queries]
-        known = (base.queries[query_id].last_batch + 1 for base in behind)
+        behind = [
+            checkpoint
+            for name, checkpoint in self.checkpoints.items()
+            if name.version >= self.start and query_id in checkpoint.queries
+        ]
+        known = (checkpoint.queries[query_id].last_batch + 1 for checkpoint in behind)
         return min((*kept, *known), default=0)
 
     def upto(self, version: int) -> list[Record]:
@@ -97,11 +101,13 @@ def read_log(fs: FileSystem) -> LogContents:
     records = {version: _decoded(fs, version, content) for version, content in sorted(found.items())}
     for name in list_checkpoints(fs):
         with _broken_is("I7"):
-            base = decode_checkpoint(fs.read(layout.log_checkpoint_path(name)), layout.log_checkpoint_path(name))
+            checkpoint = decode_checkpoint(fs.read(layout.log_checkpoint_path(name)), layout.log_checkpoint_path(name))
         # Without its record it is of another history, and nobody believes it.
-        if name.version in records and records[name.version].nonce == base.nonce:
-            log.bases[name] = base
-    starts = [base.log_start for base in log.bases.values()] + [record.log_start or 0 for record in records.values()]
+        if name.version in records and records[name.version].nonce == checkpoint.nonce:
+            log.checkpoints[name] = checkpoint
+    starts = [checkpoint.log_start for checkpoint in log.checkpoints.values()] + [
+        record.log_start or 0 for record in records.values()
+    ]
     # What lies before is being deleted, or was created by a committer left behind.
     log.start = max(starts, default=0)
     log.records = [record for version, record in records.items() if version >= log.start]
@@ -109,7 +115,7 @@ def read_log(fs: FileSystem) -> LogContents:
     versions = [record.version for record in log.records]
     require(versions == list(range(log.start, log.start + len(versions))), "I1", f"the versions are {versions}")
     _check_snapshots(fs, log)
-    _check_bases(log)
+    _check_checkpoints(log)
     _check_ranges(fs, log)
     return log
 
@@ -168,29 +174,29 @@ def _own_names(add: Add) -> list[str]:
 
 
 def _fold(log: LogContents) -> LogState:
-    """Return the state at the head, from the first record or, where that is not kept, from the oldest base."""
+    """Return the state at the head, from the first record or, where that is not kept, from the oldest checkpoint."""
     if log.start == 0:
         state = LogState()
     else:
-        oldest = min((name for name in log.bases if name.version >= log.start), default=None)
-        require(oldest is not None, "I7", f"records before version {log.start} are gone, and there is no base")
-        state = log.bases[oldest] if oldest is not None else LogState()
+        oldest = min((name for name in log.checkpoints if name.version >= log.start), default=None)
+        require(oldest is not None, "I7", f"records before version {log.start} are gone, and there is no checkpoint")
+        state = log.checkpoints[oldest] if oldest is not None else LogState()
     with _broken_is("I7"):
         return after(state, *(record for record in log.records if record.version > state.version))
 
 
-def _check_bases(log: LogContents) -> None:
-    """A base is the fold of the records up to it, but for what is published, and knows the open segments."""
-    for name, base in log.bases.items():
+def _check_checkpoints(log: LogContents) -> None:
+    """A checkpoint is the fold of the records up to it, but for what is published, and knows the open segments."""
+    for name, checkpoint in log.checkpoints.items():
         path = layout.log_checkpoint_path(name)
         if name.version < log.start:
             continue
         folded = replace(_fold(replace(log, records=log.upto(name.version))), unpublished={})
-        same = replace(base, unpublished={}) == folded
-        require(same, "I7", "{} says {}, and its records say {}", path, base, folded)
+        same = replace(checkpoint, unpublished={}) == folded
+        require(same, "I7", "{} says {}, and its records say {}", path, checkpoint, folded)
         live = log.snapshots[name.version].values()
         segments = {add.id: add for add in live if add.kind == "segment"}
-        require(_forgetting(base.segments) == _forgetting(segments), "I7", f"{path} knows other open segments")
+        require(_forgetting(checkpoint.segments) == _forgetting(segments), "I7", f"{path} knows other open segments")
 
 
 def _check_ranges(fs: FileSystem, log: LogContents) -> None:

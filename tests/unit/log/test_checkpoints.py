@@ -1,4 +1,4 @@
-"""Where the log ends, when bases and hints tell of more than the records that are there."""
+"""Where the log ends, when checkpoints and hints tell of more than the records that are there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.unit.log.conftest import Driver
 
 
-class TestBases:
+class TestCheckpoints:
     def test_the_newest_one_counts(self, driver: Driver) -> None:
         for batch in range(2):
             driver.commit_new(batch)
@@ -29,9 +29,9 @@ class TestBases:
         assert driver.log.delta_bytes == 0
 
 
-@pytest.mark.parametrize("directory", [layout.BASES, layout.RANGES])
+@pytest.mark.parametrize("directory", [layout.CHECKPOINTS, layout.COMPACTED])
 def test_a_file_in_the_place_of_a_directory_is_an_error(driver: Driver, directory: str) -> None:
-    """Without bases, or without ranges, the log would be read as another one."""
+    """Without checkpoints, or without ranges, the log would be read as another one."""
     driver.commit_new(0)
     assert driver.fs.remove_directory(directory)
     driver.fs.create_exclusive(directory, b"")
@@ -79,7 +79,7 @@ class TestHoles:
         assert CommitLog(Overtaken(driver.fs)).refresh().version == 2
         assert len(take_snapshot(driver.log).adds) == 3
 
-    def test_records_that_are_removed_behind_a_base_while_one_reads_make_no_hole(self, driver: Driver) -> None:
+    def test_records_that_are_removed_behind_a_checkpoint_while_one_reads_make_no_hole(self, driver: Driver) -> None:
         driver.commit_new(0)
 
         class Trimmed(WrapperFileSystem):

@@ -1,4 +1,4 @@
-"""Reading on, bases, dead slots, the record format."""
+"""Reading on, checkpoints, dead slots, the record format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, NotFound
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -143,7 +143,7 @@ def test_large_batches_go_through_the_log(driver: Driver, monkeypatch: pytest.Mo
     assert driver.fs.exists(layout.companion_path(0, "n"))
 
 
-class TestBases:
+class TestCheckpoints:
     def test_round_trip(self, driver: Driver) -> None:
         driver.commit_new(0, offsets_hash="h", definitions={"e": 1}, schema="e", tasks=2)
         add = driver.stage(5)
@@ -157,7 +157,7 @@ class TestBases:
         assert set(state.segments) == {"live"}
         assert state.removed == {add.id: 2}
 
-    def test_a_base_stands_for_all_records_up_to_it(self, driver: Driver) -> None:
+    def test_a_checkpoint_stands_for_all_records_up_to_it(self, driver: Driver) -> None:
         for batch in range(3):
             driver.commit_new(batch)
         write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
@@ -179,7 +179,7 @@ class TestBases:
         driver.commit_new(1)
         assert add.final_path in driver.visible()
 
-    def test_a_cache_older_than_the_newest_base_starts_over_from_it(self, driver: Driver) -> None:
+    def test_a_cache_older_than_the_newest_checkpoint_starts_over_from_it(self, driver: Driver) -> None:
         """The records between are gone, and one of them was made again by a committer left behind."""
         driver.commit_new(0)
         stale = CommitLog(driver.fs)
@@ -243,15 +243,15 @@ class TestBases:
         assert driver.commit_as(author, adds=(driver.stage(1),), fingerprint=fingerprint, log=log).version == 501
         assert driver.commit_as(author, adds=(driver.stage(1),), fingerprint=fingerprint, log=log).replayed
 
-    def test_bases_are_written_now_and_then_and_old_ones_dropped(
+    def test_checkpoints_are_written_now_and_then_and_old_ones_dropped(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 8 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 8 * checkpoints.RECORD_COST_BYTES)
         for batch in range(29):
             driver.commit(batch)
-        assert sorted(name.version for name in bases.list_checkpoints(driver.fs)) == [15, 23]
+        assert sorted(name.version for name in checkpoints.list_checkpoints(driver.fs)) == [15, 23]
 
-    def test_a_base_replaced_while_it_is_opened_is_looked_for_again(self, driver: Driver) -> None:
+    def test_a_checkpoint_replaced_while_it_is_opened_is_looked_for_again(self, driver: Driver) -> None:
         driver.commit_new(0)
         write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
 
@@ -259,7 +259,7 @@ class TestBases:
             raced = False
 
             def read(self, path: str) -> bytes:
-                if path.endswith(".base") and not self.raced:
+                if path.endswith(".checkpoint") and not self.raced:
                     self.raced = True
                     driver.commit_new(1)
                     write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
@@ -268,7 +268,7 @@ class TestBases:
 
         assert CommitLog(Racing(driver.fs)).refresh().version == 1
 
-    def test_a_damaged_base_is_as_good_as_none(self, driver: Driver) -> None:
+    def test_a_damaged_checkpoint_is_as_good_as_none(self, driver: Driver) -> None:
         driver.commit_new(0)
         write_checkpoint(driver.fs, SYSTEM.ids, driver.log.refresh())
         (name,) = list_checkpoints(driver.fs)

@@ -291,7 +291,7 @@ class TestFallback:
             raced = False
 
             def open(self, path: str) -> InputFile:
-                if path.endswith(".range") and not self.raced:
+                if path.endswith(".compacted") and not self.raced:
                     self.raced = True
                     write_range(fs, SYSTEM.ids, compact_records(log.records, 0))
                     for name in names:
@@ -309,7 +309,7 @@ class TestFallback:
 
         path = layout.compacted_path(names[0])
         fs.delete(path)
-        fs.create_exclusive(path, to_checked_text([b'{"ftfileRange":2}']))
+        fs.create_exclusive(path, to_checked_text([b'{"ftfileCompacted":2}']))
         with pytest.raises(CorruptData, match="newer ftfile"):
             read_range(fs, names[0], ended=True)
 
@@ -393,7 +393,7 @@ class TestCommits:
     def test_failing_to_write_one_harms_nobody(self, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
         class Denied(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
-                if path.endswith(".range"):
+                if path.endswith(".compacted"):
                     raise PermissionDenied("create_exclusive", path, "no")
                 super().create_exclusive(path, content)
 
@@ -449,7 +449,7 @@ class TestCosts:
 
         class Watched(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
-                if path.endswith(".range"):
+                if path.endswith(".compacted"):
                     sizes.append(len(content))
                 super().create_exclusive(path, content)
 

@@ -19,7 +19,7 @@ from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import decode_compacted, encode_compacted
-from ftfile.log.format.layout import BASES, FORMAT_FILE, PUBLISHED_HINT, record_path
+from ftfile.log.format.layout import CHECKPOINTS, FORMAT_FILE, PUBLISHED_HINT, record_path
 from ftfile.log.format.model import AssemblyTask, Fingerprint, Record, StreamAuthor
 from ftfile.log.format.record import decode_record, encode_record, to_checked_text
 from ftfile.log.read.add_table import compact_records
@@ -65,7 +65,7 @@ def state() -> LogState:
     return found
 
 
-BASE = encode_checkpoint(state())
+CHECKPOINT = encode_checkpoint(state())
 RANGE = encode_compacted(compact_records(LOG.records, 0))
 
 
@@ -89,7 +89,7 @@ def in_memory(content: bytes) -> InputFile:
 
 DECODERS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "record": (ENCODED, lambda content: decode_record(content, "file", no_companion)),
-    "base": (BASE, lambda content: decode_checkpoint(content, "file")),
+    "checkpoint": (CHECKPOINT, lambda content: decode_checkpoint(content, "file")),
     "range": (RANGE, lambda content: decode_compacted(in_memory(content), "file", ended=True)),
 }
 kinds = pytest.mark.parametrize("kind", DECODERS)
@@ -168,7 +168,7 @@ class TestSealed:
     def test_damage_is_detected(self, sealed: MemoryFileSystem, data: st.DataObject) -> None:
         content = sealed.read(record_path(0))
         assert with_keys(sealed).read(record_path(0)) == ENCODED
-        path = f"{BASES}/{'0' * 20}-0.base" if data.draw(st.booleans()) else record_path(1)
+        path = f"{CHECKPOINTS}/{'0' * 20}-0.checkpoint" if data.draw(st.booleans()) else record_path(1)
         sealed.put(path, data.draw(damaged(content) | st.just(content)))
         with pytest.raises((CorruptData, ConfigError)):
             with_keys(sealed).read(path)

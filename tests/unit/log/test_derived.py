@@ -1,4 +1,4 @@
-"""Hints, bases and ranges decide nothing: deleted, damaged, of another type, directory or history."""
+"""Hints, checkpoints and ranges decide nothing: deleted, damaged, of another type, directory or history."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 SHARED = 10
-KINDS = (layout.HINTS, layout.BASES, layout.RANGES)
+KINDS = (layout.HINTS, layout.CHECKPOINTS, layout.COMPACTED)
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ranges and bases be due every few versions."""
+    """Let ranges and checkpoints be due every few versions."""
     monkeypatch.setattr(keeping, "RANGE_EVERY", 4)
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 5 * bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 5 * checkpoints.RECORD_COST_BYTES)
 
 
 def names_of(fs: FileSystem, directory: str) -> list[str]:
@@ -101,7 +101,7 @@ def _as_texts(line: bytes) -> bytes:
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     found = json.loads(line)
-    kept = {"ftfileBase", "ftfileRange", "removes"}
+    kept = {"ftfileCheckpoint", "ftfileCompacted", "removes"}
     return json.dumps({key: value if key in kept else change(value) for key, value in found.items()}).encode()
 
 
@@ -120,7 +120,7 @@ class TestAnotherHistory:
 
     @pytest.fixture
     def other(self, driver: Driver) -> Driver:
-        """Return a driver of the second history; hints, bases and ranges of the first are still there."""
+        """Return a driver of the second history; hints, checkpoints and ranges of the first are still there."""
         for batch in range(SHARED):
             driver.commit_new(batch)
         copy = {path: driver.fs.read(path) for path in names_of(driver.fs, layout.LOG)}
@@ -145,7 +145,7 @@ class TestAnotherHistory:
         assert "its newest records are lost" in caplog.text
 
     def test_what_it_left_behind_is_passed_over(self, other: Driver) -> None:
-        """Also long after the new history has passed its end, with its own bases and ranges."""
+        """Also long after the new history has passed its end, with its own checkpoints and ranges."""
         foreign = {name for name in list_compacted(other.fs) if name.last >= SHARED}
         assert foreign
         assert max(list_checkpoints(other.fs)).version > SHARED
@@ -184,22 +184,24 @@ class TestAnotherHistory:
         assert waiting.final_path in other.visible()
 
 
-def test_a_base_of_another_directory(driver: Driver, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_directory(driver: Driver, tmp_path: Path) -> None:
     other = Driver(LocalFileSystem(str(tmp_path / "other"), SYSTEM))
     for batch in range(4):
         other.commit_new(batch)
         driver.commit_new(batch)
     hint = other.fs.read(layout.PUBLISHED_HINT)
     write_checkpoint(other.fs, SYSTEM.ids, other.log.refresh())
-    (base,) = list_checkpoints(other.fs)
-    driver.fs.create_exclusive(layout.log_checkpoint_path(base), other.fs.read(layout.log_checkpoint_path(base)))
-    for path in names_of(other.fs, layout.RANGES):
+    (checkpoint,) = list_checkpoints(other.fs)
+    driver.fs.create_exclusive(
+        layout.log_checkpoint_path(checkpoint), other.fs.read(layout.log_checkpoint_path(checkpoint))
+    )
+    for path in names_of(other.fs, layout.COMPACTED):
         driver.fs.create_exclusive(path, other.fs.read(path))
     driver.fs.put(layout.PUBLISHED_HINT, hint)
     assert_right(driver, 4)
 
 
-def test_a_foreign_base_does_not_decide_whether_a_record_is_dead(driver: Driver) -> None:
+def test_a_foreign_checkpoint_does_not_decide_whether_a_record_is_dead(driver: Driver) -> None:
     """It appears while the record is created; taken for the log's own, it would have the batch written twice."""
     for batch in range(3):
         driver.commit_new(batch)

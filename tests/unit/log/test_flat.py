@@ -121,7 +121,7 @@ def test_who_only_reads_on_remembers_little(fs: MemoryFileSystem) -> None:
 
 
 def test_new_processes_pay_what_old_ones_do(fs: MemoryFileSystem) -> None:
-    """Batch writes are processes of their own: each reads a base and a bounded number of records."""
+    """Batch writes are processes of their own: each reads a checkpoint and a bounded number of records."""
     run = Run(fs, files=1)
     run.commits(1000)
     worst = 0

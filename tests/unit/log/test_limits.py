@@ -10,10 +10,9 @@ import pytest
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitOutcomeUnknown, CorruptData, OutcomeUnknown, PermissionDenied, StorageError
 from ftfile.log import apply as fold
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints, records
 from ftfile.log import commit_log as log
 from ftfile.log import publish as keeping
-from ftfile.log import records
 from ftfile.log import state as states
 from ftfile.log.apply import TablesDraft, after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints, write_checkpoint
@@ -230,11 +229,11 @@ class TestTries:
         driver.commit_new(0)
 
         class Fast(WrapperFileSystem):
-            """Others commit and write a base whenever bases are listed, for a while."""
+            """Others commit and write a checkpoint whenever checkpoints are listed, for a while."""
 
             def list(self, path: str) -> list[FileInfo]:
                 nonlocal left
-                if path == layout.BASES and left:
+                if path == layout.CHECKPOINTS and left:
                     left -= 1
                     driver.create_record(author=MaintenanceAuthor("test", "x"))
                     write_checkpoint(driver.fs, SYSTEM.ids, CommitLog(driver.fs).refresh())
@@ -261,7 +260,7 @@ class TestTries:
 
             def list(self, path: str) -> list[FileInfo]:
                 nonlocal left
-                if path == layout.RANGES and left:
+                if path == layout.COMPACTED and left:
                     left -= 1
                     other = CommitLog(driver.fs)
                     merge_all(other, other.refresh())
@@ -326,7 +325,7 @@ class TestRanges:
         class Denied(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
                 nonlocal tries
-                if path.endswith(".range") and denied:
+                if path.endswith(".compacted") and denied:
                     tries += 1
                     raise PermissionDenied("create_exclusive", path, "no")
                 super().create_exclusive(path, content)
@@ -355,7 +354,7 @@ class TestRanges:
 
         class Denied(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
-                if path.endswith(".range"):
+                if path.endswith(".compacted"):
                     tried.append(other.refresh().version + 1)
                     if tried[-1] < 3 * longest:
                         raise PermissionDenied("create_exclusive", path, "no")
@@ -388,7 +387,7 @@ class TestRanges:
     @pytest.mark.slow
     def test_more_adds_than_a_document_holds(self) -> None:
         fs = MemoryFileSystem("documents")
-        fs.make_directories(layout.RANGES)
+        fs.make_directories(layout.COMPACTED)
         count = merging.DOCUMENT_ADDS + 1
         adds = tuple(part(f"p{number}") for number in range(count))
         made = compact_records([Record(0, "n0", JobAuthor("j"), 0, adds=adds, previous_nonce="")], 0)
@@ -399,7 +398,7 @@ class TestRanges:
 
     def test_a_header_of_more_bytes_than_are_read_at_once(self) -> None:
         fs = MemoryFileSystem("headers")
-        fs.make_directories(layout.RANGES)
+        fs.make_directories(layout.COMPACTED)
         definitions = {f"e{number}": "x" * 1000 for number in range(10 * range_format.HEADER_BYTES // 1000)}
         record = Record(0, "n0", JobAuthor("j"), 0, adds=(part("p"),), definitions=definitions, previous_nonce="")
         name = write_range(fs, SYSTEM.ids, compact_records([record], 0))
@@ -417,18 +416,18 @@ class TestRanges:
         MemoryFileSystem.drop("headers")
 
 
-class TestBases:
-    def test_records_that_cost_more_than_a_base(self, in_memory: Driver) -> None:
+class TestCheckpoints:
+    def test_records_that_cost_more_than_a_checkpoint(self, in_memory: Driver) -> None:
         driver = in_memory
-        count = bases.CHECKPOINT_MIN_BYTES // bases.RECORD_COST_BYTES
+        count = checkpoints.CHECKPOINT_MIN_BYTES // checkpoints.RECORD_COST_BYTES
         for batch in range(count):
             driver.commit(batch)
-        (base,) = list_checkpoints(driver.fs)
+        (checkpoint,) = list_checkpoints(driver.fs)
         driver.restart()
         assert driver.log.refresh().version == count - 1
         assert driver.log.checkpoint_bytes > 0
-        assert driver.log.delta_bytes < bases.CHECKPOINT_MIN_BYTES // 2
-        assert base.version > count // 2
+        assert driver.log.delta_bytes < checkpoints.CHECKPOINT_MIN_BYTES // 2
+        assert checkpoint.version > count // 2
 
 
 class TestRewrites:

@@ -1,4 +1,4 @@
-"""Records behind bases may be gone, or dead: nothing depends on them, and a process that meets them starts over."""
+"""Records behind checkpoints may be gone, or dead: nothing depends on them; a process that meets them starts over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def keep_only(driver: Driver, log_start: int) -> None:
-    """Do what vacuum does to the log: a record says so, bases and ranges are there, and then the records go."""
+    """Do what vacuum does to the log: a record says so, checkpoints and ranges are there, and then the records go."""
     head = driver.log.refresh()
     write_checkpoint(driver.fs, SYSTEM.ids, head)
     driver.create_record(author=MaintenanceAuthor("vacuum", "v"), log_start=log_start)
@@ -96,7 +96,7 @@ class TestReaders:
         assert list(take_snapshot(log, 4).adds) == adds[:5]
         assert [record.version for record in read_records(log)] == [4, 5, 6]
 
-    @pytest.mark.parametrize("path", [layout.record_path(0), layout.record_path(2), layout.RANGES])
+    @pytest.mark.parametrize("path", [layout.record_path(0), layout.record_path(2), layout.COMPACTED])
     def test_records_that_go_while_a_snapshot_is_made(self, driver: Driver, path: str) -> None:
         """No range stood for them when it began, and a dead one is read in the place of one of them."""
         adds = {driver.commit_new(batch).id for batch in range(6)}
@@ -128,7 +128,7 @@ class TestReaders:
         driver.fs.delete(layout.record_path(4))
         with pytest.raises(CorruptData, match=r"00004\.record"):
             list(read_records(reader))
-        for info in driver.fs.list(layout.RANGES):
+        for info in driver.fs.list(layout.COMPACTED):
             driver.fs.delete(info.path)
         with pytest.raises(CorruptData, match=r"record.*neither"):
             take_snapshot(reader)
@@ -169,7 +169,7 @@ class TestCommitters:
         assert len(driver.visible()) == 7
 
     def test_a_hint_that_names_a_dead_record_is_not_believed(self, driver: Driver) -> None:
-        """The base lists what is not published: a hint from behind it must not take anything off that list."""
+        """The checkpoint lists what is not published: a hint from behind it must not take anything off that list."""
         driver.commit_new(0)
         waiting = driver.stage(1)
         driver.create_record(author=JobAuthor("waiting"), adds=(waiting,))

@@ -91,7 +91,7 @@ def test_a_task_lists_nothing() -> None:
     view = driver.log.refresh().view()
     fs = MeteredFileSystem(driver.fs)
     CommitLog(fs, start=view).refresh()
-    assert fs.counters.calls["list"] == 1  # of the bases
+    assert fs.counters.calls["list"] == 1  # of the checkpoints
     MemoryFileSystem.drop("task")
 
 

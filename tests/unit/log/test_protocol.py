@@ -646,8 +646,8 @@ def test_versions_are_never_created_twice(driver: Driver) -> None:
 
 
 class TestOthers:
-    def test_a_base_that_appears_while_the_commit_looks_around_hides_nothing(self, driver: Driver) -> None:
-        """A missing part makes the commit read on; meanwhile a rival has written a base, and the state is another."""
+    def test_a_checkpoint_that_appears_while_the_commit_looks_around_hides_nothing(self, driver: Driver) -> None:
+        """A missing part makes the commit read on; meanwhile a rival has written a checkpoint, and another state."""
         lost = driver.commit_new(0)
         driver.fs.delete(lost.final_path or "")
         driver.fs.delete(layout.PUBLISHED_HINT)
@@ -678,10 +678,10 @@ class TestOthers:
         driver.commit_new(0)
         assert len(driver.visible()) == 2
 
-    def test_a_failure_to_list_the_bases_after_the_record_leaves_the_outcome_open(self, driver: Driver) -> None:
+    def test_a_failure_to_list_the_checkpoints_after_the_record_leaves_the_outcome_open(self, driver: Driver) -> None:
         class Blind(WrapperFileSystem):
             def list(self, path: str) -> list[FileInfo]:
-                if path == layout.BASES and driver.fs.exists(layout.record_path(0)):
+                if path == layout.CHECKPOINTS and driver.fs.exists(layout.record_path(0)):
                     raise PermissionDenied("list", path, "no")
                 return super().list(path)
 

@@ -19,7 +19,7 @@ from ftfile.core.errors import (
     StorageError,
     Unavailable,
 )
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
@@ -215,15 +215,15 @@ class TestHarmless:
         [
             ("remove_directory", "*"),
             ("put", layout.PUBLISHED_HINT),
-            ("create_exclusive", "*.base"),
-            ("create_exclusive", "*.range"),
+            ("create_exclusive", "*.checkpoint"),
+            ("create_exclusive", "*.compacted"),
         ],
-        ids=["the stage", "the hint", "a base", "a range"],
+        ids=["the stage", "the hint", "a checkpoint", "a range"],
     )
     def test_what_cannot_be_tidied_after_the_record(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch, operation: str, path: str
     ) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
         denied = Fault(PermissionDenied, times=FOR_EVER, operations=frozenset({operation}), path=path)
         faulty = FaultyFileSystem(driver.fs, [denied])

@@ -149,7 +149,7 @@ class TestOldBatches:
             driver.commit(3, driver.stage(3))
         assert driver.log.refresh().version == 2
 
-    def test_records_behind_a_base_decide_nothing(self, driver: Driver) -> None:
+    def test_records_behind_a_checkpoint_decide_nothing(self, driver: Driver) -> None:
         """Its slot was emptied, and a committer that was left behind created another record in it: a dead one."""
         for batch in range(3):
             driver.commit_new(batch, digest=str(batch))
@@ -162,7 +162,7 @@ class TestOldBatches:
         with pytest.raises(ReplayMismatch, match="overtaken"):
             driver.commit(1, driver.stage(1), digest="dead")
 
-    def test_a_record_behind_a_base_is_found_while_it_is_kept(self, driver: Driver) -> None:
+    def test_a_record_behind_a_checkpoint_is_found_while_it_is_kept(self, driver: Driver) -> None:
         for batch in range(6):
             driver.commit_new(batch, digest=str(batch))
             driver.create_record(author=MaintenanceAuthor("test", "x"))

@@ -12,8 +12,7 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import MissingPart, NameCollision, NotFound, NotPublished, PermissionDenied
-from ftfile.log import checkpoints as bases
-from ftfile.log import places
+from ftfile.log import checkpoints, places
 from ftfile.log import publish as keeping
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -108,11 +107,11 @@ class TestGoneDirectories:
         synced = [call.path for call in watched.calls if call.operation == "sync_directory"]
         assert synced[synced.index(layout.RETIRED) - 1] == layout.META
 
-    @pytest.mark.parametrize("lost", [layout.HINTS, layout.BASES, layout.RANGES, layout.STAGED])
+    @pytest.mark.parametrize("lost", [layout.HINTS, layout.CHECKPOINTS, layout.COMPACTED, layout.STAGED])
     def test_of_what_is_derived(
         self, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
     ) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
         driver.commit_new(0)
         shutil.rmtree(tmp_path / "out" / lost)
@@ -178,7 +177,7 @@ class TestForeignFiles:
         path = self.put(driver, add, b"somebody's\n")
         driver.create_record(author=driver.author(0), adds=(add,), lineage_start=0)
         state = replace(driver.log.refresh(), removed=SharedMap(), removed_since=2)
-        bases.write_checkpoint(driver.fs, SYSTEM.ids, state)
+        checkpoints.write_checkpoint(driver.fs, SYSTEM.ids, state)
         driver.restart()
         with pytest.raises(NameCollision):
             driver.commit_new(1)
@@ -310,7 +309,7 @@ class TestStuck:
         assert is_published(driver)
 
     def test_a_vacuum_that_lets_a_record_go_says_that_it_is_published(self, driver: Driver) -> None:
-        """An older base or a lost hint may not know, and the name may be another part's by then."""
+        """An older checkpoint or a lost hint may not know, and the name may be another part's by then."""
         old = driver.stage(0, name="same")
         driver.commit(0, old)
         driver.create_record(author=MaintenanceAuthor("drop", "d"), removes=(Remove.of(old),))

@@ -10,7 +10,7 @@ import pytest
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, PermissionDenied
 from ftfile.log import apply as fold
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log.apply import after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints
 from ftfile.log.checks import Rewrite
@@ -173,7 +173,7 @@ def test_queries_and_transactions_are_never_forgotten() -> None:
     assert not fold.state.has(StreamAuthor("old", "r", 8))
 
 
-def test_a_fold_from_any_base_is_the_fold_from_the_start() -> None:
+def test_a_fold_from_any_checkpoint_is_the_fold_from_the_start() -> None:
     for seed in range(10):
         log = RandomLog(seed, 30)
         for at in (0, 7, 29):
@@ -186,21 +186,21 @@ def test_a_fold_from_any_base_is_the_fold_from_the_start() -> None:
             assert resumed == whole
 
 
-class TestWhenBasesAreDue:
+class TestWhenCheckpointsAreDue:
     def test_a_young_log_has_none(self, driver: Driver) -> None:
         for batch in range(30):
             driver.commit_new(batch)
         assert list_checkpoints(driver.fs) == []
 
     def written(self, name: str, state: LogState, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        """Return at which versions of 200 tiny records a base is written after one of this state."""
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 100_000)
+        """Return at which versions of 200 tiny records a checkpoint is written after one of this state."""
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 100_000)
         fs = MemoryFileSystem(name)
         log = CommitLog(fs)
         log.prepare_directory()
         author = MaintenanceAuthor("test", "x")
         fs.create_exclusive(layout.record_path(0), encode_record(Record(0, "n", author, 0)).content)
-        bases.write_checkpoint(fs, SYSTEM.ids, state)
+        checkpoints.write_checkpoint(fs, SYSTEM.ids, state)
         made = []
         for version in range(state.version + 1, state.version + 201):
             log.refresh()
@@ -217,7 +217,7 @@ class TestWhenBasesAreDue:
         small = LogState(version=0, nonce="n")
         large = replace(small, segments=SharedMap(segments))
         size_bytes = len(encode_checkpoint(large))
-        each = bases.RECORD_COST_BYTES + 150
+        each = checkpoints.RECORD_COST_BYTES + 150
         assert self.written("small", small, monkeypatch) == pytest.approx(
             [100_000 / each * times for times in range(1, 9)], abs=4
         )
@@ -226,12 +226,12 @@ class TestWhenBasesAreDue:
         )
 
     def test_one_that_fails_is_tried_again_later(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 3 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 3 * checkpoints.RECORD_COST_BYTES)
         tries: list[str] = []
 
         class Denied(WrapperFileSystem):
             def create_exclusive(self, path: str, content: bytes) -> None:
-                if path.endswith(".base"):
+                if path.endswith(".checkpoint"):
                     tries.append(path)
                     raise PermissionDenied("create_exclusive", path, "no")
                 super().create_exclusive(path, content)
@@ -245,7 +245,7 @@ class TestWhenBasesAreDue:
     def test_large_records_count_with_what_they_keep_elsewhere(
         self, driver: Driver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 20_000)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 20_000)
         monkeypatch.setattr("ftfile.log.format.record.COMPANION_FROM_BYTES", 1000)
         driver.commit(0, *(driver.stage(0) for _ in range(100)))
         (written,) = list_checkpoints(driver.fs)

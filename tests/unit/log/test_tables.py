@@ -54,7 +54,7 @@ def test_a_clock_that_goes_back_forgets_nothing_too_early() -> None:
     assert list(found["t"]) == ["a", "b"]
 
 
-def test_it_goes_through_records_and_bases_in_its_order() -> None:
+def test_it_goes_through_records_and_checkpoints_in_its_order() -> None:
     state = LogState()
     for version, changes in enumerate([{"t": {"set": {"b": 1, "a": 2}}}, {"t": {"set": {"b": 3}}}]):
         record = Record(version, f"n{version}", JobAuthor("j"), 5 + version, tables=changes)

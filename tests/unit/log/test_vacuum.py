@@ -13,7 +13,7 @@ import ftfile
 from ftfile.core.checksum import checksum
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied, StaleFiles
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.log import vacuum as vacuuming
 from ftfile.log.checks import Rewrite
@@ -115,8 +115,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bases at every second record or so, ranges too."""
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    """Checkpoints at every second record or so, ranges too."""
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
 
 
@@ -413,7 +413,7 @@ class TestLog:
         names = [layout.parse_log_name(info.path) for info in world.fs.list(layout.LOG)]
         return sorted(name.version for name in names if name is not None)
 
-    def test_records_go_that_bases_and_ranges_stand_for(self, world: World) -> None:
+    def test_records_go_that_checkpoints_and_ranges_stand_for(self, world: World) -> None:
         adds = self.fill(world, 12)
         world.days(8)
         adds += self.fill(world, 6, first=12)
@@ -449,7 +449,7 @@ class TestLog:
         report = world.vacuum()
         assert ({file.kind for file in report.files}, report.oldest_version) == ({"staged"}, 0)
 
-    @pytest.mark.parametrize("lost", [layout.BASES, layout.RANGES])
+    @pytest.mark.parametrize("lost", [layout.CHECKPOINTS, layout.COMPACTED])
     def test_they_stay_where_nothing_stands_for_them(self, world: World, lost: str) -> None:
         self.fill(world, 12)
         for info in world.fs.list(lost):
@@ -458,7 +458,7 @@ class TestLog:
         assert world.vacuum().files == ()
         assert len(self.versions(world)) == 12
 
-    @pytest.mark.parametrize("lost", [layout.BASES, layout.RANGES])
+    @pytest.mark.parametrize("lost", [layout.CHECKPOINTS, layout.COMPACTED])
     @pytest.mark.parametrize("number", [0, -1])
     def test_they_stay_where_what_stands_for_them_is_damaged(self, world: World, lost: str, number: int) -> None:
         self.fill(world, 16)
@@ -466,14 +466,14 @@ class TestLog:
         world.fs.put(damaged, b"damaged\n")
         world.days(8)
         report = ftfile.vacuum(world.url, dry_run=False, context=current())
-        assert report.oldest_version <= (0 if lost == layout.BASES or number == 0 else 15)
+        assert report.oldest_version <= (0 if lost == layout.CHECKPOINTS or number == 0 else 15)
         assert len(take_snapshot(CommitLog(world.fs)).adds) == 16
-        assert len(self.versions(world)) >= 16 - (12 if lost == layout.RANGES and number == -1 else 0)
+        assert len(self.versions(world)) >= 16 - (12 if lost == layout.COMPACTED and number == -1 else 0)
 
     @pytest.mark.parametrize("harm", ["gone", "damaged", "one bit"])
     def test_two_runs_free_them_where_ranges_are_lost(self, world: World, harm: str) -> None:
         self.fill(world, 16)
-        for info in world.fs.list(layout.RANGES):
+        for info in world.fs.list(layout.COMPACTED):
             content = world.fs.read(info.path)
             world.fs.delete(info.path)
             if harm != "gone":
@@ -495,16 +495,16 @@ class TestLog:
         """Of a young log: every reader would read all of its records."""
         monkeypatch.setattr(vacuuming, "UNCOVERED_RECORDS", 8)
         self.fill(world, 8 + beyond)
-        for info in world.fs.list(layout.RANGES):
+        for info in world.fs.list(layout.COMPACTED):
             world.fs.delete(info.path)
         assert ftfile.vacuum(world.url, dry_run=False).files == ()
         assert [(name.first, name.last) for name in list_compacted(world.fs)] == [(0, 8)] * beyond
 
-    def test_the_newer_base_may_be_lost_afterwards(self, world: World) -> None:
+    def test_the_newer_checkpoint_may_be_lost_afterwards(self, world: World) -> None:
         self.fill(world, 16)
         world.days(8)
         world.vacuum()
-        newest = max(bases.list_checkpoints(world.fs))
+        newest = max(checkpoints.list_checkpoints(world.fs))
         world.fs.delete(layout.log_checkpoint_path(newest))
         world.driver.restart()
         world.driver.commit_new(16)
@@ -552,7 +552,7 @@ class TestLog:
         world.days(8)
         assert [file.path for file in world.vacuum().files][:1] == [layout.record_path(3)]
 
-    def test_a_base_that_appears_meanwhile_does_not_widen_what_goes(self, world: World) -> None:
+    def test_a_checkpoint_that_appears_meanwhile_does_not_widen_what_goes(self, world: World) -> None:
         """Only records before the version that the vacuum's own record names may be deleted."""
         self.fill(world, 6)
         world.driver.stage(6)
@@ -569,13 +569,13 @@ class TestLog:
 
     def test_leftovers_of_killed_processes(self, world: World) -> None:
         self.fill(world, 2)
-        left = [f"{directory}/.{'0' * 32}.tmp" for directory in (layout.LOG, layout.BASES, layout.RANGES)]
+        left = [f"{directory}/.{'0' * 32}.tmp" for directory in (layout.LOG, layout.CHECKPOINTS, layout.COMPACTED)]
         for path in left:
             world.fs.create_exclusive(path, b"x")
         world.days(8)
         assert [(file.path, file.kind) for file in world.vacuum().files] == [(path, "temporary") for path in left]
 
-    def test_ranges_and_bases_that_others_replace(self, world: World) -> None:
+    def test_ranges_and_checkpoints_that_others_replace(self, world: World) -> None:
         self.fill(world, 4)
         (name, *_) = sorted(list_compacted(world.fs))
         again = layout.CompactedName(name.first, name.last, "f" * 16)
@@ -585,7 +585,7 @@ class TestLog:
         world.days(8)
         report = ftfile.vacuum(world.url, context=current())
         kinds = {file.kind: file.path for file in report.files if file.kind != "record"}
-        assert kinds == {"base": oldest, "range": layout.compacted_path(again)}
+        assert kinds == {"checkpoint": oldest, "range": layout.compacted_path(again)}
 
     def test_ranges_forget_what_is_too_old(self, world: World) -> None:
         adds = self.fill(world, 6)

@@ -10,8 +10,7 @@ import pytest
 import ftfile
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CommitError, NotPublished, StaleFiles
-from ftfile.log import checkpoints as bases
-from ftfile.log import garbage
+from ftfile.log import checkpoints, garbage
 from ftfile.log import publish as keeping
 from ftfile.log import vacuum as vacuuming
 from ftfile.log.checkpoints import write_checkpoint
@@ -85,7 +84,7 @@ class TestClock:
 
     def test_it_keeps_nothing_longer(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """The vacuum's own record has a time in the future; what came before it is old in eight days."""
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
         world.driver.stage(0)
         world.driver.commit_new(0)
@@ -254,7 +253,7 @@ class TestForeignFiles:
         assert not world.exists(layout.retired_path(old.id))
 
     def test_they_keep_no_record(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
         old = world.driver.commit_new(0)
         world.driver.commit(1, overwrite=True)
@@ -267,7 +266,7 @@ class TestForeignFiles:
 
 class TestUnpublished:
     def test_records_stay_that_are_not_published(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Both bases and all ranges are newer."""
+        """Both checkpoints and all ranges are newer."""
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
         world.driver.commit_new(0)
         stuck = world.driver.stage(0)
@@ -275,7 +274,7 @@ class TestUnpublished:
         world.driver.create_record(author=JobAuthor("j"), adds=(stuck,))
         for batch in range(1, 6):
             world.driver.commit_new(batch)
-        self.write_bases(world)
+        self.write_checkpoints(world)
         world.days(8)
         world.driver.commit_new(6)
         assert ftfile.vacuum(world.url, dry_run=False).oldest_version <= 1
@@ -287,7 +286,7 @@ class TestUnpublished:
     def test_a_part_that_takes_the_name_of_one_that_was_hidden_late(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The bases say that hiding is to be done yet, and nothing else says that it was done: no hint is there."""
+        """The checkpoints say that hiding is to be done yet, and nothing else says that it was done: no hint exists."""
         monkeypatch.setattr(keeping, "RANGE_EVERY", 1)
         world.driver.with_policy(on_new_query="continue")
         old = world.driver.stage(0, name="same")
@@ -298,7 +297,7 @@ class TestUnpublished:
         other = Driver(world.fs, "query-2").with_policy(on_new_query="continue")
         for batch in range(3):
             other.commit_new(batch)
-            self.write_bases(world, 1)
+            self.write_checkpoints(world, 1)
         world.fs.unmovable = "nothing"
         other.commit_new(3)
         world.days(8)
@@ -317,7 +316,7 @@ class TestUnpublished:
         assert world.fs.read("same") == b"row\n"
         assert new.id in take_snapshot(CommitLog(world.fs)).adds
 
-    def write_bases(self, world: World, count: int = 2) -> None:
+    def write_checkpoints(self, world: World, count: int = 2) -> None:
         for _ in range(count):
             write_checkpoint(world.fs, SYSTEM.ids, CommitLog(world.fs).refresh())
 
@@ -325,7 +324,7 @@ class TestUnpublished:
 class TestTwoAtOnce:
     @pytest.mark.parametrize("look", [1, 2])
     def test_the_later_looks_again(self, world: World, monkeypatch: pytest.MonkeyPatch, look: int) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
         monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
         for batch in range(12):
             world.driver.commit_new(batch)

@@ -49,7 +49,7 @@ FOUND: dict[str, dict[int, int]] = dict.fromkeys(SECTIONS, ONE_MORE) | {
 # Where plain readers find more: what the new log does not know.
 SEEN = {"The log is lost": ONE_MORE}
 # Where a log is long enough for a vacuum that deletes records.
-LONG = {"All bases are lost, and old records are gone"}
+LONG = {"All checkpoints are lost, and old records are gone"}
 # Where a migration makes the new log, which it cannot where no file is finished, or none is in the clear.
 MIGRATED = {"The directory of the log, and all beside it, is lost"}
 # Accidents that cannot be done where all files are open, or where all of the log is sealed.
@@ -72,7 +72,7 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _long(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each commit write a base and a range, as one in 64 does."""
+    """Let each commit write a checkpoint and a range, as one in 64 does."""
     if hasattr(request.node, "callspec") and request.node.callspec.params.get("title") in LONG:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 1)

@@ -347,7 +347,7 @@ def test_nobody_looks_unless_asked(sink: Sink) -> None:
 
 
 def test_the_place_is_recorded_once(sink: Sink) -> None:
-    """And again where it is another one; a base has it when the records are gone."""
+    """And again where it is another one; a checkpoint has it when the records are gone."""
     sink.run(0, 1)
     log = open_log(sink.out, None, None, SYSTEM)
 

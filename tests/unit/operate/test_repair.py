@@ -64,7 +64,7 @@ def mend(world: World, **asked: Any) -> RepairReport:
 
 def assert_kept(before: dict[str, bytes], after: dict[str, bytes]) -> None:
     """Every file's bytes are still somewhere, but those that are made anew."""
-    derived = (layout.RANGES, layout.BASES, layout.HINTS)
+    derived = (layout.COMPACTED, layout.CHECKPOINTS, layout.HINTS)
     kept = Counter(content for path, content in before.items() if not path.startswith(derived))
     assert not kept - Counter(after.values())
 
@@ -273,7 +273,7 @@ class TestLeftBehind:
         assert mend(world).ok
         assert rows(world) == visible(world) == [b"row 1"]
 
-    def test_a_base_that_forgot_what_is_not_published(self, world: World) -> None:
+    def test_a_checkpoint_that_forgot_what_is_not_published(self, world: World) -> None:
         world.driver.commit_new(0)
         record(world, 1, add := part(world, 1))
         head = CommitLog(world.fs).refresh()
@@ -472,26 +472,26 @@ class TestDerived:
             world.write(layout.compacted_path(name), encode_compacted(replace(content, nonce="other", kept=())))
         self.check(world)
 
-    def test_bases_of_another_story(self, world: World) -> None:
+    def test_checkpoints_of_another_story(self, world: World) -> None:
         for name in list_checkpoints(world.fs):
             from ftfile.log.checkpoints import decode_checkpoint
 
-            base = decode_checkpoint(world.fs.read(layout.log_checkpoint_path(name)), "")
-            world.write(layout.log_checkpoint_path(name), encode_checkpoint(replace(base, horizon_ms=7)))
+            checkpoint = decode_checkpoint(world.fs.read(layout.log_checkpoint_path(name)), "")
+            world.write(layout.log_checkpoint_path(name), encode_checkpoint(replace(checkpoint, horizon_ms=7)))
         self.check(world)
 
-    def test_damaged_bases(self, world: World) -> None:
+    def test_damaged_checkpoints(self, world: World) -> None:
         for name in list_checkpoints(world.fs):
             world.write(layout.log_checkpoint_path(name), b"nonsense")
         self.check(world)
 
-    def test_a_hole_behind_a_base(self, world: World) -> None:
+    def test_a_hole_behind_a_checkpoint(self, world: World) -> None:
         world.lose(min(list_checkpoints(world.fs)).version - 1)
         assert not ftfile.repair(world.url, dry_run=False).ok
         self.check(world, accept_lost_records=True)
         assert ftfile.open(world.url).oldest_version() > 0
 
-    def test_a_hole_behind_a_base_that_no_range_stands_for(self, world: World) -> None:
+    def test_a_hole_behind_a_checkpoint_that_no_range_stands_for(self, world: World) -> None:
         """Letting the log begin after it would make what comes before the hole unreadable as well, for ever."""
         version = min(list_checkpoints(world.fs)).version - 1
         world.lose(version)
@@ -499,7 +499,7 @@ class TestDerived:
             world.fs.delete(layout.compacted_path(name))
         report = ftfile.repair(world.url, dry_run=False)
         assert not report.ok
-        assert not any("bases and ranges stand for them" in finding.remedy for finding in report.left)
+        assert not any("checkpoints and ranges stand for them" in finding.remedy for finding in report.left)
         assert mend(world, accept_lost_records=True).ok
         assert rows(world) == [f"row {batch}".encode() for batch in range(version)]
         world.driver.restart()
@@ -511,7 +511,7 @@ def test_directories_are_missing(tmp_path: Path) -> None:
     fs = LocalFileSystem(str(tmp_path / "out"), SYSTEM)
     add = Driver(fs).commit_new(0)
     assert add.final_path
-    for name in (layout.RETIRED, layout.RANGES, layout.BASES):
+    for name in (layout.RETIRED, layout.COMPACTED, layout.CHECKPOINTS):
         (tmp_path / "out" / name).rmdir()
     assert ftfile.repair(str(tmp_path / "out"), dry_run=False).ok
     assert all(fs.exists(name) for name in layout.DIRECTORIES)

@@ -159,4 +159,4 @@ def test_nothing_is_listed_but_the_log_and_what_is_derived_of_it(world: World, m
 
     monkeypatch.setattr(type(world.fs), "list", list_directory)
     ftfile.open(world.url).status()
-    assert set(listed) <= {layout.BASES, layout.LOG, layout.RANGES}
+    assert set(listed) <= {layout.CHECKPOINTS, layout.LOG, layout.COMPACTED}

@@ -12,7 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.core.context import SYSTEM
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
 from ftfile.log.checkpoints import encode_checkpoint, list_checkpoints
 from ftfile.log.checks import Rewrite
@@ -134,8 +134,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bases at every second record or so, ranges too."""
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 2 * bases.RECORD_COST_BYTES)
+    """Checkpoints at every second record or so, ranges too."""
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 2 * checkpoints.RECORD_COST_BYTES)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
 
 
@@ -239,10 +239,10 @@ class TestBounds:
         self, world: World, monkeypatch: pytest.MonkeyPatch, at_once: int, batches: int
     ) -> None:
         monkeypatch.setattr(history, "RECORDS_AT_ONCE", at_once)
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 9 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 9 * checkpoints.RECORD_COST_BYTES)
         for batch in range(batches):
             world.driver.commit_new(batch)
-        assert len(bases.list_checkpoints(world.fs)) == 2
+        assert len(checkpoints.list_checkpoints(world.fs)) == 2
         report = world.verify()
         assert (report.findings, report.records) == ((), batches)
 
@@ -493,20 +493,20 @@ class TestDerived:
         world.write(layout.compacted_path(name), encode_compacted(replace(content, nonce="other")))
         assert "another history" in world.the("bad-range").found
 
-    def test_a_base_of_another_story(self, world: World) -> None:
+    def test_a_checkpoint_of_another_story(self, world: World) -> None:
         name = max(list_checkpoints(world.fs))
-        base = bases.decode_checkpoint(world.fs.read(layout.log_checkpoint_path(name)), "")
-        world.write(layout.log_checkpoint_path(name), encode_checkpoint(replace(base, log_start=0, horizon_ms=7)))
-        found = world.the("bad-base")
+        checkpoint = checkpoints.decode_checkpoint(world.fs.read(layout.log_checkpoint_path(name)), "")
+        world.write(layout.log_checkpoint_path(name), encode_checkpoint(replace(checkpoint, log_start=0, horizon_ms=7)))
+        found = world.the("bad-checkpoint")
         assert (found.path, found.severity) == (layout.log_checkpoint_path(name), "warning")
 
     @pytest.mark.parametrize("content", [b"", b"{}\n", to_checked_text([b"{}"]), to_checked_text([b"[1]"])])
-    def test_a_damaged_base(self, world: World, content: bytes) -> None:
+    def test_a_damaged_checkpoint(self, world: World, content: bytes) -> None:
         path = layout.log_checkpoint_path(max(list_checkpoints(world.fs)))
         world.write(path, content)
-        assert world.codes() == ["bad-base"]
+        assert world.codes() == ["bad-checkpoint"]
 
-    def test_a_hole_behind_a_base(self, world: World) -> None:
+    def test_a_hole_behind_a_checkpoint(self, world: World) -> None:
         """Nothing of the newest version is lost, but not all that is kept can be read."""
         oldest = min(list_checkpoints(world.fs)).version
         world.lose(oldest - 1)
@@ -515,12 +515,12 @@ class TestDerived:
         assert report.files == 9
         assert "missing-record" in [found.code for found in report.findings]
 
-    def test_records_before_the_bases_are_gone_and_so_are_those(self, world: World) -> None:
+    def test_records_before_the_checkpoints_are_gone_and_so_are_those(self, world: World) -> None:
         for name in list_checkpoints(world.fs):
             world.fs.delete(layout.log_checkpoint_path(name))
         for version in range(3):
             world.lose(version)
-        assert "missing-base" in world.codes()
+        assert "missing-checkpoint" in world.codes()
 
 
 def test_directories_are_missing(tmp_path: Any) -> None:

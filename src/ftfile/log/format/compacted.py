@@ -256,7 +256,7 @@ def encode_compacted(content: Range) -> bytes:
     removes = pack_json({"ids": list(content.removes), "versions": list(content.removes.values())})
     live_documents, ended = (tuple(map(_placed, documents)) for documents in (content.kept, content.ended))
     contents = _Contents(live_documents, len(removes), checksum(removes), ended)
-    header = {"ftfileRange": RANGE_FORMAT} | RANGE.to_json(content) | CONTENTS.to_json(contents)
+    header = {"ftfileCompacted": RANGE_FORMAT} | RANGE.to_json(content) | CONTENTS.to_json(contents)
     head = to_checked_text([compact_json(header)])
     before, behind = (
         b"".join(document.ids + document.rest for document in group) for group in (content.kept, content.ended)
@@ -315,7 +315,7 @@ def _read_header(file: InputFile, path: str) -> tuple[dict[str, Any], int]:
         end = head.find(b"\n", head.find(b"\n") + 1) + 1
         if end:
             header: dict[str, Any] = json.loads(from_checked_text(head[:end], path, _ADVICE)[0])
-            check_format(header, "ftfileRange", RANGE_FORMAT, path)
+            check_format(header, "ftfileCompacted", RANGE_FORMAT, path)
             return header, end
         if len(head) < length:
             raise CorruptData(path, "a header", "none", _ADVICE)

@@ -21,8 +21,8 @@ META = "_ftfile"
 FORMAT_FILE = f"{META}/format"
 MARKER = f"{META}/directoryMarker"
 LOG = f"{META}/log"
-BASES = f"{META}/bases"
-RANGES = f"{META}/ranges"
+CHECKPOINTS = f"{META}/checkpoints"
+COMPACTED = f"{META}/compacted"
 COLUMNS = f"{META}/columns"
 HINTS = f"{META}/hints"
 STAGED = f"{META}/staged"
@@ -33,26 +33,26 @@ MIGRATED = f"{META}/migrated"
 WAL = f"{META}/wal"
 PUBLISHED_HINT = f"{HINTS}/published"
 CLOCK_HINT = f"{HINTS}/clock"
-DIRECTORIES = (META, LOG, BASES, RANGES, HINTS, STAGED, RETIRED)
+DIRECTORIES = (META, LOG, CHECKPOINTS, COMPACTED, HINTS, STAGED, RETIRED)
 
 _LOG_NAME = re.compile(r"(\d{20})(?:\.record|-([0-9a-z]+)\.changes)")
-_BASE_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.base")
+_CHECKPOINT_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.checkpoint")
 _COLUMNS_NAME = re.compile(r"(\d{20})-([0-9a-f]+)\.columns")
 _DEAD_LETTER_PATH = re.compile(rf"{DEAD_LETTERS}/([^/]+)/(\d{{10,}})-(\d{{5,}})-[^/]+\.deadLetters")
-_RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.range")
+_RANGE_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]+)\.compacted")
 _RESTORED = re.compile(r"(?:\.r(\d+))+$")
 _WAL_NAME = re.compile(r"(\d{10})-(\d{10})\.wal")
 
 
 class CheckpointName(NamedTuple):
-    """A base: the version it covers, and a suffix, since several may be written."""
+    """A checkpoint: the version it covers, and a suffix, since several may be written."""
 
     version: int
     unique: str
 
 
 class ColumnsName(NamedTuple):
-    """A columns file: the version up to which it stands for the payloads of records, and a suffix, as of a base."""
+    """A columns file: the version up to which it stands for payloads of records, and a suffix, as of a checkpoint."""
 
     version: int
     unique: str
@@ -66,7 +66,7 @@ class LogName(NamedTuple):
 
 
 class CompactedName(NamedTuple):
-    """A range: the first and the last version whose records it stands for, and a suffix, as of a base."""
+    """A range: the first and the last version whose records it stands for, and a suffix, as of a checkpoint."""
 
     first: int
     last: int
@@ -108,13 +108,13 @@ def parse_log_name(path: str) -> LogName | None:
 
 
 def log_checkpoint_path(name: CheckpointName) -> str:
-    """Return where a base lies."""
-    return f"{BASES}/{name.version:020d}-{name.unique}.base"
+    """Return where a checkpoint lies."""
+    return f"{CHECKPOINTS}/{name.version:020d}-{name.unique}.checkpoint"
 
 
 def parse_checkpoint_name(path: str) -> CheckpointName | None:
-    """Return the parsed name of a file in the directory of bases, or None for any other file."""
-    match = _BASE_NAME.fullmatch(path.rsplit("/", 1)[-1])
+    """Return the parsed name of a file in the directory of checkpoints, or None for any other file."""
+    match = _CHECKPOINT_NAME.fullmatch(path.rsplit("/", 1)[-1])
     return CheckpointName(int(match[1]), match[2]) if match else None
 
 
@@ -131,7 +131,7 @@ def parse_columns_name(path: str) -> ColumnsName | None:
 
 def compacted_path(name: CompactedName) -> str:
     """Return where a range lies."""
-    return f"{RANGES}/{name.first:020d}-{name.last:020d}-{name.unique}.range"
+    return f"{COMPACTED}/{name.first:020d}-{name.last:020d}-{name.unique}.compacted"
 
 
 def parse_compacted_name(path: str) -> CompactedName | None:

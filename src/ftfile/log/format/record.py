@@ -157,7 +157,7 @@ CHANGES = Fields(
     many("adds", "adds", ADD),
     many("removes", "removes", REMOVE),
     many("deadLetters", "dead_letters", ADD),
-    many("assemblyJobs", "assembly_tasks", ASSEMBLY_TASK),
+    many("assemblyTasks", "assembly_tasks", ASSEMBLY_TASK),
     Field("payload", "payload"),
 )
 

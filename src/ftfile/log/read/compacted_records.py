@@ -41,7 +41,7 @@ _log = get_logger(__name__)
 
 def list_compacted(fs: FileSystem) -> dict[CompactedName, int]:
     """Return the ranges there are, with their lengths in bytes."""
-    listed = list_own(fs, layout.RANGES)
+    listed = list_own(fs, layout.COMPACTED)
     names = ((layout.parse_compacted_name(info.path), info.size_bytes) for info in listed)
     return {name: size_bytes for name, size_bytes in names if name is not None}
 

@@ -38,7 +38,7 @@ class VersionMetrics:
         files_by_reason: number of files that were open over batches, by the reason why they ended.
         runs_merged: of a store, number of runs that ended in others.
         task_retries: attempts of its tasks that failed before.
-        log_reads: records and bases read to know the head of the log; 0 if the process knew it already.
+        log_reads: records and checkpoints read to know the head of the log; 0 if the process knew it already.
         recoveries: versions that this process published since its last commit, because their own commits had not.
         replays: batches that it found committed already, since then.
         orphans: files of tasks that no version names, which it noticed since then; `vacuum` deletes them.

@@ -251,7 +251,7 @@ class _Builder:
         removed_count = sum(block.without(self._removed) for block in self._blocks)
         if removed_count != len(self._removed):
             actual = f"{len(self._removed) - removed_count} others"
-            raise CorruptData(layout.RANGES, "removes of live adds", actual, _ADVICE)
+            raise CorruptData(layout.COMPACTED, "removes of live adds", actual, _ADVICE)
         adds = AddTable(self._blocks, self._others)
         return Snapshot(self._version, self._schema, self._definitions, adds, self._ranges_to)
 
@@ -277,7 +277,9 @@ class _Builder:
 
     def _checked(self, content: Range) -> Range:
         if content.log_start > self._since:
-            raise CorruptData(layout.RANGES, f"a range that knows version {self._since}", "one that has forgotten it")
+            raise CorruptData(
+                layout.COMPACTED, f"a range that knows version {self._since}", "one that has forgotten it"
+            )
         return content
 
     def _add_range(self, content: Range) -> None:

@@ -66,7 +66,7 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
     },
     ("warning", "yes", _REPAIR): {
         "missing-directory": "A directory that ftfile needs is missing",
-        "bad-base": "A summary of the log is wrong",
+        "bad-checkpoint": "A summary of the log is wrong",
         "bad-range": "A list of files that readers use is wrong",
         "bad-hint": "A note of how far files are published is wrong",
         "removed-part-staged": "A removed file would be published again",
@@ -86,7 +86,7 @@ _TABLE: dict[tuple[Severity, Repair, str], dict[str, str]] = {
         "damaged-part": "A committed file is not what was written",
         "damaged-segment": "Committed rows of an open file are not what was written",
     },
-    ("error", "no", _RESTORE): {"missing-base": "The summary of the log that all readers begin with is missing"},
+    ("error", "no", _RESTORE): {"missing-checkpoint": "The summary of the log that all readers begin with is missing"},
     ("error", "no", f"The log was changed by hand. {_RESTORE}"): {
         "bad-record": "The record of a commit was changed by hand",
         "overlapping-segments": "Two pieces of open files claim the same bytes",
@@ -115,7 +115,7 @@ ACTIONS = {
     "publish": "publish {path!r}",
     "retire": "hide {path!r} again",
     "start-log": "record that the log begins with version {version}",
-    "rebuild-base": "make the base anew of the records",
+    "rebuild-checkpoint": "make the log checkpoint anew of the records",
     "rebuild-ranges": "make the ranges anew of the records",
     "rebuild-hint": "make the hint anew",
 }

@@ -1,4 +1,4 @@
-"""The records that are kept, one after the other: do they follow one another, and do bases and ranges say the same?
+"""The records that are there, one after the other: whether they follow one another, and checkpoints and ranges agree.
 
 Adds are compared by sums of their hashes, so that memory does not hold them.
 """
@@ -94,7 +94,7 @@ class History:
         self._live: dict[str, int] | None = {}  # by id, the version that brought it before its hash, as one number
         self._state: LogState | None = LogState()
         self._pending: list[Record] = []
-        self._last_base = max((name.version for name in scan.bases), default=-1)
+        self._last_checkpoint = max((name.version for name in scan.checkpoints), default=-1)
         self._nonce: str | None = None
         self._still_staged: dict[str, str] = {}
         self._waiting: list[_RangeSums] = []
@@ -148,15 +148,17 @@ class History:
                 yield _RangeSums(name, content.log_start)
 
     def _skip(self, version: int) -> None:
-        """Go on behind a record that is missing: what it said is known from the next base on."""
+        """Go on behind a record that is missing: what it said is known from the next checkpoint on."""
         self._live = self._nonce = None
         self._waiting = [sums for sums in self._waiting if sums.name.first > version]
         self._active = []
         self._pending.clear()
-        self._state = self._base_at(version)
+        self._state = self._checkpoint_at(version)
 
-    def _base_at(self, version: int) -> LogState | None:
-        return next((base for name, base in self._scan.bases.items() if name.version == version), None)
+    def _checkpoint_at(self, version: int) -> LogState | None:
+        return next(
+            (checkpoint for name, checkpoint in self._scan.checkpoints.items() if name.version == version), None
+        )
 
     def _take_in(self, record: Record) -> None:
         version = record.version
@@ -183,12 +185,12 @@ class History:
         self.staged_letters += [letter for letter in record.dead_letters if letter.path in self._staged]
 
     def _fold(self, record: Record) -> None:
-        """Follow the state up to the newest base, many records at a time, and compare it with the bases."""
-        if record.version > self._last_base:
+        """Follow the state up to the newest checkpoint, many records at a time, and compare it with the checkpoints."""
+        if record.version > self._last_checkpoint:
             return
         self._pending.append(record)
-        bases = [name for name in self._scan.bases if name.version == record.version]
-        if not bases and len(self._pending) < RECORDS_AT_ONCE:
+        checkpoints = [name for name in self._scan.checkpoints if name.version == record.version]
+        if not checkpoints and len(self._pending) < RECORDS_AT_ONCE:
             return
         if self._state is not None:
             try:
@@ -196,14 +198,14 @@ class History:
             except CorruptData:
                 self._state = None
         self._pending.clear()
-        for name in bases:
+        for name in checkpoints:
             if self._state is None:
-                self._state = self._base_at(record.version)
-            elif self._scan.bases[name] != self._state:
+                self._state = self._checkpoint_at(record.version)
+            elif self._scan.checkpoints[name] != self._state:
                 path = layout.log_checkpoint_path(name)
                 self._scan.misleading.add(path)
-                actions = Action("move-aside", path), Action("rebuild-base")
-                self.findings.append(find("bad-base", path, "what the records say", "something else", *actions))
+                actions = Action("move-aside", path), Action("rebuild-checkpoint")
+                self.findings.append(find("bad-checkpoint", path, "what the records say", "something else", *actions))
 
     def _change(self, record: Record, live: dict[str, int]) -> None:
         """Apply a record to the live adds."""
@@ -253,7 +255,8 @@ class History:
             return
         remedy = (
             "Restore them from a copy; if there is none, ftfile.repair(path, accept_lost_records=True, dry_run=False) "
-            "lets the log begin after them. No row of the newest version is lost: bases and ranges stand for them"
+            "lets the log begin after them. No row of the newest version is lost: log checkpoints and ranges stand "
+            "for them"
         )
         action = Action("start-log", version=missing[-1] + 1)
         self.findings.append(find("missing-record", path, expected, actual, action, remedy=remedy))

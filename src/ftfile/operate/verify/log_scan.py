@@ -1,4 +1,4 @@
-"""The log as files: how far it can be read, which bases are right, and which records are lost."""
+"""The log as files: how far it can be read, which checkpoints are right, and which records are lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class LogScan:
     log: CommitLog
     state: LogState = field(default_factory=LogState)  # of the newest version that can be read; nothing is unpublished
     versions: frozenset[int] = frozenset()  # of the records that are there
-    bases: dict[layout.CheckpointName, LogState] = field(default_factory=dict)  # that can be read and are of this log
+    checkpoints: dict[layout.CheckpointName, LogState] = field(
+        default_factory=dict
+    )  # that can be read and are of this log
     broken: int | None = None  # the first version that cannot be read although there are later ones
     published: int = -1  # the version up to which a hint of this log calls everything published
     misleading: set[str] = field(default_factory=set)  # paths of derived files that readers must not believe
@@ -86,7 +88,7 @@ class _Hiding(WrapperFileSystem):
 
 
 def scan_log(fs: FileSystem) -> LogScan:
-    """Read bases and the records after the newest right one."""
+    """Read checkpoints and the records after the newest right one."""
     scan = LogScan(CommitLog(fs))
     if not fs.exists(layout.FORMAT_FILE):
         path, action = layout.FORMAT_FILE, Action("write-format", layout.FORMAT_FILE)
@@ -99,11 +101,11 @@ def scan_log(fs: FileSystem) -> LogScan:
     with contextlib.suppress(NotFound):  # where directories are implied, of an empty log
         names = map(layout.parse_log_name, fs.names_after(layout.LOG, ""))
         scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
-    suspects = _read_bases(scan)
+    suspects = _read_checkpoints(scan)
     _follow(scan)
     for path, wrong in suspects.items():
         scan.misleading.add(path)
-        finding = find("bad-base", path, "a base of this log", wrong, *_anew(path, "base"))
+        finding = find("bad-checkpoint", path, "a log checkpoint", wrong, *_anew(path, "checkpoint"))
         scan.findings.append(finding.without_repair() if scan.state.version < 0 else finding)
     _look_beyond(scan)
     _check_log_directory(scan)
@@ -132,13 +134,13 @@ def _anew(path: str, kind: str) -> tuple[Action, Action]:
     return Action("move-aside", path), Action(f"rebuild-{kind}")
 
 
-def _read_bases(scan: LogScan) -> dict[str, str]:
-    """Take in the bases that are right; return the paths of the others, each with how it differs."""
+def _read_checkpoints(scan: LogScan) -> dict[str, str]:
+    """Take in the checkpoints that are right; return the paths of the others, each with how it differs."""
     suspects: dict[str, str] = {}
     for name in sorted(list_checkpoints(scan.log.fs)):
         path = layout.log_checkpoint_path(name)
         try:
-            base = decode_checkpoint(scan.log.fs.read(path), path)
+            checkpoint = decode_checkpoint(scan.log.fs.read(path), path)
             record = scan.log.read_record(name.version)
         except NotFound:
             continue
@@ -148,21 +150,21 @@ def _read_bases(scan: LogScan) -> dict[str, str]:
             continue
         if record is None and name.version > max(scan.versions, default=-1):
             scan.beyond[path] = name.version
-        elif base.version != name.version or (record is not None and record.nonce != base.nonce):
-            suspects[path] = f"version {base.version} of another history"
+        elif checkpoint.version != name.version or (record is not None and record.nonce != checkpoint.nonce):
+            suspects[path] = f"version {checkpoint.version} of another history"
         elif record is not None:
-            scan.bases[name] = replace(base, unpublished={})
+            scan.checkpoints[name] = replace(checkpoint, unpublished={})
     return suspects
 
 
 def _follow(scan: LogScan) -> None:
-    """Read on from the newest base to where the log ends, or cannot be read."""
-    newest = max(scan.bases, default=None)
-    scan.state = scan.bases[newest] if newest is not None else LogState()
+    """Read on from the newest checkpoint to where the log ends, or cannot be read."""
+    newest = max(scan.checkpoints, default=None)
+    scan.state = scan.checkpoints[newest] if newest is not None else LogState()
     if newest is None and scan.versions and 0 not in scan.versions:
         scan.broken = min(scan.versions)
         actual = f"none, and the records before version {scan.broken} are gone"
-        scan.findings.append(find("missing-base", layout.BASES, "a base", actual))
+        scan.findings.append(find("missing-checkpoint", layout.CHECKPOINTS, "a log checkpoint", actual))
         return
     last = max(scan.versions, default=-1)
     while True:

@@ -90,7 +90,7 @@ def _verify(
         return _report(scan, findings, history.records, None, full=full)
     compare_files(files, snapshot.adds.values(), lambda add: reader.refresh().is_live(add, scan.state.version))
     if history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
-        findings.append(_wrong_ranges(scan, layout.RANGES, "the rows that the records say", "others"))
+        findings.append(_wrong_ranges(scan, layout.COMPACTED, "the rows that the records say", "others"))
     _forget_newer(reader, scan, files)
     report_staged_files(files, history)
     report_unknown_files(files, history, scan.published)

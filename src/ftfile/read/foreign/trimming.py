@@ -1,8 +1,8 @@
 """Trimming: a log of payloads forgets its oldest records as it goes on, without a vacuum.
 
 The payloads of all records up to a version add up to a *columns file*, opaque here, which the next record names in the
-log's tables. Records go behind two bases and two columns files, so that either of both may be lost: the record that
-names the newer file announces the new start of the log, and only then what lies before is deleted.
+log's tables. Records go behind two checkpoints and two columns files, so that either of both may be lost: the record
+that names the newer file announces the new start of the log, and only then what lies before is deleted.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ def log_start_after(log: CommitLog, state: LogState, newest: ColumnsFile, done: 
 
     `state` is that of the head, `done` the newest version whose payload is done with.
     """
-    names = log.bases.names()[-CHECKPOINTS_KEPT:]
+    names = log.checkpoints.names()[-CHECKPOINTS_KEPT:]
     older = next(iter(columns_files(state)), None)
     if len(names) < CHECKPOINTS_KEPT or older is None:
         return None
-    # The record of a base is kept: without it nobody believes the base.
+    # The record of a checkpoint is kept: without it nobody believes the checkpoint.
     start = min(done - VERSIONS_KEPT, names[0].version, older.name.version + 1)
-    if start <= state.log_start or any(log.bases.read(name) is None for name in names):
+    if start <= state.log_start or any(log.checkpoints.read(name) is None for name in names):
         return None
     sizes = [(info.size_bytes if (info := stat_or_none(log.fs, file.path)) else -1) for file in (older, newest)]
     return start if sizes == [older.size_bytes, newest.size_bytes] else None

@@ -76,7 +76,12 @@ _TABLE = (
     ),
     Metric("ftfile_replays_total", "counter", _DIRECTORY, "Batches that came again, found committed by the sink."),
     Metric("ftfile_orphan_files_total", "counter", _DIRECTORY, "Files of tasks seen to be in no version."),
-    Metric("ftfile_log_reads_total", "counter", _DIRECTORY, "Records and bases that commits read to know the head."),
+    Metric(
+        "ftfile_log_reads_total",
+        "counter",
+        _DIRECTORY,
+        "Records and log checkpoints that commits read to know the head.",
+    ),
     Metric("ftfile_log_cache_hits_total", "counter", _DIRECTORY, "Commits that knew the head without reading."),
     Metric("ftfile_write_seconds", "histogram", _DIRECTORY, "Time of the slowest task of a batch."),
     Metric("ftfile_assembly_seconds", "histogram", _DIRECTORY, "Of that, making files of what was due."),

@@ -88,7 +88,7 @@ def make_plain(path: Path) -> None:
 
 
 def make_sealed(path: Path) -> None:
-    """Make the log of an encrypted directory: a record, a base, a range and a hint with their MACs."""
+    """Make the log of an encrypted directory: a record, a checkpoint, a range and a hint with their MACs."""
     with mock.patch.dict("os.environ", {"FTFILE_GOLDEN_KEYS": KEY}):
         forget_keys()
         local = InContext(LocalFileSystem(str(path), SYSTEM), ids=SeededIds())

@@ -141,7 +141,7 @@ def test_what_is_written_has_the_golden_bytes(name: str, tmp_path: Path) -> None
             assert said_by_store(path, written[path]) == said_by_store(path, content), path
         elif path.endswith(".run"):
             assert parts_of_run(written[path]) == parts_of_run(content), path
-        elif path.endswith(".range"):
+        elif path.endswith(".compacted"):
             assert unpacked(written[path]) == unpacked(content)
         else:
             assert written[path] == content, path
@@ -156,12 +156,12 @@ class TestReading:
         assert [version.version for version in directory.history()] == [0, 1, 2, 3, 4]
         assert directory.verify().ok
 
-    def test_without_a_base_and_a_range(self, plain: Path) -> None:
-        for name in ("bases", "ranges", "hints"):
+    def test_without_a_checkpoint_and_a_range(self, plain: Path) -> None:
+        for name in ("checkpoints", "compacted", "hints"):
             shutil.rmtree(plain / "_ftfile" / name)
         assert len(ftfile.open(str(plain)).to_arrow()) == 7
 
-    def test_from_the_base_and_the_range_alone(self, plain: Path) -> None:
+    def test_from_the_checkpoint_and_the_range_alone(self, plain: Path) -> None:
         for version in range(4):
             (plain / layout.record_path(version)).unlink()
         assert len(ftfile.open(str(plain)).to_arrow()) == 7
@@ -202,8 +202,8 @@ class TestReading:
         )
         assert fifth.previous_nonce == fourth.nonce
 
-    def test_the_base(self) -> None:
-        state = decode_checkpoint(content_of("bases/*.base"), "base")
+    def test_the_checkpoint(self) -> None:
+        state = decode_checkpoint(content_of("checkpoints/*.checkpoint"), "checkpoint")
         assert (state.version, state.nonce) == (4, "b48376be28a0ab3bcf62b3e04b664c6c")
         assert state.queries[QUERY].last_batch == 2
         assert (state.transactions["app"].last, state.transactions["app"].version) == (7, 3)
@@ -212,7 +212,7 @@ class TestReading:
         assert [version for version, _ in state.recent] == [0, 1, 2, 3, 4]
         assert [*state.unpublished] == [0, 1, 2, 3, 4]
         assert set(state.removed.values()) == {4}
-        assert encode_checkpoint(state) == content_of("bases/*.base")
+        assert encode_checkpoint(state) == content_of("checkpoints/*.checkpoint")
 
     def test_the_hints(self, plain: Path) -> None:
         hint = read_published(LocalFileSystem(str(plain), SYSTEM))
@@ -252,7 +252,7 @@ def second_plan() -> dict[str, Any]:
 def _decode(name: str, content: bytes, tmp_path: Path) -> object:
     if name == "ftfileRecord":
         return decode_record(content, "file", lambda _: b"")
-    if name == "ftfileBase":
+    if name == "ftfileCheckpoint":
         return decode_checkpoint(content, "file")
     (tmp_path / "file").write_bytes(content)
     with LocalFileSystem(str(tmp_path), SYSTEM).open("file") as file:
@@ -261,7 +261,11 @@ def _decode(name: str, content: bytes, tmp_path: Path) -> object:
 
 @pytest.mark.parametrize(
     ("name", "pattern"),
-    [("ftfileRecord", "log/*3.record"), ("ftfileBase", "bases/*.base"), ("ftfileRange", "ranges/*.range")],
+    [
+        ("ftfileRecord", "log/*3.record"),
+        ("ftfileCheckpoint", "checkpoints/*.checkpoint"),
+        ("ftfileCompacted", "compacted/*.compacted"),
+    ],
 )
 class TestVersions:
     def changed(self, pattern: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
@@ -281,12 +285,12 @@ class TestVersions:
             _decode(name, self.changed(pattern, lambda header: header | {name: 2}), tmp_path)
 
     def test_a_field_of_another_type_is_refused(self, name: str, pattern: str, tmp_path: Path) -> None:
-        number = "firstVersion" if name == "ftfileRange" else "version"
+        number = "firstVersion" if name == "ftfileCompacted" else "version"
         with pytest.raises(CorruptData, match=f"{number} is '3'"):
             _decode(name, self.changed(pattern, lambda header: header | {number: "3"}), tmp_path)
 
     def test_a_missing_field_is_refused(self, name: str, pattern: str, tmp_path: Path) -> None:
-        nonce = "lastNonce" if name == "ftfileRange" else "nonce"
+        nonce = "lastNonce" if name == "ftfileCompacted" else "nonce"
         with pytest.raises(CorruptData, match=nonce):
             _decode(
                 name, self.changed(pattern, lambda header: {k: v for k, v in header.items() if k != nonce}), tmp_path

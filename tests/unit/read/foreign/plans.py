@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.context import SYSTEM
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.read.foreign import trimming
 from ftfile.read.foreign.plan import Plan, PlanPosition, Range
 from ftfile.read.foreign.plan_log import PlanLog
@@ -62,7 +62,7 @@ class Source:
 def small_bounds(monkeypatch: pytest.MonkeyPatch, kept: int = 3) -> None:
     """Trim after few plans."""
     monkeypatch.setattr(trimming, "VERSIONS_KEPT", kept)
-    monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", bases.RECORD_COST_BYTES)
+    monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", checkpoints.RECORD_COST_BYTES)
 
 
 def plan_of(number: int, ranges: int = 1) -> Plan:

@@ -142,13 +142,13 @@ def test_wal_2_a_hundred_entries_and_those_behind_seventy(fs: MemoryFileSystem, 
     assert read_all(driver(fs), positions, first) == [*range(first, first + count)]
 
 
-def test_wal_3_reading_across_bases_and_companions(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wal_3_reading_across_checkpoints_and_companions(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     small_bounds(monkeypatch, 1000)
     monkeypatch.setattr("ftfile.log.format.record.COMPANION_FROM_BYTES", 100)
     positions = add_plans(driver(fs), 40)
     listed = [info.path for info in fs.list(layout.LOG)]
     assert len([path for path in listed if path.endswith(".changes")]) == 40
-    assert len(fs.list(layout.BASES)) == 2
+    assert len(fs.list(layout.CHECKPOINTS)) == 2
     assert read_all(driver(fs), positions) == [*range(40)]
 
 
@@ -201,7 +201,7 @@ def test_wal_8_a_reader_survives_trimming(fs: MemoryFileSystem, monkeypatch: pyt
 def test_wal_9_the_head_is_cut_off_wherever_it_is(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """On a base, and off one: what is left is read as it was, and the known files stay the same."""
+    """On a checkpoint, and off one: what is left is read as it was, and the known files stay the same."""
     small_bounds(monkeypatch, 0)
     positions = add_plans(driver(fs), count)
     start = read_plans(fs).state.log_start

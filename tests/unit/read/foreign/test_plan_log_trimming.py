@@ -11,7 +11,7 @@ import pytest
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, OutOfSpace, PermissionDenied, StateLost, StorageError
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.read.foreign import plan_log, trimming
@@ -72,7 +72,7 @@ class TestTrimming:
             log.commit(begin()._replace(plan=0))
         assert read_plans(fs).state.log_start == 0
 
-    def test_behind_two_bases_and_two_columns_files(self, fs: MemoryFileSystem, monkeypatch: Any) -> None:
+    def test_behind_two_checkpoints_and_two_columns_files(self, fs: MemoryFileSystem, monkeypatch: Any) -> None:
         small_bounds(monkeypatch, 0)
         log, position, starts = driver(fs), begin(), []
         for number in range(30):
@@ -80,13 +80,13 @@ class TestTrimming:
             log.commit(position)
             state = read_plans(fs).state
             starts.append(state.log_start)
-            covered = sorted(name.version for name in bases.list_checkpoints(fs))
+            covered = sorted(name.version for name in checkpoints.list_checkpoints(fs))
             if state.log_start:
                 assert covered[-2] >= state.log_start
                 assert trimming.columns_files(state)[-1].name.version + 1 >= state.log_start
         assert starts[-1] > 20
 
-    @pytest.mark.parametrize("what", ["bases", "columns"])
+    @pytest.mark.parametrize("what", ["checkpoints", "columns"])
     def test_none_goes_while_one_of_either_is_missing(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, what: str
     ) -> None:
@@ -100,17 +100,17 @@ class TestTrimming:
                 fs.delete(f"{layout.META}/{what}/{name}")
         assert read_plans(fs).state.log_start == 0
 
-    def test_a_damaged_base_holds_plans_back(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_damaged_checkpoint_holds_plans_back(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         small_bounds(monkeypatch, 0)
-        monkeypatch.setattr(bases, "encode_checkpoint", lambda _: b"damaged\n")
+        monkeypatch.setattr(checkpoints, "encode_checkpoint", lambda _: b"damaged\n")
         log, position = driver(fs), begin()
         for number in range(20):
             position = log.add(position, plan_of(number))
             log.commit(position)
-        assert names(fs, layout.BASES)
+        assert names(fs, layout.CHECKPOINTS)
         assert read_plans(fs).state.log_start == 0
 
-    @pytest.mark.parametrize("path", ["*.base", "*.columns"])
+    @pytest.mark.parametrize("path", ["*.checkpoint", "*.columns"])
     def test_plans_stay_where_what_stands_for_them_cannot_be_written(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch, path: str
     ) -> None:
@@ -121,16 +121,16 @@ class TestTrimming:
         assert 0 < found.state.log_start < 15
         assert driver(fs).known().to_bytes() == known_after(40)
 
-    def test_newer_bases_of_others_let_no_plan_go_that_columns_need(
+    def test_newer_checkpoints_of_others_let_no_plan_go_that_columns_need(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         small_bounds(monkeypatch, 0)
-        monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", 4 * bases.RECORD_COST_BYTES)
+        monkeypatch.setattr(trimming, "COLUMNS_MIN_BYTES", 4 * checkpoints.RECORD_COST_BYTES)
         log, position, positions = driver(fs), begin(), []
         for number in range(40):
             position = log.add(position, plan_of(number))
             positions.append(position)
-            bases.write_checkpoint(fs, current().ids, CommitLog(fs).refresh())
+            checkpoints.write_checkpoint(fs, current().ids, CommitLog(fs).refresh())
             log.commit(position)
             check_plans(fs, offsets_of(positions), len(positions))
         assert read_plans(fs).state.log_start > 20
@@ -274,7 +274,7 @@ class TestBounds:
         found = check_plans(fs, offsets_of(positions[-300:]), 299, kept_max=trimming.VERSIONS_KEPT + 70)
         assert found.state.version == 9_999
         assert len(names(fs, layout.LOG)) < 200
-        assert len(names(fs, layout.BASES)) == bases.CHECKPOINTS_KEPT
+        assert len(names(fs, layout.CHECKPOINTS)) == checkpoints.CHECKPOINTS_KEPT
         assert len(names(fs, layout.COLUMNS)) <= trimming.COLUMNS_KEPT + 1
         assert driver(fs).known().to_bytes() == known_after(10_000)
         with pytest.raises(StateLost):
@@ -302,7 +302,7 @@ class TestBounds:
         log.commit(first)
         add_plans(log, 40, first)
         newest, older = trimming.columns_files(read_plans(fs).state)
-        assert newest.size_bytes // 2 > 40 * bases.RECORD_COST_BYTES
+        assert newest.size_bytes // 2 > 40 * checkpoints.RECORD_COST_BYTES
         assert older.name.version > 10
 
     def test_more_looks_than_are_taken_at_a_state_that_others_trim(

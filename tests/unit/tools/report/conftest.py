@@ -29,7 +29,7 @@ def rolled(tmp_path: Path) -> MicroBatch:
 
 @pytest.fixture
 def damaged(rolled: MicroBatch) -> str:
-    """The same, with a damaged record before the newest base."""
+    """The same, with a damaged record before the newest checkpoint."""
     log = CommitLog(open_filesystem(rolled.path))
     write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
     Path(rolled.path, layout.record_path(1)).write_bytes(b"")

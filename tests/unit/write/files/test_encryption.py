@@ -152,7 +152,7 @@ def test_whoever_opens_a_directory_writes_for_its_owner(out: str, ring: Path) ->
     stream(out, ring).run(0, [rows_of("some")])
     log = CommitLog(ftfile.open(out).file_system)
     write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
-    assert files_of(out, "_ftfile/bases")
+    assert files_of(out, "_ftfile/checkpoints")
     assert_nothing_is_readable(out)
 
 
@@ -413,7 +413,7 @@ class TestKeys:
         assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
 
     @pytest.mark.parametrize("ranges", [False, True], ids=["", "ranges"])
-    def test_upkeep_goes_on_with_the_newest_behind_a_base(self, out: str, ring: Path, ranges: bool) -> None:
+    def test_upkeep_goes_on_with_the_newest_behind_a_checkpoint(self, out: str, ring: Path, ranges: bool) -> None:
         write_ring(ring, first=FIRST, second=SECOND)
         stream(out, ring, encryptionKeyId="first").run(0, [rows_of("old")])
         stream(out, ring, encryptionKeyId="second", rolling="policy").run(1, [rows_of("new")])
@@ -428,7 +428,7 @@ class TestKeys:
             assert files_of(out, "_ftfile/log")[-1].read_bytes().splitlines()[-1].startswith(b"hmac-sha256 second ")
         assert committed(out) == []
 
-    def test_upkeep_goes_on_with_the_newest_where_commits_keep_bases(
+    def test_upkeep_goes_on_with_the_newest_where_commits_keep_checkpoints(
         self, out: str, ring: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 1)
@@ -436,7 +436,7 @@ class TestKeys:
         query = stream(out, ring, encryptionKeyId="second", rolling="policy")
         for batch in range(2):
             query.run(batch, [rows_of("some")])
-        assert files_of(out, "_ftfile/bases")
+        assert files_of(out, "_ftfile/checkpoints")
         forget_all()
         ftfile.flush(out)
         assert len(parts(out)) == 1

@@ -64,7 +64,7 @@ def refuse(*_: object, **__: object) -> list[Any]:
 
 
 class TestBatches:
-    def test_that_write_a_base(self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_that_write_a_checkpoint(self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         query = MicroBatch(out, COLUMNS, HOOK)
         for batch in range(20):
@@ -80,7 +80,7 @@ class TestBatches:
         assert len(heard) == 3000
 
     @pytest.mark.parametrize("others", [0, 3])
-    def test_that_died_and_lie_behind_a_base(
+    def test_that_died_and_lie_behind_a_checkpoint(
         self, out: str, heard: list[Any], monkeypatch: pytest.MonkeyPatch, others: int
     ) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)

@@ -64,7 +64,7 @@ class TestATakenFile:
         query.restart()
         self.assert_refused(query, 1)
 
-    def test_behind_bases_and_ranges(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_behind_checkpoints_and_ranges(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         monkeypatch.setattr("ftfile.log.publish.RANGE_EVERY", 4)
         query = MicroBatch(out, COLUMNS, LATEST)

@@ -236,7 +236,7 @@ class TestNumbers:
             counting.run(0, [rows("a")])
             assert visible(out)[-1] == f"part.{number}"
 
-    def test_survive_in_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_survive_in_checkpoints(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 0)
         counting = query(out, partFileName=self.TEMPLATE, ifExists="fail")
         for batch in range(4):

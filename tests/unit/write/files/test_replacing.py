@@ -10,7 +10,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, ReplayMismatch, SchemaError, UnknownQuery
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.testing.checker import check_directory
 from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
@@ -131,8 +131,8 @@ class TestLayout:
         append(out).run(1, [OTHERS])
         assert visible(out) == [*ROWS, *OTHERS]
 
-    def test_the_newest_layout_is_in_the_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
+    def test_the_newest_layout_is_in_the_checkpoints(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
         append(out).run(0, [ROWS])
         complete(out, partitionBy="word").run_job("1", [OTHERS])
         forget_caches()

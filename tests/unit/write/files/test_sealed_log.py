@@ -98,12 +98,12 @@ def test_every_changed_byte_of_a_companion_is_detected(out: str, ring: Path, mon
 
 
 @pytest.mark.slow
-def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path, seed: int) -> None:
+def test_every_changed_byte_of_a_checkpoint_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
     log = CommitLog(ftfile.open(out).file_system)
     write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
-    (base,) = files_of(out, "_ftfile/bases")
-    for _ in changed_at_every_byte(base, seed):
+    (checkpoint,) = files_of(out, "_ftfile/checkpoints")
+    for _ in changed_at_every_byte(checkpoint, seed):
         assert_noticed(out, CorruptData, ConfigError)
     assert committed(out) == ["a0", "a1", "a2"]
 
@@ -112,7 +112,7 @@ def test_every_changed_byte_of_a_base_is_detected(out: str, ring: Path, seed: in
 def test_every_changed_byte_of_a_range_is_detected(out: str, ring: Path, seed: int) -> None:
     three_batches(out, ring)
     merge_ranges(out)
-    (found,) = files_of(out, "_ftfile/ranges")
+    (found,) = files_of(out, "_ftfile/compacted")
     directory = ftfile.open(out)
     log = CommitLog(directory.file_system)
     write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
@@ -153,7 +153,7 @@ class TestFilesOfTheLog:
         merge_ranges(out)
         log = CommitLog(ftfile.open(out).file_system)
         write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
-        found = [path for path in files_of(out, "_ftfile") if path.suffix in {".record", ".base", ".range"}]
+        found = [path for path in files_of(out, "_ftfile") if path.suffix in {".record", ".checkpoint", ".compacted"}]
         assert len(found) == 5
         return [*found, Path(out, "_ftfile/hints/published")]
 
@@ -237,14 +237,14 @@ class TestRecords:
         record(out, 1).write_bytes(new)
         assert committed(out) == ["a", "d", "f"]
 
-    def test_behind_a_base_that_is_gone_are_not_mixed_with_new_ones(self, out: str, ring: Path) -> None:
+    def test_behind_a_checkpoint_that_is_gone_are_not_mixed_with_new_ones(self, out: str, ring: Path) -> None:
         query = three_batches(out, ring)
         merge_ranges(out)
         log = CommitLog(ftfile.open(out).file_system)
         write_checkpoint(log.fs, SYSTEM.ids, log.refresh())
         query.run(3, [rows_of("a3")])
         for path in (
-            *files_of(out, "_ftfile/bases"),
+            *files_of(out, "_ftfile/checkpoints"),
             *files_of(out, "_ftfile/hints"),
             *(record(out, version) for version in range(3)),
         ):
@@ -478,14 +478,14 @@ class TestWhereKeysAre:
         assert_noticed(out)
 
 
-def test_ranges_and_bases_are_written_and_read(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_and_checkpoints_are_written_and_read(out: str, ring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ftfile.log.checkpoints.CHECKPOINT_MIN_BYTES", 1)
     monkeypatch.setattr(keeping, "RANGE_EVERY", 2)
     query = stream(out, ring)
     for batch in range(12):
         query.run(batch, [rows_of(f"{batch:02}")])
         query.restart()
-    assert files_of(out, "_ftfile/bases")
-    assert files_of(out, "_ftfile/ranges")
+    assert files_of(out, "_ftfile/checkpoints")
+    assert files_of(out, "_ftfile/compacted")
     assert committed(out) == [f"{batch:02}" for batch in range(12)]
     assert committed(out, 4) == [f"{batch:02}" for batch in range(5)]

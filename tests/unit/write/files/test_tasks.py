@@ -9,7 +9,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData, InvalidMessages, PermissionDenied, SchemaError
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log.format import layout
 from ftfile.storage.registry import WrapperFileSystem
 from ftfile.testing.context import current, open_filesystem
@@ -75,9 +75,11 @@ def test_a_replay_of_one_task_alone_commits_nothing(query: MicroBatch) -> None:
         ftfile.open(query.path)
 
 
-def test_a_task_planned_long_ago_starts_over_from_a_base(query: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records behind a base may be gone: what lies there looks like the end of the log."""
-    monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
+def test_a_task_planned_long_ago_starts_over_from_a_checkpoint(
+    query: MicroBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records behind a checkpoint may be gone: what lies there looks like the end of the log."""
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
     query.run(0, [ROWS])
     planned = query.plan()
     for batch in range(1, 4):

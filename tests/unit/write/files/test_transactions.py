@@ -9,7 +9,7 @@ import pytest
 
 import ftfile
 from ftfile.core.errors import ConfigError, InvalidMessages, NotPublished, ReplayMismatch, Unavailable
-from ftfile.log import checkpoints as bases
+from ftfile.log import checkpoints
 from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -129,8 +129,8 @@ class TestOnce:
         assert write(out, 7).replayed
         assert ids(out) == [1, 1, 1, 2, 2, 2]
 
-    def test_the_last_version_is_in_the_bases(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(bases, "CHECKPOINT_MIN_BYTES", 0)
+    def test_the_last_version_is_in_the_checkpoints(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_MIN_BYTES", 0)
         write(out, 3)
         forget_caches()
         assert write(out, 3).replayed
