@@ -53,16 +53,18 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
     )
     used = {name: make() for name, make in formats.items()}
     fragments = defaultdict[str, list[Any]](list)
-    known: dict[tuple[str, str], Any] = {}
+    expressions: dict[tuple[str, str], Any] = {}
     for add, info in zip(adds, infos, strict=True):
         name = snapshot.definitions[add.encoding]["format"]["name"]
         place = add.bucket, add.encoding
-        if place not in known:
+        if place not in expressions:
             values = path_values(snapshot.definitions[add.encoding], add.bucket, schema)
-            known[place] = partition_expression(values)
+            expressions[place] = partition_expression(values)
         path = f"{root.rstrip('/')}/{info.path}" if root else info.path
-        fragments[name].append(used[name].make_fragment(path, store, known[place], file_size=add.length))
-    parts = [ds.FileSystemDataset(own, schema, used[name], store) for name, own in fragments.items()]
+        fragments[name].append(used[name].make_fragment(path, store, expressions[place], file_size=add.length))
+    parts = [
+        ds.FileSystemDataset(file_fragments, schema, used[name], store) for name, file_fragments in fragments.items()
+    ]
     if not parts:
         return ds.FileSystemDataset([], schema, used["parquet"], store)
     return parts[0] if len(parts) == 1 else ds.UnionDataset(schema, parts)

@@ -81,13 +81,13 @@ class Directory:
         Raises:
             ConfigError: it is no time, or no version is as old as that.
         """
-        found, head = parsed_version_at(self._log, time), self._log.refresh()
+        version, head = parsed_version_at(self._log, time), self._log.refresh()
         oldest = oldest_readable(self._log, head)
-        if found < oldest:
+        if version < oldest:
             raise ConfigError(
-                f"version {found} was the newest then, and is vacuumed: the oldest that is left is {oldest}"
+                f"version {version} was the newest then, and is vacuumed: the oldest that is left is {oldest}"
             )
-        return found
+        return version
 
     @checked
     def files(self, version: int | None = None, limit: int | None = None) -> list[FinishedFile]:
@@ -168,8 +168,8 @@ class Directory:
         """
         selection, rows = self._reading(version, columns, where)
         with self._telling_of_vacuum(version):
-            found = by_threads(self.file_system, lambda chosen: list(rows(chosen)), selection.adds())
-            batches = chain.from_iterable(found)
+            batch_lists = by_threads(self.file_system, lambda chosen: list(rows(chosen)), selection.adds())
+            batches = chain.from_iterable(batch_lists)
             return pa.Table.from_batches(batches, selection.schema)
 
     @checked
@@ -206,20 +206,20 @@ class Directory:
         """
         check_count("rows", rows)
         selection, rows_of = self._reading(version, columns, where)
-        found: list[pa.RecordBatch] = []
+        tail_batches: list[pa.RecordBatch] = []
         missing = rows
         with self._telling_of_vacuum(version):
             for chosen in reversed([*selection.adds()] if missing else []):
                 batches: list[pa.RecordBatch] = []
                 for batch in rows_of(chosen):
                     batches.append(batch)
-                    while batches and sum(each.num_rows for each in batches[1:]) >= missing:
+                    while batches and sum(piece.num_rows for piece in batches[1:]) >= missing:
                         del batches[0]
-                found[:0] = batches
-                missing -= sum(each.num_rows for each in batches)
+                tail_batches[:0] = batches
+                missing -= sum(piece.num_rows for piece in batches)
                 if missing <= 0:
                     break
-        table = pa.Table.from_batches(found, selection.schema)
+        table = pa.Table.from_batches(tail_batches, selection.schema)
         return table.slice(max(0, table.num_rows - rows))
 
     @checked

@@ -127,10 +127,10 @@ def new_rows_of(record: Record) -> tuple[Add, ...]:
     if isinstance(author, MaintenanceAuthor) or is_change(record):
         return ()
     if isinstance(author, StreamAuthor):
-        own = Origin(author.query_id, author.batch_id, author.batch_id)
+        origin = Origin(author.query_id, author.batch_id, author.batch_id)
     else:
-        own = Origin(author.job_id, 0, 0)
-    return tuple(add for add in record.adds if add.origin == own)
+        origin = Origin(author.job_id, 0, 0)
+    return tuple(add for add in record.adds if add.origin == origin)
 
 
 def is_change(record: Record) -> bool:
@@ -191,16 +191,16 @@ class FollowStream(LogStream[Share]):
 
     def shares(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
         """Return the new rows between two offsets, as `LogStream.shares` does."""
-        found = super().shares(start, end)
-        if found and self.marker is None:
+        shares = super().shares(start, end)
+        if shares and self.marker is None:
             self.marker = read_marker(self._fs)
-        return found
+        return shares
 
     def report(self) -> dict[str, Any] | None:
         """Return the newest version, how many follow those that were planned, and how many were passed over."""
-        if self._planner is None or (found := super().report()) is None:
+        if self._planner is None or (progress := super().report()) is None:
             return None
-        return found | {"versionsSkipped": self._planner.skipped}
+        return progress | {"versionsSkipped": self._planner.skipped}
 
     def _open(self) -> FollowPlanner:
         """Return the planner of the directory; until there is one, a new planner of nothing."""
@@ -220,11 +220,11 @@ class FollowStream(LogStream[Share]):
         return planner
 
     def _require_empty(self) -> None:
-        others = [info.path for info in list_or_empty(self._fs, "") if info.path != layout.META]
-        if others:
+        paths = [info.path for info in list_or_empty(self._fs, "") if info.path != layout.META]
+        if paths:
             raise ConfigError(
                 f"{self._config.path!r} is not an ftfile directory: it has no log, and other files, such as "
-                f"{others[0]!r}. To read files that others write, set fileFormat"
+                f"{paths[0]!r}. To read files that others write, set fileFormat"
             )
 
 

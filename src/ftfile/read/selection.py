@@ -76,21 +76,23 @@ class Selection:
 
     def adds(self) -> Iterator[ChosenAdd]:
         """Yield the adds that may have such rows, in the order of the snapshot; no file is opened."""
-        found: dict[_Bucket, _Conditions | None] = {}
+        bucket_conditions: dict[_Bucket, _Conditions | None] = {}
         adds = iter(self._snapshot.adds.values())
         while piece := list(itertools.islice(adds, _PIECE_ADDS)):
             if self._where is None:
                 yield from (ChosenAdd(add, None, None) for add in piece)
                 continue
-            found.update(self._compare({(add.bucket, add.encoding) for add in piece} - found.keys()))
+            bucket_conditions.update(
+                self._compare({(add.bucket, add.encoding) for add in piece} - bucket_conditions.keys())
+            )
             for add in piece:
-                conditions = found[add.bucket, add.encoding]
+                conditions = bucket_conditions[add.bucket, add.encoding]
                 if conditions is not None:
                     yield ChosenAdd(add, *conditions)
 
     def rows(self, fs: FileSystem, chosen: ChosenAdd, *, is_old: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of an add; a file is opened only for columns that it has. For the errors see `read_add`."""
-        add, where, known = chosen
+        add, where, partition = chosen
         encoding = self._snapshot.definitions[add.encoding]
         schema = self.schema if where is None else self._read
         if not {*schema.names} - columns_in_path(encoding):
@@ -99,10 +101,10 @@ class Selection:
         if where is None:
             yield from read_add(fs, add, encoding, schema, is_old=is_old)
             return
-        wanted = Wanted(RowFilter(where, self.filtered, known))
+        row_filter = Wanted(RowFilter(where, self.filtered, partition))
         with self._telling(where, add.final_path or add.path):
             try:
-                for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=wanted):
+                for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=row_filter):
                     for rows in matching_rows(batch, where).to_batches():
                         yield batch_of([rows.column(name) for name in self.schema.names], self.schema, rows.num_rows)
             except CorruptData:
@@ -126,8 +128,8 @@ class Selection:
         """Return the condition; times without an offset that are compared with columns in a path are by its clocks."""
         if (path_zone, in_path) not in self._conditions:
             zones = dict.fromkeys(in_path, path_zone)
-            found = predicate(self._asked, self._recorded, time_zone=self._time_zone, time_zones=zones)
-            self._conditions[path_zone, in_path] = found
+            condition = predicate(self._asked, self._recorded, time_zone=self._time_zone, time_zones=zones)
+            self._conditions[path_zone, in_path] = condition
         return self._conditions[path_zone, in_path]
 
     def _compare(self, buckets: Iterable[_Bucket]) -> dict[_Bucket, _Conditions | None]:
@@ -135,24 +137,24 @@ class Selection:
         by_encoding = defaultdict[str, list[_Bucket]](list)
         for bucket in buckets:
             by_encoding[bucket[1]].append(bucket)
-        found: dict[_Bucket, _Conditions | None] = {}
-        for key, own in by_encoding.items():
+        conditions: dict[_Bucket, _Conditions | None] = {}
+        for key, group in by_encoding.items():
             encoding = self._snapshot.definitions[key]
             in_path = columns_in_path(encoding)
             where = self._by_clocks(encoding["timeZone"], in_path)
             schema = pa.schema([field for field in self.filtered if field.name in in_path])
-            values = [path_values(encoding, bucket, schema) for bucket, _ in own]
+            values = [path_values(encoding, bucket, schema) for bucket, _ in group]
             if len(schema) == len(self.filtered):
                 with self._telling(where, "partitions"):
                     are_true = _are_true(where, values, schema)
-                found.update(zip(own, ((None, None) if each else None for each in are_true), strict=True))
+                conditions.update(zip(group, ((None, None) if is_true else None for is_true in are_true), strict=True))
                 continue
-            known = [partition_expression(each) for each in values]
+            expressions = [partition_expression(mapping) for mapping in values]
             with self._telling(where, "partitions"):
-                possible = _may_be_true(where, known, self.filtered) if len(schema) else [True] * len(own)
-            for bucket, each, may_be in zip(own, known, possible, strict=True):
-                found[bucket] = (where, each) if may_be else None
-        return found
+                possible = _may_be_true(where, expressions, self.filtered) if len(schema) else [True] * len(group)
+            for bucket, expression, may_be in zip(group, expressions, possible, strict=True):
+                conditions[bucket] = (where, expression) if may_be else None
+        return conditions
 
 
 def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | None:
@@ -163,16 +165,16 @@ def partition_expression(values: Mapping[str, pa.Scalar]) -> pc.Expression | Non
 
 def _select(recorded: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     by_name = {name.lower(): name for name in recorded.names}
-    found = [by_name.get(name.lower()) for name in columns]
-    for name, own in zip(columns, found, strict=True):
-        if own is None:
+    names = [by_name.get(name.lower()) for name in columns]
+    for name, spelling in zip(columns, names, strict=True):
+        if spelling is None:
             whole = by_name.get(name.partition(".")[0].lower())
             if whole is not None and pa.types.is_nested(recorded.field(whole).type):
                 raise ConfigError(f"columns: {name!r} is within a column: take {whole!r}, which has it")
             raise ConfigError(f"columns: {_no_such(name, recorded.names)}")
-    if twice := [name for place, name in enumerate(columns) if found[place] in found[:place]]:
+    if twice := [name for place, name in enumerate(columns) if names[place] in names[:place]]:
         raise ConfigError(f"columns: {', '.join(map(repr, twice))} comes twice")
-    return pa.schema([recorded.field(own) for own in found])
+    return pa.schema([recorded.field(spelling) for spelling in names])
 
 
 def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema) -> list[str]:
@@ -183,17 +185,17 @@ def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema)
     if _POSITION in text:
         raise ConfigError(f"where: {text} names a column by its number: use its name, as in pyarrow.compute.field('a')")
     # To try an expression without each of its columns takes the square of their number.
-    known = {name.lower() for name in asked} if isinstance(asked, Mapping) else set()
+    asked_names = {name.lower() for name in asked} if isinstance(asked, Mapping) else set()
     return [
         name
         for place, name in enumerate(recorded.names)
-        if name in text and (name.lower() in known or _needs(where, recorded.remove(place)))
+        if name in text and (name.lower() in asked_names or _needs(where, recorded.remove(place)))
     ]
 
 
-def _needs(where: pc.Expression, others: pa.Schema) -> bool:
+def _needs(where: pc.Expression, rest: pa.Schema) -> bool:
     try:
-        others.empty_table().filter(where)
+        rest.empty_table().filter(where)
     except pa.ArrowInvalid:
         return True
     return False
@@ -207,23 +209,25 @@ def path_values(encoding: Mapping[str, Any], bucket: str, schema: pa.Schema) -> 
 def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scalar]], schema: pa.Schema) -> list[bool]:
     """Return True for those values of columns for which a condition on no others is true."""
     numbers = pa.array(range(len(values)), pa.int64())
-    columns = [pa.array([each[field.name].as_py() for each in values], field.type) for field in schema]
+    columns = [pa.array([row[field.name].as_py() for row in values], field.type) for field in schema]
     table = pa.Table.from_arrays([*columns, numbers], schema=schema.append(pa.field("", pa.int64())))
     chosen = {*matching_rows(table, where).column(len(columns)).to_pylist()}
     return [number in chosen for number in range(len(values))]
 
 
-def _may_be_true(where: pc.Expression | None, known: Sequence[pc.Expression | None], schema: pa.Schema) -> list[bool]:
+def _may_be_true(
+    where: pc.Expression | None, partitions: Sequence[pc.Expression | None], schema: pa.Schema
+) -> list[bool]:
     """Return False for those expressions with which a condition on columns of `schema` cannot be true."""
     import pyarrow.dataset as ds
     from pyarrow.fs import LocalFileSystem  # noqa: PLC0415
 
     # Arrow compares a condition with the partitions of fragments, and opens none.
     file_format, fs = ds.ParquetFileFormat(), LocalFileSystem()
-    fragments = [file_format.make_fragment(str(number), fs, each) for number, each in enumerate(known)]
+    fragments = [file_format.make_fragment(str(number), fs, partition) for number, partition in enumerate(partitions)]
     dataset = ds.FileSystemDataset(fragments, schema, file_format, fs)
     possible = {int(fragment.path) for fragment in dataset.get_fragments(where)}
-    return [number in possible for number in range(len(known))]
+    return [number in possible for number in range(len(partitions))]
 
 
 def matching_rows(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) -> pa.Table:
@@ -244,11 +248,11 @@ def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> It
         yield with_path_columns(rows, values, schema) if values else rows
 
 
-def _no_such(name: str, known: Collection[str]) -> str:
+def _no_such(name: str, names: Collection[str]) -> str:
     """Return the text that there is no column of a name, with those that there are."""
     import difflib  # noqa: PLC0415 - for mistakes alone
 
-    spelling = {each.lower(): each for each in known}
+    spelling = {spelled.lower(): spelled for spelled in names}
     near = [spelling[match] for match in difflib.get_close_matches(name.lower(), spelling, n=3, cutoff=0.6)]
     meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."
-    return f"there is no column {name!r}{meant} There are: {', '.join(known)}"
+    return f"there is no column {name!r}{meant} There are: {', '.join(names)}"

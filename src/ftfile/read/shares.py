@@ -84,13 +84,13 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
     newest = (add for add in snapshot.newest_first() if add.kind == "part")
     parts = [*islice(newest, None if limit is None else min(limit, len(snapshot.adds)))][::-1]
     partitions = _partitions(snapshot, parts)
-    queries, found = log.refresh().queries, []
+    queries, files = log.refresh().queries, []
     is_few = len(parts) * LISTED_AT_ONCE < len(snapshot.adds)
     states = parallel(log.fs, lambda part: _STATES[find_part(log.fs, part).place], parts) if is_few else None
     for add, state in zip(parts, states or _file_states(log.fs, parts), strict=True):
         origin = add.origin
         is_stream = origin.query_id in queries
-        found.append(
+        files.append(
             FinishedFile(
                 path=add.final_path or add.path,
                 rows=add.rows,
@@ -104,7 +104,7 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
                 state=state,
             )
         )
-    return found
+    return files
 
 
 def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -116,7 +116,7 @@ def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str
         (bucket, key): path_values(snapshot.definitions[key], bucket, schema)
         for bucket, key in {(add.bucket, add.encoding) for add in parts}
     }
-    return {place: {name: value.as_py() for name, value in found.items()} for place, found in values.items()}
+    return {place: {name: value.as_py() for name, value in columns.items()} for place, columns in values.items()}
 
 
 def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
@@ -125,13 +125,13 @@ def _file_states(fs: FileSystem, parts: Sequence[Add]) -> list[FileState]:
     listed = parallel(fs, lambda directory: list_or_empty(fs, directory), directories)
     sizes = {info.path: info.size_bytes for infos in listed for info in infos if not info.is_directory}
     staged = walk(fs, layout.STAGED)
-    found = [
+    are_there = [
         sizes.get(part.final_path or "") == part.length and (part.path not in staged or part.path == part.final_path)
         for part in parts
     ]
-    odd = [part for part, is_there in zip(parts, found, strict=True) if not is_there]
+    odd = [part for part, is_there in zip(parts, are_there, strict=True) if not is_there]
     places = iter(parallel(fs, lambda part: find_part(fs, part).place, odd))
-    return ["published" if is_there else _STATES[next(places)] for is_there in found]
+    return ["published" if is_there else _STATES[next(places)] for is_there in are_there]
 
 
 TASK_BYTES = 32 << 20
@@ -215,8 +215,8 @@ def _cost(piece: Piece) -> int:
 
 
 def _as_recorded(encoding: dict[str, Any], requested: pa.Schema) -> pa.Schema:
-    found = [*arrow_schema(encoding["schema"]).names, *columns_in_path(encoding)]
-    names = recorded_names(found, requested.names)
+    column_names = [*arrow_schema(encoding["schema"]).names, *columns_in_path(encoding)]
+    names = recorded_names(column_names, requested.names)
     return pa.schema([field.with_name(name) for name, field in zip(names, requested, strict=True)])
 
 

@@ -258,7 +258,7 @@ class _Loading:
         One part is looked at, the largest: a store may tell other times of what it got in pieces. Object stores list
         milliseconds, and tell seconds of one file.
         """
-        add, info = max(group.files, key=lambda each: (not each[1].path.isascii(), each[0].length))
+        add, info = max(group.files, key=lambda pair: (not pair[1].path.isascii(), pair[0].length))
         jvm: Any = self.spark._jvm  # noqa: SLF001 - what follows has no other way
         session: Any = self.spark._jsparkSession  # noqa: SLF001
         try:

@@ -146,8 +146,8 @@ def _check_authors(log: LogContents, report: DirectoryReport, recorded_by_spark:
 
 def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
     segments = (add for add in adds.values() if add.kind == "segment")
-    found = sorted((add.path, add.offset, add.length) for add in segments)
-    for (path, start, length), (next_path, next_start, _) in itertools.pairwise(found):
+    spans = sorted((add.path, add.offset, add.length) for add in segments)
+    for (path, start, length), (next_path, next_start, _) in itertools.pairwise(spans):
         apart = path != next_path or start + length <= next_start
         require(apart, "I6", f"at version {version} segments of {path!r} overlap at {next_start}")
 
@@ -170,8 +170,10 @@ def _check_published(fs: FileSystem, records: Iterable[Record], source: str, for
         parts = [add for add in (*record.adds, *record.dead_letters) if add.kind == "part"]
         before = [add.path for add in parts if add.path != add.final_path]
         before += [remove.final_path for remove in record.removes if remove.final_path]
-        left = [path for path in before if path not in foreign and fs.exists(path)]
-        require(not left, "I7", f"{source} says that version {record.version} is published, but {left} are left")
+        remaining = [path for path in before if path not in foreign and fs.exists(path)]
+        require(
+            not remaining, "I7", f"{source} says that version {record.version} is published, but {remaining} are left"
+        )
 
 
 def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:
@@ -196,9 +198,9 @@ def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) 
     letters = [letter for record in log.records for letter in record.dead_letters]
     deletable = {remove.id for record in old for remove in record.removes} | {letter.id for letter in letters}
     # Restores move files: each is where the newest record that brought it back says.
-    found = log.adds()
-    newest = {layout.original_id(add.id): add for add in sorted(found, key=lambda add: restored_version(add.id))}
-    adds = [(add, newest[layout.original_id(add.id)]) for add in found]
+    log_adds = log.adds()
+    newest = {layout.original_id(add.id): add for add in sorted(log_adds, key=lambda add: restored_version(add.id))}
+    adds = [(add, newest[layout.original_id(add.id)]) for add in log_adds]
     adds += [(letter, letter) for letter in letters]
     return [
         (add, plain)
@@ -263,15 +265,15 @@ def _check_restored(log: LogContents, rows: Mapping[str, Counter[Hashable]], rec
 def _check_visible(
     fs: FileSystem, log: LogContents, report: DirectoryReport, passed_over: Collection[str | None], *, direct: bool
 ) -> None:
-    known = {add.final_path: add for add in log.adds() if add.final_path is not None}
+    adds_by_path = {add.final_path: add for add in log.adds() if add.final_path is not None}
     for path in list_plainly(fs):
-        if path in passed_over or (direct and path not in known):
+        if path in passed_over or (direct and path not in adds_by_path):
             continue
         # It is whole: its final name is where a part was looked for first, and found to be as recorded.
-        require(path in known, "I9", f"{path} is visible and in no record")
-        report.visible[path] = _plain(fs, known[path], fs.read(path))
+        require(path in adds_by_path, "I9", f"{path} is visible and in no record")
+        report.visible[path] = _plain(fs, adds_by_path[path], fs.read(path))
     _check_replaced(log.records, report)
-    endings = tuple({"." + path.rsplit(".", 1)[-1] for path in known if "." in path})
+    endings = tuple({"." + path.rsplit(".", 1)[-1] for path in adds_by_path if "." in path})
     hidden = [path for path in walk(fs, layout.META) if endings and path.endswith(endings)]
     require(not hidden, "I9", f"readers that find data by its ending take {hidden} for parts")
 

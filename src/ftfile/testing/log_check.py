@@ -32,15 +32,15 @@ __all__ = ("InvariantViolation", "LogContents", "read_log", "require")
 class InvariantViolation(AssertionError):
     """One of the invariants, such as `I5`, does not hold."""
 
-    def __init__(self, invariant: str, found: str) -> None:
-        super().__init__(f"{invariant}: {found}")
+    def __init__(self, invariant: str, detail: str) -> None:
+        super().__init__(f"{invariant}: {detail}")
         self.invariant = invariant
 
 
-def require(holds: bool, invariant: str, found: str, *values: object) -> None:  # noqa: FBT001 - reads as a sentence
-    """Raise a violation unless it holds; values, which may be long as text, are put into `found` only then."""
+def require(holds: bool, invariant: str, detail: str, *values: object) -> None:  # noqa: FBT001 - reads as a sentence
+    """Raise a violation unless it holds; values, which may be long as text, are put into `detail` only then."""
     if not holds:
-        raise InvariantViolation(invariant, found.format(*values) if values else found)
+        raise InvariantViolation(invariant, detail.format(*values) if values else detail)
 
 
 @dataclass
@@ -62,27 +62,27 @@ class LogContents:
     @property
     def horizon_ms(self) -> int:
         """Return up to when a vacuum may have deleted what was not needed; 0 when there was none."""
-        known = [checkpoint.horizon_ms for checkpoint in self.checkpoints.values()]
-        return max(known + [record.horizon_ms or 0 for record in self.records], default=0)
+        horizons = [checkpoint.horizon_ms for checkpoint in self.checkpoints.values()]
+        return max(horizons + [record.horizon_ms or 0 for record in self.records], default=0)
 
     def adds(self) -> list[Add]:
         """Return all adds whose records, or snapshots, are kept."""
-        found = {add.id: add for add in self.snapshots[min(self.snapshots)].values()}
-        return list((found | {add.id: add for record in self.records for add in record.adds}).values())
+        adds = {add.id: add for add in self.snapshots[min(self.snapshots)].values()}
+        return list((adds | {add.id: add for record in self.records for add in record.adds}).values())
 
     def oldest_batch(self, query_id: str) -> int:
         """Return the first batch of a query that has a record, or would have one if all records were kept."""
         if self.start == 0:
             return 0
         authors = (record.author for record in self.records)
-        kept = (a.batch_id for a in authors if isinstance(a, StreamAuthor) and a.query_id == query_id)
+        batches = (a.batch_id for a in authors if isinstance(a, StreamAuthor) and a.query_id == query_id)
         behind = [
             checkpoint
             for name, checkpoint in self.checkpoints.items()
             if name.version >= self.start and query_id in checkpoint.queries
         ]
-        known = (checkpoint.queries[query_id].last_batch + 1 for checkpoint in behind)
-        return min((*kept, *known), default=0)
+        checkpoint_batches = (checkpoint.queries[query_id].last_batch + 1 for checkpoint in behind)
+        return min((*batches, *checkpoint_batches), default=0)
 
     def upto(self, version: int) -> list[Record]:
         """Return the records up to a version."""
@@ -92,13 +92,13 @@ class LogContents:
 def read_log(fs: FileSystem) -> LogContents:
     """Read all of the log, and check what can be checked without looking at parts: I1 and I7."""
     log = LogContents()
-    found: dict[int, bytes] = {}
+    contents: dict[int, bytes] = {}
     for info in list_or_empty(fs, layout.LOG):
         parsed = layout.parse_log_name(info.path)
         if parsed is not None and parsed.nonce is None:
-            found[parsed.version] = fs.read(info.path)
+            contents[parsed.version] = fs.read(info.path)
             log.modified_ms[parsed.version] = info.modified_ms
-    records = {version: _decoded(fs, version, content) for version, content in sorted(found.items())}
+    records = {version: _decoded(fs, version, content) for version, content in sorted(contents.items())}
     for name in list_checkpoints(fs):
         with _broken_is("I7"):
             checkpoint = decode_checkpoint(fs.read(layout.log_checkpoint_path(name)), layout.log_checkpoint_path(name))
@@ -111,7 +111,7 @@ def read_log(fs: FileSystem) -> LogContents:
     # What lies before is being deleted, or was created by a committer left behind.
     log.start = max(starts, default=0)
     log.records = [record for version, record in records.items() if version >= log.start]
-    log.texts = {version: content for version, content in found.items() if version >= log.start}
+    log.texts = {version: content for version, content in contents.items() if version >= log.start}
     versions = [record.version for record in log.records]
     require(versions == list(range(log.start, log.start + len(versions))), "I1", f"the versions are {versions}")
     _check_snapshots(fs, log)
@@ -158,13 +158,13 @@ def _check_snapshots(fs: FileSystem, log: LogContents) -> None:
         require(len(set(removed)) == len(removed), "I7", f"version {record.version} removes an add twice")
         dead = [add_id for add_id in removed if add_id not in live]
         require(not dead, "I7", f"version {record.version} removes {dead}, which are not live")
-        kept = live.keys() - removed if record.overwrite else ()
-        require(not kept, "I7", f"version {record.version} overwrites all and leaves {kept}")
+        survivors = live.keys() - removed if record.overwrite else ()
+        require(not survivors, "I7", f"version {record.version} overwrites all and leaves {survivors}")
         for name in (name for add in (*record.adds, *record.dead_letters) for name in _own_names(add)):
             require(name not in names, "I6", f"version {record.version} uses {name!r} a second time")
             names.add(name)
-        left = {add_id: add for add_id, add in live.items() if add_id not in removed}
-        log.snapshots[record.version] = left | {add.id: add for add in record.adds}
+        remaining = {add_id: add for add_id, add in live.items() if add_id not in removed}
+        log.snapshots[record.version] = remaining | {add.id: add for add in record.adds}
 
 
 def _own_names(add: Add) -> list[str]:
@@ -202,16 +202,16 @@ def _check_checkpoints(log: LogContents) -> None:
 def _check_ranges(fs: FileSystem, log: LogContents) -> None:
     """Ranges stand for their records: all of them together, and each by itself as far as its records are kept."""
     names = list_compacted(fs)
-    known = _forgetting({add.id: add for add in log.adds()}) if names else {}
+    adds = _forgetting({add.id: add for add in log.adds()}) if names else {}
     for name in names:
-        _check_range(fs, log, name, known)
+        _check_range(fs, log, name, adds)
     if names and log.records:
         # As readers do it, who pass over what they cannot read.
-        found = _snapshot(fs, _fold(log), log.head)
-        require(found == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
+        read_adds = _snapshot(fs, _fold(log), log.head)
+        require(read_adds == _forgetting(log.snapshots[log.head]), "I7", "ranges and records make other adds")
 
 
-def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, known: Mapping[str, Add]) -> None:
+def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, adds: Mapping[str, Add]) -> None:
     path = layout.compacted_path(name)
     with _broken_is("I7"):
         content = read_range(fs, name, ended=True)
@@ -222,17 +222,19 @@ def _check_range(fs: FileSystem, log: LogContents, name: layout.CompactedName, k
     if before is None:
         return
     brought = [*adds_in(content.kept), *adds_in(content.ended or ())]
-    strange = [add for _, _, add in brought if known.get(add.id, add) != add]
+    strange = [add for _, _, add in brought if adds.get(add.id, add) != add]
     require(not strange, "I7", f"{path} says {strange}, which records say otherwise")
     for version in range(max(name.first, content.log_start, log.start), name.last + 1):
         gone = {add_id for add_id, removed in content.removes.items() if removed <= version}
         require(gone <= before.keys(), "I7", f"{path} removes what was not live: {gone - before.keys()}")
-        found = set(before.keys() - gone)
+        live_ids = set(before.keys() - gone)
         for added, removed, add in brought:
             if added <= version and (removed is None or removed > version):
-                found.add(add.id)
+                live_ids.add(add.id)
         expected = log.snapshots[version].keys()
-        require(found == expected, "I7", "{} says {} of version {}, records {}", path, found, version, set(expected))
+        require(
+            live_ids == expected, "I7", "{} says {} of version {}, records {}", path, live_ids, version, set(expected)
+        )
 
 
 def _forgetting(adds: Mapping[str, Add]) -> dict[str, Add]:

@@ -155,17 +155,17 @@ class BatchQuery(ABC):
         if self.checkpoint is None:
             raise ValueError("this query keeps no checkpoint: give it one, or remember what was committed")
         try:
-            found = open_filesystem(normalise(self.checkpoint)).list("commits")
+            infos = open_filesystem(normalise(self.checkpoint)).list("commits")
         except NotFound:
             return 0
         # A killed process leaves temporary files beside them.
-        names = (info.path.rpartition("/")[2] for info in found)
+        names = (info.path.rpartition("/")[2] for info in infos)
         return max((int(name) for name in names if name.isdigit()), default=-1) + 1
 
     def all_options(self) -> dict[str, str]:
         """Return the options as Spark gives them to a writer."""
-        own = {"path": self.path} | ({"checkpointlocation": self.checkpoint} if self.checkpoint else {})
-        return own | dict(self.options)
+        options = {"path": self.path} | ({"checkpointlocation": self.checkpoint} if self.checkpoint else {})
+        return options | dict(self.options)
 
     def _run_attempts(self, planned: bytes, writer: WriterIdentity, partition: int, rows: Sequence[Row]) -> TaskCommit:
         for attempt in range(self.attempts - 1):

@@ -78,11 +78,11 @@ class RotatingLog:
 
     def lines(self) -> list[str]:
         """Return all lines that were ever written, as they are found in the files."""
-        found = []
+        lines = []
         for path in self.files():
             content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-            found += content.decode().split("\n")[:-1]
-        return found
+            lines += content.decode().split("\n")[:-1]
+        return lines
 
     def close(self) -> None:
         """Close the file."""
@@ -104,5 +104,5 @@ class RotatingLog:
 
     def _rotated(self) -> list[tuple[int, Path]]:
         name = re.compile(rf"{re.escape(self.path.name)}\.(\d+)(\.gz)?")
-        found = ((name.fullmatch(path.name), path) for path in self.path.parent.iterdir())
-        return [(int(match[1]), path) for match, path in found if match]
+        matches = ((name.fullmatch(path.name), path) for path in self.path.parent.iterdir())
+        return [(int(match[1]), path) for match, path in matches if match]

@@ -36,8 +36,8 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
     head = log.refresh()
     for position in positions:
         _check_named(log, head.log_start, position)
-    found = Counter(add for adds in run.adds.values() for add in adds)
-    twice = [add for add, times in found.items() if times > 1]
+    counts = Counter(add for adds in run.adds.values() for add in adds)
+    twice = [add for add, times in counts.items() if times > 1]
     require(not twice, "S6", f"{twice} were read twice")
     began = next((position for position in positions if not isinstance(position, Beginning)), None)
     # Records that are gone may have brought the segments whose rest a kept one has.
@@ -54,7 +54,7 @@ def check_followed(fs: FileSystem, run: SourceRun) -> bool:
         if record.version >= first:
             expected |= _original(record, spools)
         spools |= brought
-    require(found.keys() == expected, "S6", f"{expected ^ found.keys()} were not read, or had no new rows")
+    require(counts.keys() == expected, "S6", f"{expected ^ counts.keys()} were not read, or had no new rows")
     return True
 
 

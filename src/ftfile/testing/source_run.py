@@ -156,10 +156,10 @@ class SourceRun:
         share: Share = pickle.loads(shipped)  # noqa: S301 - our own
         config = self.config()
         fs = open_with_keys(config.path, current(), config.key_provider, config.storage.items())
-        found: list[Row] = []
+        rows: list[Row] = []
         for batch in read_share(fs, share, arrow_schema(config.schema_json)):
-            found += batch.to_pylist()
-        return found
+            rows += batch.to_pylist()
+        return rows
 
     def config(self) -> Any:  # noqa: ANN401 - of either kind
         """Return the settings, checked anew from the options."""

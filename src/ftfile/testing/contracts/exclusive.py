@@ -129,8 +129,8 @@ class ExclusiveContract(ContractSupport):
             contents = dict(zip(moved, pool.map(self.stored, repeat(filesystem), moved), strict=True))
         wrong = [target for target, source in moved.items() if contents[target] != source.encode()]
         assert not wrong
-        left = {info.path for directory in ("sources", "targets") for info in filesystem.list(directory)}
-        unexpected = left ^ {*sources, *moved} - set(moved.values())
+        remaining = {info.path for directory in ("sources", "targets") for info in filesystem.list(directory)}
+        unexpected = remaining ^ {*sources, *moved} - set(moved.values())
         assert not unexpected
 
     def test_create_exclusive_makes_a_whole_file_and_nothing_else(self, filesystem: FileSystem) -> None:
@@ -164,8 +164,10 @@ class ExclusiveContract(ContractSupport):
             filesystem, len(paths), lambda client, racer, number: client.create_exclusive(paths[number], content(racer))
         )
         with ThreadPoolExecutor(self.racers) as pool:
-            found = list(pool.map(self.stored, repeat(filesystem), paths))
-        wrong = [path for path, stored, winner in zip(paths, found, winners, strict=True) if stored != content(winner)]
+            contents = list(pool.map(self.stored, repeat(filesystem), paths))
+        wrong = [
+            path for path, stored, winner in zip(paths, contents, winners, strict=True) if stored != content(winner)
+        ]
         assert not wrong
         unexpected = {info.path for info in filesystem.list("log")} ^ {*paths}
         assert not unexpected
@@ -219,7 +221,7 @@ class ExclusiveContract(ContractSupport):
 
 
 def _raise_first(errors: Iterable[Exception | None]) -> None:
-    found = [error for error in errors if error is not None]
-    causes = [error for error in found if not isinstance(error, threading.BrokenBarrierError)]
-    for error in causes or found:
+    failures = [error for error in errors if error is not None]
+    causes = [error for error in failures if not isinstance(error, threading.BrokenBarrierError)]
+    for error in causes or failures:
         raise error

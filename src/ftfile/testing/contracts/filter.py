@@ -46,8 +46,8 @@ class CodecContract(ABC):
         assert {type(data) for pair in encoded for data in pair} == {bytes}
 
     def test_pairs_come_back(self, codec: Codec, encoded: list[tuple[bytes, bytes]]) -> None:
-        found = [codec.from_key_value(key, value) for key, value in encoded]
-        assert found == [self.returned(key, value) for key, value in self.pairs()]
+        pairs = [codec.from_key_value(key, value) for key, value in encoded]
+        assert pairs == [self.returned(key, value) for key, value in self.pairs()]
 
     def test_equal_keys_have_equal_bytes_and_others_have_others(
         self, codec: Codec, encoded: list[tuple[bytes, bytes]]
@@ -65,8 +65,8 @@ class CodecContract(ABC):
         if not self.keeps_order:
             pytest.skip("the codec does not keep the order of keys")
         keys = sorted(key for key, _ in self.pairs())
-        made = [codec.key_to_bytes(key) for key in keys]
-        assert all(before < after for before, after in itertools.pairwise(made))
+        key_bytes = [codec.key_to_bytes(key) for key in keys]
+        assert all(before < after for before, after in itertools.pairwise(key_bytes))
 
 
 _TEXT = b"".join(b"%d,the quick brown fox,%d\n" % (n, n * n % 997) for n in range(200))
@@ -132,12 +132,12 @@ class FilterContract:
         buffer[:] = b"xxxxxx"
         encoded += stream.feed(b"") + stream.finish()
         assert isinstance(encoded, bytes)
-        decoder, found = self._decoder(byte_filter), b""
+        decoder, decoded = self._decoder(byte_filter), b""
         for piece in _cut(encoded, 5):
             reused = bytearray(piece)
-            found += decoder.feed(reused)
+            decoded += decoder.feed(reused)
             reused[:] = bytes(len(piece))
-        assert found + decoder.finish() == b"first second"
+        assert decoded + decoder.finish() == b"first second"
 
     def test_streams_at_a_time_do_not_mix(self, byte_filter: Filter) -> None:
         texts = [_TEXT, _TEXT[::-1]]
@@ -148,11 +148,11 @@ class FilterContract:
                 encoded[number] += stream.feed(texts[number][at : at + 100])
         encoded = [part + stream.finish() for part, stream in zip(encoded, streams, strict=True)]
         decoders = [self._decoder(byte_filter) for _ in texts]
-        found = [b"", b""]
+        decoded = [b"", b""]
         for at in range(0, max(map(len, encoded)), 50):
             for number, decoder in enumerate(decoders):
-                found[number] += decoder.feed(encoded[number][at : at + 50])
-        assert [part + decoder.finish() for part, decoder in zip(found, decoders, strict=True)] == texts
+                decoded[number] += decoder.feed(encoded[number][at : at + 50])
+        assert [part + decoder.finish() for part, decoder in zip(decoded, decoders, strict=True)] == texts
 
     def test_memory_does_not_grow_with_the_data(self, byte_filter: Filter) -> None:
         encoder, encoded, fed = byte_filter.encoder(self._identity(byte_filter)), bytearray(), 0
@@ -161,12 +161,12 @@ class FilterContract:
             fed += len(piece)
             assert fed - len(encoded) <= self.held_bytes_max, "the encoder holds what it was fed"
         encoded += encoder.finish()
-        decoder, found, fed = self._decoder(byte_filter), 0, 0
+        decoder, decoded_bytes, fed = self._decoder(byte_filter), 0, 0
         for piece in _cut(bytes(encoded), _PIECE_BYTES):
-            found += len(decoder.feed(piece))
+            decoded_bytes += len(decoder.feed(piece))
             fed += len(piece)
-            assert fed - found <= self.held_bytes_max, "the decoder holds what it was fed"
-        assert found + len(decoder.finish()) == len(_NOISE)
+            assert fed - decoded_bytes <= self.held_bytes_max, "the decoder holds what it was fed"
+        assert decoded_bytes + len(decoder.finish()) == len(_NOISE)
 
     def test_a_missing_end_is_a_bad_stream(self, byte_filter: Filter) -> None:
         if not self.notices_truncation:
@@ -182,10 +182,10 @@ class FilterContract:
             damaged = bytearray(encoded)
             damaged[place] ^= 1 << place % 8
             try:
-                found = self._decoded(byte_filter, bytes(damaged))
+                decoded = self._decoded(byte_filter, bytes(damaged))
             except BadStream:
                 continue
-            assert found == _TEXT or not self.notices_damage
+            assert decoded == _TEXT or not self.notices_damage
         for garbage in (b"\0", b"garbage", _NOISE[:5_000], encoded[:20] + _NOISE[:100]):
             try:
                 assert self._decoded(byte_filter, garbage) != _TEXT
@@ -201,9 +201,9 @@ class FilterContract:
             frames.append(stream.feed(data) + stream.finish())
         for order in (frames, frames[::-1], [frame for frame in frames for _ in range(2)]):
             decoder = byte_filter.decoder("")
-            found = _fed(decoder, _cut(b"".join(order), _PIECE_BYTES))
+            decoded = _fed(decoder, _cut(b"".join(order), _PIECE_BYTES))
             plain = dict(zip(frames, _DATA, strict=True))
-            assert found == b"".join(plain[frame] for frame in order)
+            assert decoded == b"".join(plain[frame] for frame in order)
 
     def test_a_stream_that_is_bound_is_decoded_in_its_place_alone(self, byte_filter: Filter) -> None:
         if not self.binds_identity:
@@ -221,9 +221,9 @@ class FilterContract:
             stream = byte_filter.encoder(self._identity(byte_filter))
             if not isinstance(stream, SizedStream):
                 pytest.skip("the output's length depends on the content")
-            told = stream.size_of(len(data))
+            size_bytes = stream.size_of(len(data))
             encoded = b"".join(stream.pieces(data)) + stream.finish()
-            assert told == len(encoded)
+            assert size_bytes == len(encoded)
             assert self._decoded(byte_filter, encoded) == data
 
     def test_without_keys_it_is_still_a_filter(self, byte_filter: Filter) -> None:

@@ -122,8 +122,8 @@ class FormatContract(SegmentContract):
     def test_columns_are_matched_by_name(self, file_format: Format) -> None:
         rows = self.rows(file_format)
         data, fields = written(file_format, rows), list(rows.schema)[::-1]
-        wanted = pa.schema([pa.field("not there", pa.int64()), *fields])
-        for schema in (wanted, pa.schema(fields[:1])):
+        wider_schema = pa.schema([pa.field("not there", pa.int64()), *fields])
+        for schema in (wider_schema, pa.schema(fields[:1])):
             expected = [{name: row.get(name) for name in schema.names} for row in rows.to_pylist()]
             assert self.read(file_format, data, schema, rows.schema) == expected
 
@@ -138,8 +138,8 @@ class FormatContract(SegmentContract):
         if "small" not in rows.schema.names:
             pytest.skip("no column to widen")
         wide = pa.schema([("small", pa.int64())])
-        found = self.read(file_format, written(file_format, rows), wide, rows.schema)
-        assert found == rows.select(["small"]).to_pylist()
+        read_rows = self.read(file_format, written(file_format, rows), wide, rows.schema)
+        assert read_rows == rows.select(["small"]).to_pylist()
 
     def test_without_a_limit_all_rows_are_taken(self, file_format: Format) -> None:
         rows = self.rows(file_format)
@@ -169,13 +169,13 @@ class FormatContract(SegmentContract):
         target = Target(before)
         encoder = file_format.encoder(rows.schema, target)
         encoder.write(rows)
-        told = encoder.size_bytes
+        size_bytes = encoder.size_bytes
         encoder.finish()
-        found = target.position - len(before)
+        written_bytes = target.position - len(before)
         if isinstance(file_format, LineFormat):
-            assert told == encoder.size_bytes == found
+            assert size_bytes == encoder.size_bytes == written_bytes
         else:
-            assert told > 0
+            assert size_bytes > 0
 
     def test_a_flush_empties_the_buffer(self, file_format: Format) -> None:
         rows, target = self.rows(file_format), Target()
@@ -225,11 +225,11 @@ class FormatContract(SegmentContract):
         step = max(1, len(data) // 60)
         for damaged in (*GARBAGE, *(data[:end] for end in range(0, len(data), step))):
             try:
-                found = [row for batch in reader.decode(named(damaged), rows.schema) for row in batch.to_pylist()]
+                read_rows = [row for batch in reader.decode(named(damaged), rows.schema) for row in batch.to_pylist()]
             except CorruptData as error:
                 assert error.path == "a file"  # noqa: PT017 - or it is read
                 continue
-            assert found != rows.to_pylist()
+            assert read_rows != rows.to_pylist()
 
     def _fits(self, file_format: Format, rows: pa.RecordBatch) -> bool:
         try:

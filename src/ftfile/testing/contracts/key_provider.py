@@ -30,13 +30,13 @@ class KeyProviderContract:
     unknown_id = "no-such-key"  # of no key
 
     def test_ids_are_known(self, make_provider: Callable[[], KeyProvider]) -> None:
-        known = make_provider().known_ids()
-        assert isinstance(known, tuple)
-        assert len(known) == len(set(known)) >= 2, "the tests need two keys"
-        for key_id in known:
+        key_ids = make_provider().known_ids()
+        assert isinstance(key_ids, tuple)
+        assert len(key_ids) == len(set(key_ids)) >= 2, "the tests need two keys"
+        for key_id in key_ids:
             assert is_key_id(key_id)
             check_key_id(key_id)
-        assert make_provider().known_ids() == known
+        assert make_provider().known_ids() == key_ids
 
     def test_keys_are_keys(self, make_provider: Callable[[], KeyProvider]) -> None:
         for issued in _issued(make_provider()).values():
@@ -48,15 +48,15 @@ class KeyProviderContract:
 
     def test_each_id_has_a_key_of_its_own(self, make_provider: Callable[[], KeyProvider]) -> None:
         issued = _issued(make_provider())
-        assert len({each.key for each in issued.values()}) == len(issued)
+        assert len({data_key.key for data_key in issued.values()}) == len(issued)
 
     def test_a_key_is_found_here_and_by_another_provider(self, make_provider: Callable[[], KeyProvider]) -> None:
         provider = make_provider()
         first, second = _issued(provider), _issued(provider)
         for finder in (provider, make_provider()):
             for issued in (first, second, first):
-                for key_id, each in issued.items():
-                    assert finder.find_key(key_id, each.wrapped) == each.key
+                for key_id, data_key in issued.items():
+                    assert finder.find_key(key_id, data_key.wrapped) == data_key.key
 
     def test_wrapped_keys_do_not_show_the_key(self, make_provider: Callable[[], KeyProvider]) -> None:
         for issued in _issued(make_provider()).values():
@@ -66,7 +66,7 @@ class KeyProviderContract:
         provider = make_provider()
         issued = _issued(provider)
         shown = f"{provider!r} {provider!s} {issued!r}".encode()
-        assert not any(form in shown for each in issued.values() for form in _forms(each.key))
+        assert not any(form in shown for data_key in issued.values() for form in _forms(data_key.key))
 
     def test_an_unknown_id_is_refused(self, make_provider: Callable[[], KeyProvider]) -> None:
         provider = make_provider()
@@ -75,7 +75,9 @@ class KeyProviderContract:
         for ask in (lambda: provider.new_key(self.unknown_id), lambda: provider.find_key(self.unknown_id, wrapped)):
             with pytest.raises(ConfigError, match=self.unknown_id) as caught:
                 ask()
-            assert not any(form in str(caught.value).encode() for each in issued.values() for form in _forms(each.key))
+            assert not any(
+                form in str(caught.value).encode() for data_key in issued.values() for form in _forms(data_key.key)
+            )
 
     def test_what_was_never_issued_is_refused(self, make_provider: Callable[[], KeyProvider]) -> None:
         """Data made with a key that is found is believed."""
@@ -90,17 +92,17 @@ class KeyProviderContract:
         issued = _issued(provider)
         for key_id, other_id in zip(issued, list(issued)[1:], strict=False):
             try:
-                found = provider.find_key(other_id, issued[key_id].wrapped)
+                key = provider.find_key(other_id, issued[key_id].wrapped)
             except ConfigError:
                 continue
-            assert found != issued[key_id].key
+            assert key != issued[key_id].key
 
     def test_many_threads_ask_at_once(self, make_provider: Callable[[], KeyProvider]) -> None:
         provider = make_provider()
-        known = provider.known_ids()
+        key_ids = provider.known_ids()
 
         def ask(number: int) -> bool:
-            key_id = known[number % len(known)]
+            key_id = key_ids[number % len(key_ids)]
             issued = provider.new_key(key_id)
             return provider.find_key(key_id, issued.wrapped) == issued.key
 

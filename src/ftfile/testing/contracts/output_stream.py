@@ -182,8 +182,8 @@ class OutputStreamContract(WritingContract):
         assert self.stored(filesystem, "other") == b"other"
 
     def test_os28_capabilities_of_a_driver_alone_are_named_after_it(self, filesystem: FileSystem) -> None:
-        own = filesystem.capabilities.stream_capabilities - set(_NAMES)
-        wrong = {name for name in own if not name.startswith(f"{filesystem.capabilities.driver}:")}
+        driver_capabilities = filesystem.capabilities.stream_capabilities - set(_NAMES)
+        wrong = {name for name in driver_capabilities if not name.startswith(f"{filesystem.capabilities.driver}:")}
         assert not wrong
         with filesystem.create("file") as stream:
             for name in _NAMES:

@@ -57,11 +57,11 @@ class SegmentContract(ABC):
         counts = [1, rows.num_rows - 4, 3]
         segments, start = self._segments(file_format, rows, counts), 0
         codec = self._codec(file_format, rows.schema)
-        wanted = pa.schema([*list(rows.schema)[::-1], pa.field("not there", pa.string())])
+        wider_schema = pa.schema([*list(rows.schema)[::-1], pa.field("not there", pa.string())])
         for data, count in zip(segments, counts, strict=True):
             expected = rows.slice(start, count).to_pylist()
             assert listed(codec.decode(data, "spool", rows.schema)) == expected
-            assert listed(codec.decode(data, "spool", wanted)) == [{**row, "not there": None} for row in expected]
+            assert listed(codec.decode(data, "spool", wider_schema)) == [{**row, "not there": None} for row in expected]
             start += count
 
     def test_damaged_segments_are_corrupt_data(self, file_format: Format) -> None:
@@ -70,11 +70,11 @@ class SegmentContract(ABC):
         codec = self._codec(file_format, rows.schema)
         for damaged in (data[:-1], data[: len(data) // 2], *GARBAGE[1:]):
             try:
-                found = listed(codec.decode(damaged, "spool", rows.schema))
+                read_rows = listed(codec.decode(damaged, "spool", rows.schema))
             except CorruptData as error:
                 assert error.path == "spool"  # noqa: PT017
                 continue
-            assert found != rows.to_pylist()
+            assert read_rows != rows.to_pylist()
 
     def test_line_segments_are_the_file_without_its_head(self, file_format: Format) -> None:
         if not isinstance(file_format, LineFormat):
@@ -98,14 +98,14 @@ class SegmentContract(ABC):
         parts = self._joined(file_format, rows, counts, limits)
         read = [self.read(file_format, part, rows.schema) for part in parts]
         assert [row for part in read for row in part] == rows.to_pylist()
-        for data, found in zip(parts[:-1], read, strict=False):
+        for data, part_rows in zip(parts[:-1], read, strict=False):
             assert limits != Limits(), "a part without limits has ended"
-            assert limits.max_rows is None or len(found) <= limits.max_rows
+            assert limits.max_rows is None or len(part_rows) <= limits.max_rows
             if limits.max_bytes is None:
-                assert len(found) == limits.max_rows
+                assert len(part_rows) == limits.max_rows
             elif isinstance(file_format, LineFormat):
-                assert len(data) <= limits.max_bytes or len(found) == 1 or not limits.strict
-                assert len(data) >= limits.max_bytes or len(found) == limits.max_rows or limits.strict
+                assert len(data) <= limits.max_bytes or len(part_rows) == 1 or not limits.strict
+                assert len(data) >= limits.max_bytes or len(part_rows) == limits.max_rows or limits.strict
 
     def test_a_whole_segment_is_copied_or_not_touched(self, file_format: Format) -> None:
         rows, target = self.rows(file_format), Target()
@@ -139,25 +139,25 @@ class SegmentContract(ABC):
         return self.reader(file_format, schema).segments(schema)
 
     def _segments(self, file_format: Format, rows: pa.RecordBatch, counts: Sequence[int]) -> list[bytes]:
-        found, last = [b""] * len(counts), 0
+        segments, last = [b""] * len(counts), 0
         for number, piece in file_format.segments(rows.schema).encode(rows, counts):
             assert number >= last, "segments come in their order"
             last = number
-            found[number] += piece
-        return found
+            segments[number] += piece
+        return segments
 
     def _joined(self, file_format: Format, rows: pa.RecordBatch, counts: Sequence[int], limits: Limits) -> list[bytes]:
         parts, joiner, target = [], None, Target()
         for data, count in zip(self._segments(file_format, rows, counts), counts, strict=True):
-            left, rest, skip = count, data, 0
-            while left:
+            remaining, rest, skip = count, data, 0
+            while remaining:
                 if joiner is None:
                     target = Target()
                     joiner = file_format.joiner(rows.schema, target, limits)
-                taken = joiner.take(rest, left, skip)
+                taken = joiner.take(rest, remaining, skip)
                 assert taken.rows or joiner.rows, "a part takes at least one row"
-                assert taken.rows == left or joiner.is_full(), "a part that is not full takes all rows"
-                left -= taken.rows
+                assert taken.rows == remaining or joiner.is_full(), "a part that is not full takes all rows"
+                remaining -= taken.rows
                 rest, skip = rest[taken.data_start :], 0 if taken.data_start else skip + taken.rows
                 if joiner.is_full():
                     joiner.finish()

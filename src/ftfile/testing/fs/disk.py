@@ -208,8 +208,8 @@ class Replay:
 
     def outcomes(self) -> Iterator[tuple[Disk, Loss]]:
         """Yield all that the disk may hold if power fails now, beginning with everything kept."""
-        for kept, lost in _survivals(self._pending):
-            tree = self._tree_with(kept)
+        for survivors, lost in _survivals(self._pending):
+            tree = self._tree_with(survivors)
             loose = self._loose_in(tree)
             for contents in itertools.product(*(self._loose[number].fates for number in loose)):
                 yield self._outcome(tree, lost, dict(zip(loose, contents, strict=True)))
@@ -218,8 +218,8 @@ class Replay:
         """Yield random outcomes, endlessly: up to four changes cut, with what follows; any contents."""
         while True:
             cuts = {_below(len(self._pending) + 1, ids) for _ in range(_below(5, ids))}
-            kept, lost = _survival(self._pending, cuts)
-            tree = self._tree_with(kept)
+            survivors, lost = _survival(self._pending, cuts)
+            tree = self._tree_with(survivors)
             choices = {number: tuple(self._loose[number].fates) for number in self._loose_in(tree)}
             contents = {number: choice[_below(len(choice), ids)] for number, choice in choices.items()}
             yield self._outcome(tree, lost, contents)
@@ -268,11 +268,11 @@ class Replay:
 
     def _tree_with(self, changes: Sequence[_Change]) -> Tree:
         tree = Tree(self._tree.directories.copy())
-        own: set[str] = set()
+        copied_directories: set[str] = set()
         for change in changes:
-            for directory in change.ordered - own:
+            for directory in change.ordered - copied_directories:
                 tree.directories[directory] = dict(tree.directories.get(directory, ()))
-            own |= change.ordered
+            copied_directories |= change.ordered
             _change_names(tree, change.operation)
         return tree
 
@@ -281,29 +281,29 @@ def _survivals(pending: Sequence[_Change]) -> Iterator[tuple[list[_Change], tupl
     """Yield every set of changes that may survive together, and what is lost with it, all kept first."""
     waiting: list[tuple[int, list[_Change], tuple[Operation, ...], frozenset[str]]] = [(0, [], (), frozenset())]
     while waiting:
-        start, kept, lost, doomed = waiting.pop()
+        start, survivors, lost, doomed = waiting.pop()
         for number in range(start, len(pending)):
             change = pending[number]
             if doomed.isdisjoint(change.ordered):
-                waiting.append((number + 1, kept.copy(), (*lost, change.operation), doomed | change.dooms))
-                kept.append(change)
+                waiting.append((number + 1, survivors.copy(), (*lost, change.operation), doomed | change.dooms))
+                survivors.append(change)
             else:
                 lost += (change.operation,)
                 doomed |= change.dooms
-        yield kept, lost
+        yield survivors, lost
 
 
 def _survival(pending: Sequence[_Change], cuts: set[int]) -> tuple[list[_Change], tuple[Operation, ...]]:
     """Lose the changes numbered in `cuts`, and each that comes after a lost one in a directory."""
-    kept, lost = [], []
+    survivors, lost = [], []
     doomed: set[str] = set()
     for number, change in enumerate(pending):
         if number in cuts or not doomed.isdisjoint(change.ordered):
             doomed |= change.dooms
             lost.append(change.operation)
         else:
-            kept.append(change)
-    return kept, tuple(lost)
+            survivors.append(change)
+    return survivors, tuple(lost)
 
 
 def _below(limit: int, ids: IdSource) -> int:

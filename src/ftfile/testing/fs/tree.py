@@ -30,10 +30,10 @@ class PickledByReference:
 
 
 def _find(key: int) -> PickledByReference:
-    found = _live.get(key)
-    if found is None:
+    target = _live.get(key)
+    if target is None:
         raise LookupError("the pickled test object lives in another process, or no longer")
-    return found
+    return target
 
 
 # Stands in a directory where a file has its number.

@@ -340,5 +340,5 @@ class VolumeFileSystem(FileSystem):
             return FileInfo(path, 0, 0, is_directory=True)
         inode = self._volume.live.inodes[number]
         identity = inode.identity if self._store == "s3" else number if self._store in _NUMBERING else None
-        told = None if identity is None else str(identity)
-        return FileInfo(path, len(inode.content), inode.modified_ms, identity=told)
+        identity_text = None if identity is None else str(identity)
+        return FileInfo(path, len(inode.content), inode.modified_ms, identity=identity_text)
