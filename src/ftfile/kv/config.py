@@ -185,8 +185,8 @@ def _define(
 def _defining_options(parsed: ParsedOptions, schema: pa.Schema, recorded: StoreDefinition | None) -> dict[str, Any]:
     """Return the options that the first record fixes: as they are given, else as the store has them."""
     values = {name: parsed[name] for name in ("keyColumns", "bucketBy", "buckets", "merge", "sequenceColumn")}
-    given = parsed["keyColumns"]
-    if recorded is None or (given and [name.lower() for name in given] != [name.lower() for name in recorded.keys]):
+    keys = parsed["keyColumns"]
+    if recorded is None or (keys and [name.lower() for name in keys] != [name.lower() for name in recorded.keys]):
         return values  # other keys are an error of their own
     of_store = {
         "keyColumns": recorded.keys,

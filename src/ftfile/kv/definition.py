@@ -184,16 +184,16 @@ def check_buckets(buckets: int) -> None:
         raise ConfigError(f"buckets={buckets}: it must be a power of two, at most {BUCKETS_MAX}")
 
 
-def require_same(recorded: StoreDefinition, given: StoreDefinition) -> None:
+def require_same(recorded: StoreDefinition, requested: StoreDefinition) -> None:
     """Raise a ConfigError, with both values, for an option that differs from the store's; values may differ."""
-    both = set(recorded.values) & set(given.values)
+    both = set(recorded.values) & set(requested.values)
     pairs = {
-        "keyColumns": (list(recorded.keys), list(given.keys)),
-        _KEY_TYPES: ([*map(str, recorded.key_types)], [*map(str, given.key_types)]),
-        "bucketBy": (list(recorded.bucket_by), list(given.bucket_by)),
-        "buckets": (recorded.buckets, given.buckets),
-        "merge": (recorded.merge_text(both), given.merge_text(both)),
-        "sequenceColumn": (recorded.sequence, given.sequence),
+        "keyColumns": (list(recorded.keys), list(requested.keys)),
+        _KEY_TYPES: ([*map(str, recorded.key_types)], [*map(str, requested.key_types)]),
+        "bucketBy": (list(recorded.bucket_by), list(requested.bucket_by)),
+        "buckets": (recorded.buckets, requested.buckets),
+        "merge": (recorded.merge_text(both), requested.merge_text(both)),
+        "sequenceColumn": (recorded.sequence, requested.sequence),
     }
     for option, (old, new) in pairs.items():
         if old != new:
@@ -207,11 +207,11 @@ def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
     first = definitions[0]
     fields = {field.name: field for field in first.schema}
     merge: dict[str, str] = {}
-    for each in definitions[1:]:
-        merge |= each.merge
-        for field in each.schema:
-            known = fields.get(field.name)
-            if known is None or is_wider(known.type, field.type):
+    for definition in definitions[1:]:
+        merge |= definition.merge
+        for field in definition.schema:
+            old_field = fields.get(field.name)
+            if old_field is None or is_wider(old_field.type, field.type):
                 fields[field.name] = field
     return replace(first, schema=pa.schema(list(fields.values())), merge=merge | {**first.merge})
 
@@ -245,7 +245,7 @@ def _check_keys(schema: pa.Schema, keys: Sequence[str]) -> None:
 
 def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
     """Return the function of each value column that has another than `last`."""
-    found: dict[str, str] = {}
+    functions: dict[str, str] = {}
     spelled = {name.lower(): name for name in values}
     for item in merge.split(","):
         column, _, name = item.strip().partition(":")
@@ -253,14 +253,14 @@ def _functions(merge: str, values: Sequence[str]) -> dict[str, str]:
             # A function for all: `sum`, or `module:Class`.
             if "," in merge:
                 raise ConfigError(f"merge={merge!r}: {item.strip()!r} names no column; write `column:function`")
-            found = dict.fromkeys(values, item.strip())
+            functions = dict.fromkeys(values, item.strip())
         elif column.lower() not in spelled:
             raise ConfigError(f"merge={merge!r}: {column!r} is none of the value columns {list(values)}")
         else:
-            found[spelled[column.lower()]] = name
-    for name in {name for name in found.values() if name != LAST}:
+            functions[spelled[column.lower()]] = name
+    for name in {name for name in functions.values() if name != LAST}:
         merge_function(name)
-    return {column: name for column, name in found.items() if name != LAST}
+    return {column: name for column, name in functions.items() if name != LAST}
 
 
 def _check_sequence(

@@ -136,18 +136,18 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     text = store_of(head)
     if text is None or config.overwrite:
         return config.definition
-    recorded, given = StoreDefinition.from_json(text), config.definition
-    require_same(recorded, given)
-    old, new = (spark_schema_json(pa.schema(each.value_fields)) for each in (recorded, given))
+    recorded, requested = StoreDefinition.from_json(text), config.definition
+    require_same(recorded, requested)
+    old, new = (spark_schema_json(pa.schema(definition.value_fields)) for definition in (recorded, requested))
     check_schema_change(old, new, config.on_schema_change, has_any=False)
-    return joined([recorded, given])
+    return joined([recorded, requested])
 
 
 def epoch_of(head: LogState, writer: str) -> int:
     """Return the epoch of the process that opened the store last as this writer; 0 for none."""
     table = head.tables.get(OPERATORS)
-    found = None if table is None else table.get(writer)
-    return 0 if found is None else int(found[1])
+    entry = None if table is None else table.get(writer)
+    return 0 if entry is None else int(entry[1])
 
 
 def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
@@ -171,8 +171,9 @@ class StoreChange:
 
 def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: CommitLog) -> Prepare:
     """Return how the record of the checked messages of all tasks is prepared."""
-    own = definition_key(config.definition.to_json())
-    if any(message.definition not in (None, own) for message in messages):  # Spark plans the commit of a stream again
+    own_key = definition_key(config.definition.to_json())
+    # Spark plans the commit of a stream again.
+    if any(message.definition not in (None, own_key) for message in messages):
         raise ConfigError(
             f"path={config.path!r}: the definition of the store was changed while a batch was written to it, as by "
             "kv.rebucket or an overwrite: start the query again, and the batch is written as the store is now"
@@ -231,8 +232,8 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
 
 def accepted_merges(log: CommitLog, state: LogState, rewrites: Sequence[Rewrite]) -> Accepted:
     """Return the merges that the record behind a state can take."""
-    found = accept_rewrites(log, state, rewrites).rewrites
-    return Accepted(tuple(acceptable(state.segments, found)))
+    merges = accept_rewrites(log, state, rewrites).rewrites
+    return Accepted(tuple(acceptable(state.segments, merges)))
 
 
 def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) -> dict[str, Add]:

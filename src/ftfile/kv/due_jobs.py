@@ -188,24 +188,24 @@ class Outputs:
             self._spools.append(self.open_spool())
             self._is_open = True
         spool = self._spools[-1]
-        start = known = spool.position
-        plain_bytes = known_plain_bytes = rows_taken = 0
+        start = last_position = spool.position
+        plain_bytes = last_plain_bytes = rows_taken = 0
 
         def is_full(batch: pa.RecordBatch) -> bool:
-            nonlocal known, plain_bytes, known_plain_bytes, rows_taken
-            if spool.position != known:
-                known, known_plain_bytes = spool.position, plain_bytes
+            nonlocal last_position, plain_bytes, last_plain_bytes, rows_taken
+            if spool.position != last_position:
+                last_position, last_plain_bytes = spool.position, plain_bytes
             plain_bytes += batch.nbytes
             rows_taken += batch.num_rows
             # What the spool still holds back becomes as small as what it has written.
-            ratio = (known - start) / known_plain_bytes if known_plain_bytes else 1.0
-            size_bytes = known - start + (plain_bytes - known_plain_bytes) * min(ratio, 1.0)
+            ratio = (last_position - start) / last_plain_bytes if last_plain_bytes else 1.0
+            size_bytes = last_position - start + (plain_bytes - last_plain_bytes) * min(ratio, 1.0)
             return bool(size_bytes + _INDEX_BYTES * rows_taken >= self.max_file_bytes - self.piece_bytes)
 
-        made = spool.write(bucket, rows.of_one_run(is_full))
+        piece = spool.write(bucket, rows.of_one_run(is_full))
         if spool.position >= self.max_file_bytes // 2:
             self.end()
-        return run_of(segment_of(made, self.encoding, origin, {}))
+        return run_of(segment_of(piece, self.encoding, origin, {}))
 
     def end(self) -> None:
         """End the spool that is being written."""
@@ -229,7 +229,7 @@ def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple
     """
     jobs = head.assembly_tasks
     tasks = jobs[-1].payload["taskCount"] if jobs else 0
-    own = [
+    task_jobs = [
         job
         for number, job in enumerate(jobs)
         if (number + head.version) % tasks == merger.stage.partition and not is_held(job, head.version + 1)
@@ -237,7 +237,7 @@ def run_jobs(merger: Merger, head: LogState) -> tuple[tuple[Rewrite, ...], tuple
     clock = merger.stage.fs.context.clock
     began_s = clock.monotonic_s()
     done, failed = [], []
-    for number, job in enumerate(sorted(own, key=lambda job: job.attempts)):
+    for number, job in enumerate(sorted(task_jobs, key=lambda job: job.attempts)):
         if number and clock.monotonic_s() - began_s > BUDGET_S:
             break
         rewrite, errors = merger.merge(job)
@@ -272,19 +272,19 @@ class Merger:
         except Exception as error:
             if len(groups) == 1 or is_away(error):
                 return None, [error]
-        found: list[Rewrite] = []
+        rewrites: list[Rewrite] = []
         errors: list[Exception] = []
         for group in groups:
             try:
-                found.append(self._merged(job, [group]))
+                rewrites.append(self._merged(job, [group]))
             except Exception as error:
                 errors.append(error)
                 if is_away(error):
                     break
-        if not found:
+        if not rewrites:
             return None, errors
-        inputs, adds = ([add for each in found for add in getattr(each, name)] for name in ("inputs", "adds"))
-        return replace(found[0], inputs=tuple(inputs), adds=tuple(adds)), errors
+        inputs, adds = ([add for rewrite in rewrites for add in getattr(rewrite, name)] for name in ("inputs", "adds"))
+        return replace(rewrites[0], inputs=tuple(inputs), adds=tuple(adds)), errors
 
     def _merged(self, job: AssemblyTask, groups: Sequence[Group]) -> Rewrite:
         """Return the rewrite of groups of a job; if one fails, all that was written is removed."""
@@ -319,17 +319,17 @@ class Merger:
         walls = [run.marks.keys[0] for run in share.relabelled if run.marks.keys is not None]
         rows = FoldedRows(self._alike(tables, share), walls, len(self.definition.keys), outputs.piece_bytes)
         bucket, origin = share.group.runs[0].add.bucket, _origin(share)
-        made = []
+        written_runs = []
         while rows.has_more():
-            made.append(outputs.write(bucket, rows, origin))
-        if not made and not share.relabelled and share.purges:
-            made.append(outputs.write(bucket, rows, origin))
-        left = {}
+            written_runs.append(outputs.write(bucket, rows, origin))
+        if not written_runs and not share.relabelled and share.purges:
+            written_runs.append(outputs.write(bucket, rows, origin))
+        rests = {}
         for run, taken in zip(share.folded, inputs, strict=True):
             rest = runs.left(run, share.cut, taken.taken)
             if rest is not None:
-                left[run.add.id] = rest
-        return made, left
+                rests[run.add.id] = rest
+        return written_runs, rests
 
     def _alike(self, tables: Iterator[pa.Table], share: Share) -> Iterator[pa.Table]:
         """Yield tables with the same columns: those that the only one has, or that one of several may have."""
@@ -348,5 +348,5 @@ class Merger:
 def _origin(share: Share) -> Origin:
     """Return the origin of the rows: the query of the oldest, and the batches of all."""
     origins = [run.add.origin for run in (*share.folded, *share.relabelled)]
-    first, last = min(each.first_batch for each in origins), max(each.last_batch for each in origins)
+    first, last = min(origin.first_batch for origin in origins), max(origin.last_batch for origin in origins)
     return Origin(origins[0].query_id, first, last)

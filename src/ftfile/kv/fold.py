@@ -77,8 +77,8 @@ def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tu
     bases = np.maximum.reduceat(np.where(ops == MERGE, -1, np.arange(len(ops))), groups.starts)
     groups = replace(groups, starts=np.maximum(bases, groups.starts))
     lasts = groups.ends - 1
-    found = np.where(bases == lasts, ops[lasts], SET if bottom else MERGE)
-    found = np.where((bases >= 0) & (bases < lasts), SET, found).astype(np.int8)
+    new_ops = np.where(bases == lasts, ops[lasts], SET if bottom else MERGE)
+    new_ops = np.where((bases >= 0) & (bases < lasts), SET, new_ops).astype(np.int8)
     columns = rows.select(rows.column_names[:-1])
     newest = numbers_from(order[lasts])
     if definition.merge and np.any(groups.starts < lasts):
@@ -89,7 +89,7 @@ def _several(rows: pa.Table, definition: StoreDefinition, *, bottom: bool) -> tu
         columns = pa.table(taken, names=columns.column_names)
     else:
         columns = columns.take(newest)
-    return columns, found
+    return columns, new_ops
 
 
 def _unpurged(
@@ -103,11 +103,11 @@ def _unpurged(
     is_ended = np.zeros(rows.num_rows, np.bool_)
     ended: tuple[KeyRange, ...] = ()
     end = rows.num_rows
-    for stretch, own in zip(reversed(stretches), reversed(purges), strict=True):
+    for stretch, stretch_purges in zip(reversed(stretches), reversed(purges), strict=True):
         start = end - stretch.num_rows
         if ended and start < end:
             is_ended[start:end] = contain(ended, [column[start:end] for column in keys])
-        ended, end = union((*ended, *own)), start
+        ended, end = union((*ended, *stretch_purges)), start
     return rows.filter(bools_from(~is_ended)).combine_chunks()
 
 
@@ -167,7 +167,7 @@ def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinitio
     """Return a column's value for each group, merged of all its values that are not null; raises as `fold` does."""
     column = rows[name].combine_chunks()
     sizes = groups.ends - groups.starts
-    found = groups.order[groups.ends - 1].copy()  # by group, where its value is
+    sources = groups.order[groups.ends - 1].copy()  # by group, where its value is
     several = np.flatnonzero(sizes > 1)
     owners = np.repeat(several, sizes[several])
     places = np.arange(len(owners)) - np.repeat(np.cumsum(sizes[several]) - sizes[several], sizes[several])
@@ -180,11 +180,11 @@ def merged(rows: pa.Table, name: str, groups: Groups, definition: StoreDefinitio
         )
     except _PairError as error:
         row = int(groups.order[groups.ends[error.place] - 1])
-        key = tuple(rows[each][row].as_py() for each in definition.keys)
+        key = tuple(rows[key_name][row].as_py() for key_name in definition.keys)
         raise _error(definition.merge[name], name, key, error.cause) from error.cause
-    found[several] = -1
-    found[owners] = len(column) + np.arange(len(values))
-    return pa.concat_arrays([column, values]).take(from_numpy(found, pa.int64(), found >= 0))
+    sources[several] = -1
+    sources[owners] = len(column) + np.arange(len(values))
+    return pa.concat_arrays([column, values]).take(from_numpy(sources, pa.int64(), sources >= 0))
 
 
 def _combined(values: pa.Array, owners: Numbers, combine: Combine) -> tuple[pa.Array, Numbers]:
@@ -197,13 +197,13 @@ def _combined(values: pa.Array, owners: Numbers, combine: Combine) -> tuple[pa.A
         is_newer = places % 2 == 1
         newer = np.flatnonzero(is_newer)
         try:
-            made = combine(values.take(numbers_from(newer - 1)), values.take(numbers_from(newer)))
+            combined = combine(values.take(numbers_from(newer - 1)), values.take(numbers_from(newer)))
         except _PairError as error:
             raise _PairError(int(owners[newer[error.place]]), error.cause) from error.cause
-        kept = np.flatnonzero(~is_newer)
-        is_made = np.concatenate((is_newer, [False]))[kept + 1]
-        sources = np.where(is_made, len(values) + np.cumsum(is_made) - 1, kept)
-        values, owners = pa.concat_arrays([values, made]).take(numbers_from(sources)), owners[kept]
+        older = np.flatnonzero(~is_newer)
+        is_made = np.concatenate((is_newer, [False]))[older + 1]
+        sources = np.where(is_made, len(values) + np.cumsum(is_made) - 1, older)
+        values, owners = pa.concat_arrays([values, combined]).take(numbers_from(sources)), owners[older]
 
 
 def _combining(name: str, column: pa.Array) -> Combine:
@@ -211,10 +211,12 @@ def _combining(name: str, column: pa.Array) -> Combine:
     function = merge_function(name)
 
     def attempt(older: pa.Array, newer: pa.Array) -> pa.Array:
-        made = function.combine(older, newer)
-        if not isinstance(made, pa.Array) or len(made) != len(older):
-            raise TypeError(f"combine() returned {type(made).__name__}, not an Arrow array with {len(older)} values")
-        return made if made.type == column.type else made.cast(column.type)
+        combined = function.combine(older, newer)
+        if not isinstance(combined, pa.Array) or len(combined) != len(older):
+            raise TypeError(
+                f"combine() returned {type(combined).__name__}, not an Arrow array with {len(older)} values"
+            )
+        return combined if combined.type == column.type else combined.cast(column.type)
 
     def combine(older: pa.Array, newer: pa.Array) -> pa.Array:
         try:
@@ -300,9 +302,9 @@ class SortedRows:
                 self._held.appendleft(_Held(rest, key_reader(rest.columns[: self._key_columns])))
                 self._held_bytes += rest.nbytes
                 break
-        found = pa.Table.from_batches(taken, self._schema)
-        self.taken += found.num_rows
-        return found
+        table = pa.Table.from_batches(taken, self._schema)
+        self.taken += table.num_rows
+        return table
 
 
 def windows_of(inputs: Sequence[SortedRows], window_bytes: int) -> Iterator[list[pa.Table]]:

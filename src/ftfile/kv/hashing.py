@@ -70,7 +70,7 @@ def _chunked(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[An
     hashes = np.empty(len(seeds), np.uint64)
     for first in range(0, len(seeds), _CHUNK_ROWS):
         rows = slice(first, first + _CHUNK_ROWS)
-        hashes[rows] = hash_chunk(seeds[rows], *(each[rows] for each in values))
+        hashes[rows] = hash_chunk(seeds[rows], *(array[rows] for array in values))
     return hashes
 
 
@@ -113,27 +113,27 @@ class _Windows:
         self._step = length if alike and int(starts[-1]) - int(starts[0]) == length * (len(starts) - 1) else 0
 
     @staticmethod
-    def rows_with(wanted: NDArray[np.bool_]) -> Rows | None:
-        if wanted.all():
+    def rows_with(mask: NDArray[np.bool_]) -> Rows | None:
+        if mask.all():
             return _ALL
-        rows = np.flatnonzero(wanted)
+        rows = np.flatnonzero(mask)
         return rows if rows.size else None
 
     def next(self, kind: str, rows: Rows) -> Words:
         dtype = np.dtype(kind)
         if self._step:
             shape, start = (len(self._places),), int(self._places[0])
-            found: NDArray[Any] = np.ndarray(shape, dtype, self._data, start, (self._step,))
+            words: NDArray[Any] = np.ndarray(shape, dtype, self._data, start, (self._step,))
         else:
-            found = _window(self._data, dtype)[self._places[rows]]
+            words = _window(self._data, dtype)[self._places[rows]]
         self._places[rows] += dtype.itemsize
-        return found.astype(np.uint64)
+        return words.astype(np.uint64)
 
 
 def _window(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a value for every byte at which one can begin; they overlap."""
-    found: NDArray[Any] = np.ndarray((max(data.size - dtype.itemsize + 1, 0),), dtype, data, 0, (1,))
-    return found
+    window: NDArray[Any] = np.ndarray((max(data.size - dtype.itemsize + 1, 0),), dtype, data, 0, (1,))
+    return window
 
 
 def _striped(starts: NDArray[np.int64], counts: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
@@ -157,9 +157,9 @@ def _striped(starts: NDArray[np.int64], counts: NDArray[np.int64], data: NDArray
         state ^= _mixed(lane)
         state *= _PRIME_1
         state += _PRIME_4
-    found = np.empty_like(state)
-    found[order] = state
-    return found
+    hashes = np.empty_like(state)
+    hashes[order] = state
+    return hashes
 
 
 def _with_word(state: Words, words: Words) -> Words:
@@ -207,15 +207,15 @@ def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
     """
     hashes = np.full(len(columns[0]), SEED, np.uint64)
     for column in columns:
-        found = _hash_column(column, hashes)
-        hashes = np.where(is_valid(column), found, hashes) if column.null_count else found
+        column_hashes = _hash_column(column, hashes)
+        hashes = np.where(is_valid(column), column_hashes, hashes) if column.null_count else column_hashes
     return hashes
 
 
 def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each hash, `pmod(hash, buckets)` in Spark; `buckets` is a power of two."""
-    found: NDArray[np.uint64] = hashes & np.uint64(buckets - 1)
-    return found.astype(np.int64)
+    numbers: NDArray[np.uint64] = hashes & np.uint64(buckets - 1)
+    return numbers.astype(np.int64)
 
 
 def _hash_column(column: pa.Array, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -277,14 +277,14 @@ def by_bucket(rows: pa.Table, definition: StoreDefinition) -> Iterator[tuple[str
         return
     groups, start = rows_by_number(numbers), 0
     sorted_rows = rows.take(from_numpy(np.concatenate([*groups.values()]), pa.int64()))
-    for number, own in groups.items():
-        yield bucket_name(number), sorted_rows.slice(start, len(own))
-        start += len(own)
+    for number, places in groups.items():
+        yield bucket_name(number), sorted_rows.slice(start, len(places))
+        start += len(places)
 
 
 def rows_by_number(numbers: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
     """Return the places at which each number stands, in their order, by number."""
     order = np.argsort(numbers, kind="stable")
-    found = numbers[order]
-    starts = np.flatnonzero(np.diff(found, prepend=-1))
-    return dict(zip(found[starts].tolist(), np.split(order, starts[1:]), strict=False))
+    sorted_numbers = numbers[order]
+    starts = np.flatnonzero(np.diff(sorted_numbers, prepend=-1))
+    return dict(zip(sorted_numbers[starts].tolist(), np.split(order, starts[1:]), strict=False))

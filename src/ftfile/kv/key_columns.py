@@ -154,16 +154,16 @@ def first_fall(columns: Sequence[pa.Array]) -> int | None:
 
 def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
     """Return the same keys as the fewest ranges, in order; empty ranges are left out."""
-    found: list[KeyRange] = []
-    for start, end in sorted(ranges, key=lambda each: each[0]):
+    merged: list[KeyRange] = []
+    for start, end in sorted(ranges, key=lambda key_range: key_range[0]):
         if end is not None and end <= start:
             continue
-        if found and (found[-1][1] is None or start <= found[-1][1]):
-            last_start, last_end = found[-1]
-            found[-1] = (last_start, None if last_end is None or end is None else max(last_end, end))
+        if merged and (merged[-1][1] is None or start <= merged[-1][1]):
+            last_start, last_end = merged[-1]
+            merged[-1] = (last_start, None if last_end is None or end is None else max(last_end, end))
         else:
-            found.append((start, end))
-    return tuple(found)
+            merged.append((start, end))
+    return tuple(merged)
 
 
 def clip(ranges: Iterable[KeyRange], start: Key = (), end: Key | None = None) -> tuple[KeyRange, ...]:
@@ -181,11 +181,11 @@ def overlap(ranges: Iterable[KeyRange], first: Key, last: Key) -> bool:
 
 def contain(ranges: Iterable[KeyRange], columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
     """Return for each row whether its key is in one of the ranges; `columns` are those of the keys."""
-    found = np.zeros(len(columns[0]), np.bool_)
+    flags = np.zeros(len(columns[0]), np.bool_)
     for start, end in ranges:
         inside = _reach(columns, start)
-        found |= inside if end is None else inside & ~_reach(columns, end)
-    return found
+        flags |= inside if end is None else inside & ~_reach(columns, end)
+    return flags
 
 
 def behind(prefix: Key, kinds: Sequence[pa.DataType]) -> Key | None:

@@ -49,12 +49,12 @@ def _sum(older: pa.Array, newer: pa.Array) -> pa.Array:
 
 
 def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
-    made = _chosen(pc.max_element_wise, older, newer)
-    if not pa.types.is_floating(made.type):
-        return made
+    maxima = _chosen(pc.max_element_wise, older, newer)
+    if not pa.types.is_floating(maxima.type):
+        return maxima
     # Arrow prefers numbers; in Spark, NaN is greater than all of them.
     is_nan = pc.or_(pc.is_nan(older), pc.is_nan(newer))
-    return pc.if_else(is_nan, pa.scalar(np.nan, made.type), made)
+    return pc.if_else(is_nan, pa.scalar(np.nan, maxima.type), maxima)
 
 
 def _chosen(choose: Combine, older: pa.Array, newer: pa.Array) -> pa.Array:
@@ -122,10 +122,10 @@ def merged_type(name: str, column: str, kind: pa.DataType) -> pa.DataType:
     if name not in _FUNCTIONS:
         merge_function(name)
         return kind
-    found = _FUNCTIONS[name].type_of(kind)
-    if found is None:
+    result_type = _FUNCTIONS[name].type_of(kind)
+    if result_type is None:
         raise ConfigError(f"merge={column}:{name}: no {name} can be made of a column of type {kind}")
-    return found
+    return result_type
 
 
 @lru_cache
@@ -139,11 +139,11 @@ def merge_function(name: str) -> MergeFunction:
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     if not is_name_of_code(name):
-        known = ", ".join(sorted([LAST, *_FUNCTIONS]))
-        raise ConfigError(f"merge={name!r} is not understood: there are {known}, and `module:Class` of your own")
-    made = load("merge", name)
+        names = ", ".join(sorted([LAST, *_FUNCTIONS]))
+        raise ConfigError(f"merge={name!r} is not understood: there are {names}, and `module:Class` of your own")
+    function_class = load("merge", name)
     try:
-        function: MergeFunction = made()
+        function: MergeFunction = function_class()
     except Exception as error:
         raise UserCodeError(f"merge={name!r}: {name}() failed: {error!r}") from error
     if not callable(getattr(function, "combine", None)):

@@ -92,47 +92,47 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Sele
         hashes = hash_rows([column.combine_chunks() for column in parts.columns])
         buckets = frozenset(buckets_of(hashes, definition.buckets).tolist())
     ranges, used = _ranges([columns[name] for name in definition.keys], definition)
-    met = frozenset(number for number, each in enumerate(conditions) if each.column in used)
+    met = frozenset(number for number, condition in enumerate(conditions) if condition.column in used)
     return Selection(None, buckets, ranges, met)
 
 
 def _together(column: str, conditions: Iterable[Condition]) -> Condition:
     """Return the condition that is met where all of a column are."""
-    mine = [each for each in conditions if each.column == column]
-    start = max((each.bounds[0] for each in mine), default=())
-    end = min((each.bounds[1] for each in mine if each.bounds[1] is not None), default=None)
-    sets = [each.values for each in mine if each.values is not None]
+    mine = [condition for condition in conditions if condition.column == column]
+    start = max((condition.bounds[0] for condition in mine), default=())
+    end = min((condition.bounds[1] for condition in mine if condition.bounds[1] is not None), default=None)
+    sets = [condition.values for condition in mine if condition.values is not None]
     if not sets:
         return Condition(column, None, (start, end))
-    kept = (value for value in frozenset.intersection(*sets) if overlap([(start, end)], (value,), (value,)))
-    return Condition(column, frozenset(kept))
+    values = (value for value in frozenset.intersection(*sets) if overlap([(start, end)], (value,), (value,)))
+    return Condition(column, frozenset(values))
 
 
 def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[tuple[KeyRange, ...], set[str]]:
     """Return the ranges of keys by their first columns, and the columns whose conditions they meet."""
     depth = 0
-    while _is_at_most(RANGES_MAX, [each.values for each in columns[: depth + 1]]):
+    while _is_at_most(RANGES_MAX, [condition.values for condition in columns[: depth + 1]]):
         depth += 1
-    used = {each.column for each in columns[:depth]}
+    used = {condition.column for condition in columns[:depth]}
     last = columns[depth]
     first, behind_last = last.bounds  # all, if there are too many values
     if last.values is None:
         used.add(last.column)
-    found: list[KeyRange] = []
-    for prefix in sorted(_tuples([each.values for each in columns[:depth]])):
+    ranges: list[KeyRange] = []
+    for prefix in sorted(_tuples([condition.values for condition in columns[:depth]])):
         start = (*prefix, *first)
         end = behind(prefix, definition.key_types) if behind_last is None else (*prefix, *behind_last)
         if end is None or start < end:
-            found.append((start, end))
-    return tuple(found), used
+            ranges.append((start, end))
+    return tuple(ranges), used
 
 
 def _is_at_most(limit: int, sets: Sequence[frozenset[int | bytes] | None]) -> bool:
-    return all(each is not None for each in sets) and math.prod(len(each or ()) for each in sets) <= limit
+    return all(values is not None for values in sets) and math.prod(len(values or ()) for values in sets) <= limit
 
 
 def _tuples(sets: Sequence[frozenset[int | bytes] | None]) -> Iterable[Key]:
-    return itertools.product(*(each or () for each in sets))
+    return itertools.product(*(values or () for values in sets))
 
 
 def _table(keys: Sequence[Key], names: Sequence[str], definition: StoreDefinition) -> pa.Table:

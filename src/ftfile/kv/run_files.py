@@ -87,8 +87,8 @@ class RunSpool:
         piece, ops = StagedRange(self._file, self._filters), 0
         rows = iter(batches)
         first = next(rows, None)
-        own = [] if first is None else [field for field in first.schema if field.name in {OP, DELETED_MS}]
-        schema = pa.schema([*self._definition.schema, *own])  # where keys are never null
+        extra_fields = [] if first is None else [field for field in first.schema if field.name in {OP, DELETED_MS}]
+        schema = pa.schema([*self._definition.schema, *extra_fields])  # where keys are never null
 
         def noted() -> Iterator[pa.RecordBatch]:
             nonlocal ops
@@ -284,4 +284,4 @@ def _coalesced(runs: Sequence[tuple[int, int]], bytes_max: int) -> list[tuple[in
             ranges[-1].append((start, end))
         else:
             ranges.append([(start, end)])
-    return [(own[0][0], own[-1][1]) for own in ranges if len(own) > 1]
+    return [(group[0][0], group[-1][1]) for group in ranges if len(group) > 1]

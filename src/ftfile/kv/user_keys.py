@@ -45,7 +45,7 @@ class UserKeys:
     def __init__(self, definition: StoreDefinition) -> None:
         self._names = definition.keys
         self._kinds = definition.key_types
-        self._converters = [_converter(*each) for each in zip(self._names, self._kinds, strict=True)]
+        self._converters = [_converter(*column) for column in zip(self._names, self._kinds, strict=True)]
         # Takes a value, or a tuple with one for each key column; raises as `prefix` does.
         self.to_stored: Callable[[Any], Key] = self._one_converter() if len(self._names) == 1 else self._several
 
@@ -223,10 +223,10 @@ def _timestamps(name: str, kind: pa.DataType) -> ToStored:
     def to_stored(value: Any) -> int:  # noqa: ANN401
         if not isinstance(value, datetime) or (value.tzinfo is None) != (kind.tz is None):
             raise _other_type(name, value, text)
-        found, rest = divmod(value - epoch, _MICROSECOND)
+        microseconds, rest = divmod(value - epoch, _MICROSECOND)
         if rest:  # of a Timestamp of pandas
             raise _no_value(name, value, "it takes whole microseconds")
-        return found
+        return microseconds
 
     return to_stored
 
@@ -246,8 +246,8 @@ def _decimals(name: str, kind: pa.DataType) -> ToStored:
 
 
 def _other_type(name: str, value: object, taken: str) -> TypeError:
-    found = "a datetime with another sort of zone" if isinstance(value, datetime) else type(value).__name__
-    return TypeError(f"key column {name!r} takes {taken}, not {found}: {value!r}")
+    type_text = "a datetime with another sort of zone" if isinstance(value, datetime) else type(value).__name__
+    return TypeError(f"key column {name!r} takes {taken}, not {type_text}: {value!r}")
 
 
 def _no_value(name: str, value: object, why: str) -> ConfigError:

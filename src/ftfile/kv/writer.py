@@ -95,13 +95,13 @@ class RunWriter:
         names = list(self._definition.keys)
         if self._definition.sequence is not None:
             names.append(self._definition.sequence)
-        found = [name for name in names if batch[name].null_count]
-        if not found:
+        null_columns = [name for name in names if batch[name].null_count]
+        if not null_columns:
             return batch
-        is_good = np.logical_and.reduce([is_valid(batch[name]) for name in found])
+        is_good = np.logical_and.reduce([is_valid(batch[name]) for name in null_columns])
         bad = rows_where(batch, ~is_good)
         faults = np.full(bad.num_rows, "", object)
-        for name in reversed(found):
+        for name in reversed(null_columns):
             role = "sequenceColumn" if name == self._definition.sequence else "keyColumns"
             faults[~is_valid(bad[name])] = f"column {name!r} is null, and {role} names it"
         self._bad.take(bad, faults.tolist())

@@ -114,12 +114,12 @@ class FeedPlanner(LogPlanner[Share]):
             return []
         live = self._live.at(start.version)
         adds = (add for change in changes for add in change.adds)
-        known = self._live.definitions | self._definitions_of(head, records, adds)
-        found = _shares(live, changes, known)
+        definitions = self._live.definitions | self._definitions_of(head, records, adds)
+        shares = _shares(live, changes, definitions)
         for change in changes:
             live = applied(live, change)
-        self._live.keep(records[-1].version, live, known)
-        return found
+        self._live.keep(records[-1].version, live, definitions)
+        return shares
 
 
 class _LiveRuns:
@@ -165,23 +165,23 @@ def _shares(live: Mapping[str, Add], changes: list[Change], definitions: Mapping
     def size_bytes(number: int) -> int:
         return sum(add.length for add in buckets[number] if add.id in new)
 
-    found = []
+    shares = []
     for numbers in map(frozenset, packed(buckets, size_bytes, _TASK_BYTES)):
-        own = _of_buckets(live.values(), numbers)
-        ids = {add.id for add in own}
+        bucket_adds = _of_buckets(live.values(), numbers)
+        ids = {add.id for add in bucket_adds}
         narrowed = []
         for change in changes:
             adds = _of_buckets(change.adds, numbers)
-            removes = tuple(each for each in change.removes if each in ids)
+            removes = tuple(add_id for add_id in change.removes if add_id in ids)
             ids.update(add.id for add in adds)
             narrowed.append(replace(change, adds=adds, removes=removes))
         if any(change.new_runs or change.scope == "all" for change in narrowed):
-            found.append(Share(own, tuple(narrowed), definition.to_json()))
-    return found
+            shares.append(Share(bucket_adds, tuple(narrowed), definition.to_json()))
+    return shares
 
 
 def _of_buckets(adds: Iterable[Add], numbers: frozenset[int]) -> tuple[Add, ...]:
-    return tuple(add for number, own in by_bucket(adds).items() if number in numbers for add in own)
+    return tuple(add for number, group in by_bucket(adds).items() if number in numbers for add in group)
 
 
 class FeedStream(LogStream[Share]):

@@ -103,10 +103,10 @@ def applied(live: Mapping[str, Add], change: Change) -> dict[str, Add]:
 
 def by_bucket(adds: Iterable[Add]) -> dict[int, list[Add]]:
     """Return runs by the number of their bucket, in its order."""
-    found: defaultdict[int, list[Add]] = defaultdict(list)
+    groups: defaultdict[int, list[Add]] = defaultdict(list)
     for add in adds:
-        found[bucket_number(add.bucket)].append(add)
-    return dict(sorted(found.items()))
+        groups[bucket_number(add.bucket)].append(add)
+    return dict(sorted(groups.items()))
 
 
 def _is_new(add: Add, version: int) -> bool:
@@ -120,12 +120,12 @@ def differ(one: pa.Array, other: pa.Array) -> Flags:
     Null is the same as null, and NaN as NaN.
     """
     valid = is_valid(one), is_valid(other)
-    found: Flags = valid[0] != valid[1]
+    flags: Flags = valid[0] != valid[1]
     places = np.flatnonzero(valid[0] & valid[1])
     if places.size:
         both = numbers_from(places)
-        found[places] = _differ(one.take(both), other.take(both))
-    return found
+        flags[places] = _differ(one.take(both), other.take(both))
+    return flags
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Flags:
@@ -133,25 +133,25 @@ def _differ(one: pa.Array, other: pa.Array) -> Flags:
     kind = one.type
     if pa.types.is_struct(kind):
         fields = zip(one.flatten(), other.flatten(), strict=True)
-        flags: Flags = np.logical_or.reduce([np.zeros(len(one), np.bool_), *(differ(*each) for each in fields)])
+        flags: Flags = np.logical_or.reduce([np.zeros(len(one), np.bool_), *(differ(*pair) for pair in fields)])
         return flags
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return _lists_differ(one, other)
-    found: Flags = bools_of(pc.not_equal(one, other))
+    are_unequal: Flags = bools_of(pc.not_equal(one, other))
     if pa.types.is_floating(kind):
         are_nan = bools_of(pc.is_nan(one)) & bools_of(pc.is_nan(other))
-        found &= ~are_nan
-    return found
+        are_unequal &= ~are_nan
+    return are_unequal
 
 
 def _lists_differ(one: pa.Array, other: pa.Array) -> Flags:
-    lengths, others = (np.diff(values_of(each.offsets, np.int32)) for each in (one, other))
-    found: Flags = lengths != others
-    same = np.flatnonzero(~found)
-    rows = [each.take(numbers_from(same)) for each in (one, other)]
-    items = [map_entries(each) if pa.types.is_map(each.type) else each.flatten() for each in rows]
-    found[np.repeat(same, lengths[same])[differ(*items)]] = True
-    return found
+    lengths, other_lengths = (np.diff(values_of(array.offsets, np.int32)) for array in (one, other))
+    are_unequal: Flags = lengths != other_lengths
+    same = np.flatnonzero(~are_unequal)
+    rows = [array.take(numbers_from(same)) for array in (one, other)]
+    items = [map_entries(array) if pa.types.is_map(array.type) else array.flatten() for array in rows]
+    are_unequal[np.repeat(same, lengths[same])[differ(*items)]] = True
+    return are_unequal
 
 
 def feed_schema(definition: StoreDefinition) -> pa.Schema:
@@ -245,13 +245,13 @@ def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefini
     names = list(definition.keys)
     schema = shown_schema(definition, ())
     # Without what their schemas say of nulls.
-    plain = [(pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in source) for source in sources]
+    plain = [(pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in source) for source in sources]
     inputs = [SortedRows(batches, schema, len(names)) for batches in plain]
     for window in windows_of(inputs, _WINDOW_BYTES):
         keys = pa.concat_tables(window)
         if len(inputs) > 1:
             keys = (
-                keys.group_by(names, use_threads=False).aggregate([]).sort_by([(each, "ascending") for each in names])
+                keys.group_by(names, use_threads=False).aggregate([]).sort_by([(name, "ascending") for name in names])
             )
         yield from keys.select(names).combine_chunks().to_batches()
 
@@ -267,8 +267,8 @@ def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Chan
     schema = feed_schema(buckets[0].definition)
     count = keys.num_rows
     structs = [
-        pa.StructArray.from_arrays(columns, fields=list(schema.field(name).type), mask=bools_from(~found))
-        for name, columns, found in ((OLD, old, was), (NEW, new, is_now))
+        pa.StructArray.from_arrays(columns, fields=list(schema.field(name).type), mask=bools_from(~has_row))
+        for name, columns, has_row in ((OLD, old, was), (NEW, new, is_now))
         if columns
     ]
     columns = [
@@ -286,8 +286,8 @@ def _looked_up(
     bucket: Bucket, keys: pa.RecordBatch, hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], list[pa.Array]]:
     """Return which keys have rows, and the value columns, null where they have none."""
-    found, columns = in_order(keys.num_rows, *bucket.lookup(keys, hashes))
-    return found, [column.combine_chunks() for column in columns]
+    has_row, columns = in_order(keys.num_rows, *bucket.lookup(keys, hashes))
+    return has_row, [column.combine_chunks() for column in columns]
 
 
 def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -295,9 +295,11 @@ def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     if not (pa.types.is_struct(array.type) and pa.types.is_struct(kind)):
         return array.cast(kind)
-    own = {field.name.lower(): column for field, column in zip(array.type, array.flatten(), strict=True)}
+    children = {field.name.lower(): column for field, column in zip(array.type, array.flatten(), strict=True)}
     columns = [
-        _shaped(own[field.name.lower()], field.type) if field.name.lower() in own else pa.nulls(len(array), field.type)
+        _shaped(children[field.name.lower()], field.type)
+        if field.name.lower() in children
+        else pa.nulls(len(array), field.type)
         for field in kind
     ]
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=array.is_null())

@@ -71,24 +71,26 @@ def _by_arrow(kind: pa.DataType, where: str) -> Make:
         if value is None:
             return None
         try:
-            made = pa.scalar(value, kind).as_py()
-            is_same = _is_same(made, value)
+            stored = pa.scalar(value, kind).as_py()
+            is_same = _is_same(stored, value)
         except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
             raise _refusal(value, kind, where, error) from error
         if not is_same:
-            raise _refusal(value, kind, where, f"it would be taken for {made!r}")
-        return made
+            raise _refusal(value, kind, where, f"it would be taken for {stored!r}")
+        return stored
 
     return make
 
 
-def _is_same(made: Any, given: Any) -> bool:  # noqa: ANN401
+def _is_same(stored: Any, value: Any) -> bool:  # noqa: ANN401
     """Return True if a value is the given one; a time without a zone is one in UTC."""
-    if type(made) is int and not hasattr(given, "__index__"):
+    if type(stored) is int and not hasattr(value, "__index__"):
         return False
-    if isinstance(made, datetime) and isinstance(given, datetime):
-        made, given = (each.replace(tzinfo=timezone.utc) if each.tzinfo is None else each for each in (made, given))
-    return bool(made == given or (made != made and given != given))  # noqa: PLR0124 - NaN
+    if isinstance(stored, datetime) and isinstance(value, datetime):
+        stored, value = (
+            moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment for moment in (stored, value)
+        )
+    return bool(stored == value or (stored != stored and value != value))  # noqa: PLR0124 - NaN
 
 
 def _refusal(value: object, kind: pa.DataType, where: str, why: object) -> EncodingError:
@@ -157,7 +159,7 @@ def _lists(kind: pa.DataType, where: str) -> Make:
         values = value.tolist() if hasattr(value, "tolist") else value  # of NumPy, Arrow or pandas
         if not isinstance(values, Collection) or isinstance(values, (str, *_BYTES, Mapping)):
             raise _refusal(value, kind, where, f"it takes a list, not {type(value).__name__}")
-        return [make_item(each) for each in values]
+        return [make_item(item) for item in values]
 
     return make
 
@@ -185,12 +187,12 @@ def _maps(kind: pa.DataType, where: str) -> Make:
             return None
         pairs = value.items() if isinstance(value, Mapping) else value
         try:
-            made = [(make_key(key), make_item(each)) for key, each in pairs]
+            entries = [(make_key(key), make_item(item)) for key, item in pairs]
         except (TypeError, ValueError) as error:
             raise _refusal(value, kind, where, "it takes a dictionary, or a list of pairs") from error
-        if any(key is None for key, _ in made):
+        if any(key is None for key, _ in entries):
             raise _refusal(value, kind, where, "a key is null")
-        return made
+        return entries
 
     return make
 
@@ -324,8 +326,8 @@ class Int64:
 
     def from_bytes(self, data: bytes) -> int:
         """Return the integer."""
-        found: int = self._BYTES.unpack(data)[0]
-        return found - self._SHIFT
+        shifted: int = self._BYTES.unpack(data)[0]
+        return shifted - self._SHIFT
 
 
 class Json:
@@ -359,7 +361,7 @@ class ArrowRows:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._makers = [value_maker(each) for each in schema]
+        self._makers = [value_maker(field) for field in schema]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArrowRows, (self.schema,)
@@ -371,8 +373,8 @@ class ArrowRows:
             raise EncodingError(f"{', '.join(unknown)}: the schema has the columns {', '.join(self.schema.names)}")
         try:
             columns = [
-                pa.array([make(value.get(each.name))], each.type)
-                for make, each in zip(self._makers, self.schema, strict=True)
+                pa.array([make(value.get(field.name))], field.type)
+                for make, field in zip(self._makers, self.schema, strict=True)
             ]
             batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
             batch.validate(full=True)

@@ -88,22 +88,22 @@ def config_of(
         if name.lower() in _REFUSED:
             raise ConfigError(f"option {name!r} of a KeyValueStore: {_REFUSED[name.lower()]}")
     encryption = {} if key_provider is None else {"encryption": "aes-gcm", "keyProvider": key_provider}
-    given = {**encryption, **options, "path": path}
-    recorded = recorded_definition(given, context, durable=True)  # a log that is lost is no new store
+    settings = {**encryption, **options, "path": path}
+    recorded = recorded_definition(settings, context, durable=True)  # a log that is lost is no new store
     if recorded is not None:
         recorded = replace(recorded, sequence=None)  # a store with one is refused when it is opened
     keys = _fields(columns.keys, "key", None if recorded is None else recorded.key_fields)
     values = _fields(columns.values, "value", None if recorded is None else recorded.value_fields)
-    if has_codec and [each.type for each in (*keys, *values)] != [_BINARY, _BINARY]:
+    if has_codec and [field.type for field in (*keys, *values)] != [_BINARY, _BINARY]:
         raise ConfigError("a codec is for stores with one binary key column and one binary value column")
     defining = {
-        "keyColumns": ",".join(each.name for each in keys),
+        "keyColumns": ",".join(field.name for field in keys),
         "bucketBy": ",".join(columns.bucket_by) or None,
         "buckets": None if columns.buckets is None else str(columns.buckets),
         "merge": columns.merge,
     }
-    given |= {name: value for name, value in defining.items() if value is not None}
-    config = StoreConfig.from_options(given, spark_schema_json(pa.schema([*keys, *values])), recorded=recorded)
+    settings |= {name: value for name, value in defining.items() if value is not None}
+    config = StoreConfig.from_options(settings, spark_schema_json(pa.schema([*keys, *values])), recorded=recorded)
     if recorded is None or columns.values:
         return config
     # The stored type of a sum of decimals is wider than that of its values, but not than itself.
@@ -117,16 +117,16 @@ def _fields(
     """Return columns by Spark's names of their types, or by Arrow's types; else the recorded ones, or a binary one."""
     if not types and recorded is not None:
         return recorded
-    found = []
+    fields = []
     for name, kind in (types or {otherwise: _BINARY}).items():
         if isinstance(kind, pa.DataType):
-            found.append(pa.field(name, kind))
+            fields.append(pa.field(name, kind))
             continue
         if not isinstance(kind, str):
             raise TypeError(f"column {name!r}: {kind!r} is no type: it takes Spark's name of one, or one of Arrow")
         field: dict[str, Any] = {"name": name, "type": _SQL_NAMES.get(kind, kind), "nullable": True, "metadata": {}}
-        found += arrow_schema(json.dumps({"type": "struct", "fields": [field]}))
-    return found
+        fields += arrow_schema(json.dumps({"type": "struct", "fields": [field]}))
+    return fields
 
 
 def check_writer_name(writer: str) -> None:
@@ -198,17 +198,17 @@ class Recorder:
         else:
             check_foreign_tables(log, head, config.path)
         epoch_min = max((name.epoch + 1 for name in list_wal(log.fs, writer)), default=1)
-        found: list[tuple[int, StoreDefinition]] = []
+        openings: list[tuple[int, StoreDefinition]] = []
 
         def prepare(head: LogState, _: object) -> Body:
             epoch = max(epoch_of(head, writer) + 1, epoch_min)
             refuse_application(head, writer)
-            found[:] = [(epoch, _definition_after(config, head))]
+            openings[:] = [(epoch, _definition_after(config, head))]
             return replace(body_of(config, log, head, StoreChange(())), tables={OPERATORS: {"set": {writer: epoch}}})
 
         with log.lock:
             commit(log, MaintenanceAuthor("openWriter", log.ids.unique()), prepare, config.policy)
-        epoch, definition = found[0]
+        epoch, definition = openings[0]
         return cls(log, replace(config, definition=definition), writer, epoch)
 
     def head(self) -> LogState:
@@ -224,11 +224,11 @@ class Recorder:
         `KeyValueStore.committed` does.
         """
         while (last := recorded_window(self.head(), self.writer)) < number:
-            left = [window for window in windows if window.number > last]
-            if not left:
+            remaining = [window for window in windows if window.number > last]
+            if not remaining:
                 break
             try:
-                self._commit(number, left, last)
+                self._commit(number, remaining, last)
             except _Moved:
                 continue
             except ReplayMismatch:
@@ -265,10 +265,14 @@ class Recorder:
         identity = TaskIdentity(JobIdentity(job_id), 0, 0)
         stage = Stage(self.log.fs, identity, config.storage.durability)
         rows, purges = folded(windows, definition)
-        own = dict(by_bucket(rows, definition))
+        rows_by_bucket = dict(by_bucket(rows, definition))
         if purges:
-            own |= {name: rows.slice(0, 0) for name in map(bucket_name, range(definition.buckets)) if name not in own}
-        runs = ((name, own[name].to_batches(), purges) for name in sorted(own))
+            rows_by_bucket |= {
+                name: rows.slice(0, 0)
+                for name in map(bucket_name, range(definition.buckets))
+                if name not in rows_by_bucket
+            }
+        runs = ((name, rows_by_bucket[name].to_batches(), purges) for name in sorted(rows_by_bucket))
         written = config.spool(stage, definition).write_all(runs)
         return [segment_of(run, "", identity.origin(), {}) for run in written]
 
@@ -282,10 +286,10 @@ def _definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
             "and read with kv.open. Write it by Spark, or open a KeyValueStore at another path, without that column"
         )
     definition = definition_after(config, head)
-    given, stored = config.definition.values, definition.values
-    if given != stored:
+    requested, stored = config.definition.values, definition.values
+    if requested != stored:
         raise ConfigError(
-            f"values: the store has the columns in the order {stored}, and {given} is given, so that tuples would be "
-            "taken in another order. Give the columns in the store's order, new ones at the end"
+            f"values: the store has the columns in the order {stored}, and {requested} is given, so that tuples would "
+            "be taken in another order. Give the columns in the store's order, new ones at the end"
         )
     return definition

@@ -121,9 +121,9 @@ class KeyValueStore(WindowReader):
         if maintenance not in {"background", "inline", "none"}:
             raise ConfigError(f"maintenance={maintenance!r}: it is background, inline or none")
         columns = Columns(keys, values, buckets, bucket_by, merge)
-        given = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
+        settings = {f"storage.{name}": value for name, value in (storage or {}).items()} | dict(options or {})
         path = os.fspath(path)
-        config = config_of(path, columns, given, context, key_provider=key_provider, has_codec=codec is not None)
+        config = config_of(path, columns, settings, context, key_provider=key_provider, has_codec=codec is not None)
         recorder = self._recorder = Recorder.open(config, writer, context)
         config, log = recorder.config, recorder.log
         codec_of_files = FileCodec(log.fs, writer, config.hidden_chain, config.definition)
@@ -312,17 +312,17 @@ class KeyValueStore(WindowReader):
 
     def _last_window_of(self, windows: Sequence[Window], restore: int | None) -> int:
         """Return the last window, given those that came back."""
-        known = max([self.recorded_window, *(window.number for window in windows)])
-        if restore is not None and restore > known:
+        last_window = max([self.recorded_window, *(window.number for window in windows)])
+        if restore is not None and restore > last_window:
             _log.warning(
                 "restore=%d: the store at %s has windows of writer %r up to %s. Windows without changes leave no "
                 "trace; if a later one had changes, they are not here",
                 restore,
                 self._recorder.config.path,
                 self.writer,
-                known if known >= 0 else "none",
+                last_window if last_window >= 0 else "none",
             )
-        return known if restore is None else restore
+        return last_window if restore is None else restore
 
     def _ended(self, window: Window) -> None:
         self._pending.take(window)

@@ -82,12 +82,12 @@ class FileCodec(WalFiles):
     def _windows(self, name: layout.WalName, begin: Frame, frames: Sequence[Frame]) -> list[Window]:
         """Return the windows of frames."""
         schema = pa.ipc.read_schema(pa.py_buffer(self._decode(name, begin)[1])) if frames else None
-        found = []
+        windows = []
         for frame in frames:
             text, content = self._decode(name, frame)
             rows = pa.ipc.read_record_batch(pa.py_buffer(content), schema)
-            found.append(Window(frame.window, self._aligned(rows), decode_ranges(text["purges"])))
-        return found
+            windows.append(Window(frame.window, self._aligned(rows), decode_ranges(text["purges"])))
+        return windows
 
     def _aligned(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the columns that the store has now."""
@@ -102,40 +102,40 @@ class FileCodec(WalFiles):
         CorruptData tells of a window that was synced and is damaged, or gone.
         """
         names = list_wal(self._fs, self._writer)
-        found = Found()
+        chain = Found()
         head = newest = self.newest(names)
         cut: int | None = None
         while head is not None:
             name, (begin, *frames) = head
             counted = [frame for frame in frames if cut is None or frame.window <= cut]
-            wanted = [frame for frame in counted if up_to is None or frame.window <= up_to]
-            found.has_more |= len(wanted) < len(counted)
-            windows = self._windows(name, begin, [frame for frame in wanted if frame.window > recorded])
-            found.windows[:0] = windows
+            chosen = [frame for frame in counted if up_to is None or frame.window <= up_to]
+            chain.has_more |= len(chosen) < len(counted)
+            windows = self._windows(name, begin, [frame for frame in chosen if frame.window > recorded])
+            chain.windows[:0] = windows
             if head is newest:
-                found.of_newest = windows
+                chain.of_newest = windows
             else:
-                last = wanted[-1].window if wanted else begin.window if up_to is None else min(begin.window, up_to)
-                found.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
+                last = chosen[-1].window if chosen else begin.window if up_to is None else min(begin.window, up_to)
+                chain.files.insert(0, WalFile(name, last, (frames[-1] if frames else begin).end))
             if up_to is not None and up_to <= recorded:
-                found.has_more |= begin.window > recorded
+                chain.has_more |= begin.window > recorded
                 break
             cut = begin.window if cut is None else min(cut, begin.window)
             head = self._head_before(name, begin, names, recorded) if begin.window > recorded else None
-        return found
+        return chain
 
     def _head_before(
         self, name: layout.WalName, begin: Frame, names: Sequence[layout.WalName], recorded: int
     ) -> tuple[layout.WalName, list[Frame]]:
         """Return the file before another one, and its frames."""
-        found = self._decode(name, begin)[0]["previous"]  # with the length up to which its frames count
-        previous = layout.WalName(*found[:2]) if found else None
+        link = self._decode(name, begin)[0]["previous"]  # with the length up to which its frames count
+        previous = layout.WalName(*link[:2]) if link else None
         if previous is None or previous not in names:
             path = layout.wal_directory(self._writer) if previous is None else layout.wal_path(self._writer, previous)
             expected = f"the windows behind {recorded} up to {begin.window}, which no record has"
             raise CorruptData(path, expected, "no file", _ADVICE.format(recorded=recorded))
         path = layout.wal_path(self._writer, previous)
-        return previous, read_frames(self._fs.read(path), path, found[2])
+        return previous, read_frames(self._fs.read(path), path, link[2])
 
 
 class Wal:
@@ -171,13 +171,13 @@ class Wal:
         self._recorded = recorded
         names = list_wal(self._fs, self._writer)
         self._number = max((name.number + 1 for name in names if name.epoch >= self._epoch), default=0)
-        found = self._codec.read_chain(recorded, up_to)
-        self._files = found.files
-        if found.windows or found.has_more:
+        chain = self._codec.read_chain(recorded, up_to)
+        self._files = chain.files
+        if chain.windows or chain.has_more:
             # From now on they count as durable.
-            self._begin(found.of_newest)
-            self._held = [*found.of_newest] if self._appends else []
-        return found.windows
+            self._begin(chain.of_newest)
+            self._held = [*chain.of_newest] if self._appends else []
+        return chain.windows
 
     def append(self, window: Window) -> None:
         """Make a window durable; if this fails, it is not, and may be given again."""
@@ -224,8 +224,8 @@ class Wal:
         try:
             names = list_wal(self._fs, self._writer)
             # Those of the chain go oldest first, and after all others: none may become the newest again.
-            others = [name for name in names if name not in chain and name.epoch <= self._epoch]
-            for name in [*others, *chain[:done]]:
+            stray_names = [name for name in names if name not in chain and name.epoch <= self._epoch]
+            for name in [*stray_names, *chain[:done]]:
                 delete_file(self._fs, layout.wal_path(self._writer, name))
         except StorageError as error:
             _log.warning("windows that are recorded stay until the next commit: %s", error)

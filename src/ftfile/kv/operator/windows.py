@@ -62,13 +62,13 @@ class Buffer:
 
     def merge(self, key: Key, row: Values) -> None:
         """Merge values into those of a key."""
-        found = self.changes.get(key)
-        if found is None:
+        change = self.changes.get(key)
+        if change is None:
             self.changes[key] = Change(MERGE, [row])
-        elif isinstance(found, tuple):
-            self.changes[key] = Change(SET, [found, row])
+        elif isinstance(change, tuple):
+            self.changes[key] = Change(SET, [change, row])
         else:
-            found.rows.append(row)
+            change.rows.append(row)
 
     def delete(self, key: Key) -> None:
         """Delete a key."""
@@ -92,7 +92,7 @@ class Buffer:
         parts = zip(_parts(keys, key_fields), definition.key_types, strict=True)
         columns = [key_array(part, kind) for part, kind in parts]
         parts = zip(_parts(rows, value_fields), value_fields, strict=True)
-        columns += [pa.array(part, each.type) for part, each in parts]
+        columns += [pa.array(part, field.type) for part, field in parts]
         return pa.RecordBatch.from_arrays([*columns, from_numpy(ops, pa.int8())], schema=row_schema(definition))
 
 
@@ -130,7 +130,7 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     """Return the rows of windows, old to new, as one stretch, and the purges that end the rows of all runs before."""
     tables = [pa.Table.from_batches([window.rows]) for window in windows]
     purges = [window.purges for window in windows]
-    return fold(tables, definition, bottom=False, purges=purges), union(each for some in purges for each in some)
+    return fold(tables, definition, bottom=False, purges=purges), union(purge for some in purges for purge in some)
 
 
 def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:
@@ -139,11 +139,11 @@ def _unfolded(changes: Changes, nothing: Values) -> tuple[list[Key], list[Values
     rows: list[Values] = []
     ops: list[int] = []
     for key, change in changes.items():
-        op, own = (SET, [change]) if isinstance(change, tuple) else (change.op, change.rows)
-        own = [nothing, *own] if op == DELETE else own
-        keys += [key] * len(own)
-        rows += own
-        ops += [op, *[MERGE] * (len(own) - 1)]
+        op, change_rows = (SET, [change]) if isinstance(change, tuple) else (change.op, change.rows)
+        change_rows = [nothing, *change_rows] if op == DELETE else change_rows
+        keys += [key] * len(change_rows)
+        rows += change_rows
+        ops += [op, *[MERGE] * (len(change_rows) - 1)]
     return keys, rows, np.array(ops, np.int8)
 
 
@@ -246,18 +246,18 @@ class WindowReader(Reader):
         if self._codec is None:
             return super().get(key, default)
         stored = self._to_key(key)
-        found = super().get(stored, _NOTHING)
-        return default if found is _NOTHING else self._shown(stored, self._values_of(found))
+        row = super().get(stored, _NOTHING)
+        return default if row is _NOTHING else self._shown(stored, self._values_of(row))
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """Return the committed rows of keys; see `Reader.multi_get`."""
         if self._codec is None:
             return super().multi_get(keys)
         stored = [self._to_key(key) for key in keys]
-        found = super().multi_get(stored)
+        rows = super().multi_get(stored)
         return [
             None if row is None else self._shown(key, self._values_of(row))
-            for key, row in zip(stored, found, strict=True)
+            for key, row in zip(stored, rows, strict=True)
         ]
 
     def get_uncommitted(self, key: Any) -> Any:  # noqa: ANN401
@@ -279,9 +279,9 @@ class WindowReader(Reader):
         rows, is_whole = self._pending.of_key(stored)
         rows = self._widened(rows)
         if not is_whole:
-            found = super().get(self._user_keys.to_user(stored), _NOTHING)
-            if found is not _NOTHING:
-                rows = [*rows, (SET, self._values_of(found))]
+            row = super().get(self._user_keys.to_user(stored), _NOTHING)
+            if row is not _NOTHING:
+                rows = [*rows, (SET, self._values_of(row))]
         values = fold_key(rows, stored, self.definition) if rows else None
         return default if values is None else self._shown(stored, values)
 
@@ -290,10 +290,12 @@ class WindowReader(Reader):
 
     def _widened(self, rows: Rows) -> Rows:
         """Return changes with the columns of the version that is read: others may have added some at the end."""
-        own, stored = self._pending.definition.values, self.definition.values
-        if stored[: len(own)] != own:
-            raise ConfigError(f"the store has the columns {stored} by now, and had {own}: close it, and open it again")
-        more = (None,) * (len(stored) - len(own))
+        columns, stored = self._pending.definition.values, self.definition.values
+        if stored[: len(columns)] != columns:
+            raise ConfigError(
+                f"the store has the columns {stored} by now, and had {columns}: close it, and open it again"
+            )
+        more = (None,) * (len(stored) - len(columns))
         return [(op, (*values, *more)) for op, values in rows] if more else rows
 
     def _shown(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401

@@ -85,8 +85,8 @@ class Group:
         """Return the share of the keys below a cut, None for all keys; some run must begin below it."""
         taken = [run for run in self.runs if cut is None or run.begins < cut]
         relabelled = [run for run in taken if run.ends_below(cut) and self._is_relabelled(run)]
-        kept = {run.add.id for run in relabelled}
-        return Share(self, cut, tuple(run for run in taken if run.add.id not in kept), tuple(relabelled))
+        relabelled_ids = {run.add.id for run in relabelled}
+        return Share(self, cut, tuple(run for run in taken if run.add.id not in relabelled_ids), tuple(relabelled))
 
     def _is_relabelled(self, run: Run) -> bool:
         """Return True for a large run in whose way no other row or purge is, and of which nothing leaves."""
@@ -112,15 +112,15 @@ class Share:
         """Return the purges that the result keeps: there must be an output, if need be without rows, to have them."""
         if self.group.terms.is_bottom:
             return ()
-        return clip((each for run in (*self.folded, *self.relabelled) for each in run.marks.purges), end=self.cut)
+        return clip((purge for run in (*self.folded, *self.relabelled) for purge in run.marks.purges), end=self.cut)
 
     def replacement(
-        self, outputs: Sequence[Run], left: Mapping[str, Left], ids: IdSource
+        self, outputs: Sequence[Run], leftovers: Mapping[str, Left], ids: IdSource
     ) -> tuple[tuple[Add, ...], tuple[Add, ...]]:
         """Return the adds that the share replaces, and those that replace them.
 
-        The keys of outputs are apart; of their marks, keys and operations count. `left` has each folded run that does
-        not end below the cut, by id.
+        The keys of outputs are apart; of their marks, keys and operations count. `leftovers` has each folded run that
+        does not end below the cut, by id.
         """
         at, used = self.group.terms.at, (*self.folded, *self.relabelled)
         committed_ms = min((run.marks.committed_ms for run in self.folded), default=0)
@@ -138,15 +138,15 @@ class Share:
             piece.marked(replace(piece.marks, purges=clip(purges, start, end)))
             for piece, start, end in zip(pieces, starts, ends, strict=True)
         ]
-        rests = [self._rest(run, left[run.add.id], ids) for run in self.folded if not run.ends_below(self.cut)]
+        rests = [self._rest(run, leftovers[run.add.id], ids) for run in self.folded if not run.ends_below(self.cut)]
         return tuple(run.add for run in used), (*adds, *rests)
 
-    def _rest(self, run: Run, left: Left, ids: IdSource) -> Add:
+    def _rest(self, run: Run, leftover: Left, ids: IdSource) -> Add:
         """Return the part of a run at and behind the cut: the same bytes, of which rows are skipped."""
         assert self.cut is not None
-        keys = None if left.first is None or run.marks.keys is None else (left.first, run.marks.keys[1])
+        keys = None if leftover.first is None or run.marks.keys is None else (leftover.first, run.marks.keys[1])
         marks = replace(run.marks, keys=keys, purges=clip(run.marks.purges, self.cut))
-        rows, skip_rows = run.add.rows - left.taken_rows, run.add.skip_rows + left.taken_rows
+        rows, skip_rows = run.add.rows - leftover.taken_rows, run.add.skip_rows + leftover.taken_rows
         return run.marked(marks, id=ids.unique(), rows=rows, skip_rows=skip_rows)
 
 
@@ -173,12 +173,12 @@ def job_of(
 
 def groups_of(job: AssemblyTask) -> tuple[Group, ...]:
     """Return the groups of a job, in their order."""
-    found = []
+    groups = []
     for text, inputs in _inputs_of(job):
         runs = sorted(map(run_of, inputs), key=lambda run: run.marks.at)
         terms = JobTerms(tuple(text["at"]), text["isBottom"], text["expiredMs"])
-        found.append(Group(tuple(runs), terms, job.payload["relabelBytes"]))
-    return tuple(found)
+        groups.append(Group(tuple(runs), terms, job.payload["relabelBytes"]))
+    return tuple(groups)
 
 
 def _inputs_of(job: AssemblyTask) -> Iterator[tuple[dict[str, Any], tuple[Add, ...]]]:
@@ -191,6 +191,6 @@ def _inputs_of(job: AssemblyTask) -> Iterator[tuple[dict[str, Any], tuple[Add, .
 
 def without(job: AssemblyTask, left_alone: Collection[str]) -> AssemblyTask:
     """Return a job without the groups that have a run left alone, given by id."""
-    kept = [each for each in _inputs_of(job) if not any(add.id in left_alone for add in each[1])]
-    inputs = tuple(add for _, own in kept for add in own)
-    return replace(job, inputs=inputs, payload=job.payload | {"groups": [text for text, _ in kept]})
+    entries = [entry for entry in _inputs_of(job) if not any(add.id in left_alone for add in entry[1])]
+    inputs = tuple(add for _, adds in entries for add in adds)
+    return replace(job, inputs=inputs, payload=job.payload | {"groups": [text for text, _ in entries]})

@@ -85,16 +85,16 @@ def still_due(
     Those that tasks tried in vain, `failed` by id, are left out for a while after some failures. Of one that failed,
     the buckets that were merged all the same are left out for ever.
     """
-    found = []
-    for each in jobs:
-        has_failed = each.attempts or each.id in failed
-        job = without(each, {add.id for add in each.inputs if add.id not in live}) if has_failed else each
+    due_jobs = []
+    for old_job in jobs:
+        has_failed = old_job.attempts or old_job.id in failed
+        job = without(old_job, {add.id for add in old_job.inputs if add.id not in live}) if has_failed else old_job
         if not job.inputs or not all(add.id in live for add in job.inputs) or not _has_place(job, live):
             continue
         attempts = job.attempts + (job.id in failed)
         changes = {"notBefore": version + _VERSIONS_HELD} if job.id in failed and attempts % _TRIES == 0 else {}
-        found.append(replace(job, attempts=attempts, payload=job.payload | changes))
-    return found
+        due_jobs.append(replace(job, attempts=attempts, payload=job.payload | changes))
+    return due_jobs
 
 
 def _has_place(job: AssemblyTask, live: Mapping[str, Add]) -> bool:
@@ -102,12 +102,12 @@ def _has_place(job: AssemblyTask, live: Mapping[str, Add]) -> bool:
     inputs = {add.id for add in job.inputs}
     terms = [(group.runs[0].add.bucket, *group.terms.at) for group in groups_of(job)]
     buckets = {bucket for bucket, _, _ in terms}
-    others = [
+    places = [
         (add.bucket, *run_of(add).marks.at) for add in live.values() if add.id not in inputs and add.bucket in buckets
     ]
     return not any(
         other == bucket and first <= end and start <= last and (first, last) != (start, end)
-        for other, first, last in others
+        for other, first, last in places
         for bucket, start, end in terms
     )
 
@@ -126,13 +126,13 @@ def _groups(
     size_bytes = runs = 0
     for window in windows:
         if group and (size_bytes + window.size > budget or runs + len(window.runs) > _RUNS_MAX):
-            yield [(each.runs, each.terms) for each in group]
+            yield [(member.runs, member.terms) for member in group]
             group, size_bytes, runs = [], 0, 0
         group.append(window)
         size_bytes += window.size
         runs += len(window.runs)
     if group:
-        yield [(each.runs, each.terms) for each in group]
+        yield [(member.runs, member.terms) for member in group]
 
 
 def _due_in(stretches: list[Stretch], settings: PlanSettings, now_ms: int) -> Iterator[_Window]:
@@ -216,7 +216,11 @@ def _merge(sizes: Sequence[int], settings: PlanSettings, *, has_oldest: bool) ->
             if end < len(sizes) and tiers[end] <= tier and tiers[end - 1] <= tier:
                 continue
             if tiers[start] <= tier:
-                smaller = [size for size, each in zip(sizes[start:end], tiers[start:end], strict=True) if each < tier]
+                smaller = [
+                    size
+                    for size, other_tier in zip(sizes[start:end], tiers[start:end], strict=True)
+                    if other_tier < tier
+                ]
                 is_another = bool(smaller) and _tier(sum(smaller), settings) >= tier
                 if tiers[start:end].count(tier) + is_another >= settings.fan_in:
                     return start, end
@@ -247,8 +251,8 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
             continue
         ended = {add.id for add in rewrite.inputs}
         new = [run_of(add) for add in rewrite.adds]
-        others = {bucket: [run for run in runs[bucket].values() if run.add.id not in ended] for bucket in runs}
-        if not all(apart(run, other) for run in new for other in others[run.add.bucket]):
+        other_runs = {bucket: [run for run in runs[bucket].values() if run.add.id not in ended] for bucket in runs}
+        if not all(apart(run, other) for run in new for other in other_runs[run.add.bucket]):
             _log.warning("dropping a merge of %d runs: others have merged what is around them", len(rewrite.inputs))
             continue
         for add in rewrite.inputs:

@@ -109,10 +109,10 @@ def run_of(add: Add) -> Run:
 
 def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Return the runs of each bucket, in its order, by the names of buckets in theirs."""
-    found: defaultdict[str, list[Run]] = defaultdict(list)
+    groups: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
-        found[run.add.bucket].append(run)
-    return dict(sorted(found.items()))
+        groups[run.add.bucket].append(run)
+    return dict(sorted(groups.items()))
 
 
 def meet(one: Run, other: Run) -> bool:
@@ -135,12 +135,12 @@ def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
             f"{len(adds)} runs are too many for one record, which takes {1 << _INDEX_BITS}: fewer tasks or buckets, or "
             "rows partitioned by bucket, make fewer"
         )
-    found = []
+    placed_adds = []
     for index, add in enumerate(adds):
         position = position_of(version, index)
         run = run_of(add)
-        found.append(run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms)))
-    return found
+        placed_adds.append(run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms)))
+    return placed_adds
 
 
 def position_of(version: int, index: int = 0) -> int:
@@ -173,17 +173,17 @@ class Stretch(NamedTuple):
 
 def stretches_of(runs: Iterable[Run], busy: frozenset[str] | set[str] = frozenset()) -> list[Stretch]:
     """Return the runs of a bucket as stretches, old to new; `busy` are the ids that due jobs name."""
-    found: list[tuple[list[Run], int]] = []
+    groups: list[tuple[list[Run], int]] = []
     for run in sorted(runs, key=lambda run: run.marks.at):
         first, last = run.marks.at
-        if found and first <= found[-1][1]:
-            found[-1][0].append(run)
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        if groups and first <= groups[-1][1]:
+            groups[-1][0].append(run)
+            groups[-1] = (groups[-1][0], max(last, groups[-1][1]))
         else:
-            found.append(([run], last))
+            groups.append(([run], last))
     return [
         Stretch(tuple(members), (members[0].marks.at[0], last), busy.isdisjoint(run.add.id for run in members))
-        for members, last in found
+        for members, last in groups
     ]
 
 
@@ -244,8 +244,8 @@ def _opened(add: Add, keys: Keys) -> Add:
 def _open(keys: Keys, sealed: str, identity: str) -> dict[str, Any]:
     stream = AesGcm(keys=keys).decoder(identity)
     content = stream.feed(base64.b64decode(sealed)) + stream.finish()
-    found: dict[str, Any] = json.loads(content)
-    return found
+    document: dict[str, Any] = json.loads(content)
+    return document
 
 
 def _identity(add: Add) -> str:

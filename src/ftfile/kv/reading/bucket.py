@@ -71,9 +71,9 @@ def _merged(values: list[Any], function: str, definition: StoreDefinition, name:
         return present[0] if present else None
     kind = definition.schema.field(name).type
     if function == "sum" and kind == pa.int64():
-        found = sum(present)
-        if type(found) is int and -(1 << 63) <= found < 1 << 63:
-            return found
+        total = sum(present)
+        if type(total) is int and -(1 << 63) <= total < 1 << 63:
+            return total
     elif function in {"min", "max"} and not pa.types.is_floating(kind):
         return min(present) if function == "min" else max(present)
     elif function == "append" and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
@@ -103,7 +103,7 @@ class Bucket:
 
     def get(self, key: Key, hashed: int) -> Values | None:
         """Return the values of a key; None if it has none."""
-        found: list[tuple[int, Values]] = []
+        rows: list[tuple[int, Values]] = []
         all_count = self.definition.sequence is not None  # and not just the newest row
         try:
             for level in self.levels:
@@ -111,15 +111,15 @@ class Bucket:
                     opened = level.run or level.opened()
                     row = opened.get(key, hashed)
                     if row is not None:
-                        if opened.is_plain and not found and not all_count:
+                        if opened.is_plain and not rows and not all_count:
                             return row
                         op, values = opened.split(row)
-                        found.append((op, values))
+                        rows.append((op, values))
                         if op != MERGE and not all_count:
                             break
                 if level.purges and overlap(level.purges, key, key):
                     break
-            return fold_key(found, key, self.definition) if found else None
+            return fold_key(rows, key, self.definition) if rows else None
         except (EncodingError, UserCodeError):
             if self.is_unfolded:
                 raise
@@ -140,29 +140,29 @@ class Bucket:
         except TooManyBytes:
             half = len(hashes) // 2
             numbers, rows = self.lookup(keys[:half], hashes[:half])
-            others, more = self.lookup(keys[half:], hashes[half:])
-            return np.concatenate([numbers, others + half]), pa.concat_tables([rows, more])
+            more_numbers, more = self.lookup(keys[half:], hashes[half:])
+            return np.concatenate([numbers, more_numbers + half]), pa.concat_tables([rows, more])
 
     def _lookup(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[Numbers, pa.Table]:
-        found: list[tuple[Numbers, pa.Table]] = []  # new to old
-        wanted = np.arange(len(hashes))
+        hits: list[tuple[Numbers, pa.Table]] = []  # new to old
+        remaining = np.arange(len(hashes))
         has_several = self.definition.sequence is not None
         for level in self.levels:
-            if not wanted.size:
+            if not remaining.size:
                 break
-            here = self._covered(level, keys, wanted)
+            here = self._covered(level, keys, remaining)
             if here.size:
                 numbers, rows = level.opened().reader.multi_get(_taken(keys, here), hashes[here])
                 numbers, rows = here[numbers], self._valued(rows)
-                found.append((numbers, rows))
+                hits.append((numbers, rows))
                 ops = operations(rows)
                 is_partial = ops == MERGE
                 has_several |= bool(is_partial.any())
                 if self.definition.sequence is None:
-                    wanted = np.setdiff1d(wanted, numbers[~is_partial], assume_unique=True)
+                    remaining = np.setdiff1d(remaining, numbers[~is_partial], assume_unique=True)
             if level.purges:
-                wanted = wanted[~contain(level.purges, _taken(keys, wanted).columns)]
-        return self._folded_by_number(found) if has_several else self._sets(found)
+                remaining = remaining[~contain(level.purges, _taken(keys, remaining).columns)]
+        return self._folded_by_number(hits) if has_several else self._sets(hits)
 
     def scanned(self, start: Key | None, end: Key | None) -> list[Level]:
         """Return the levels that a scan from one key on and before another reads."""
@@ -195,16 +195,16 @@ class Bucket:
 
     def _unfolded(self) -> Bucket:
         """Return the bucket without overlays, one of which may have a key whose values cannot be merged."""
-        levels = tuple(each for level in self.levels for each in level.apart())
+        levels = tuple(part for level in self.levels for part in level.apart())
         return replace(self, levels=levels, is_unfolded=True)
 
-    def _covered(self, level: Level, keys: pa.RecordBatch, wanted: Numbers) -> Numbers:
+    def _covered(self, level: Level, keys: pa.RecordBatch, numbers: Numbers) -> Numbers:
         """Return the numbers of the keys that a level may have rows of."""
         if not level.has_rows:
-            return wanted[:0]
+            return numbers[:0]
         if not level.has_rest:
-            return wanted  # its pages tell faster
-        return wanted[contain([(level.low, None)], _taken(keys, wanted).columns)]
+            return numbers  # its pages tell faster
+        return numbers[contain([(level.low, None)], _taken(keys, numbers).columns)]
 
     def _valued(self, rows: pa.RecordBatch) -> pa.Table:
         """Return the value columns and the operations of rows, as the store has them."""
@@ -212,18 +212,18 @@ class Bucket:
         names = [*self.definition.values, OP]
         return self.definition.aligned(table).select(names)
 
-    def _sets(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
+    def _sets(self, hits: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         """Return the rows of keys of which one row counts, without those of deletes."""
-        numbers, rows = self._joined(found)
+        numbers, rows = self._joined(hits)
         ops = operations(rows)
         if (ops == DELETE).any():
-            kept = ops != DELETE
-            numbers, rows = numbers[kept], rows.filter(bools_from(kept))
+            has_value = ops != DELETE
+            numbers, rows = numbers[has_value], rows.filter(bools_from(has_value))
         return numbers, rows.drop_columns([OP])
 
-    def _folded_by_number(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
+    def _folded_by_number(self, hits: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
         """Return the rows of keys, folded; each number has rows of its own, so that a key may come twice."""
-        numbers, rows = self._joined(found[::-1])
+        numbers, rows = self._joined(hits[::-1])
         schema = pa.schema([pa.field(_NUMBER, pa.int64()), *self.definition.value_fields])
         definition = replace(self.definition, keys=(_NUMBER,), schema=schema, bucket_by=(_NUMBER,))
         numbered = rows.add_column(0, _NUMBER, from_numpy(numbers, pa.int64()))
@@ -231,11 +231,11 @@ class Bucket:
         folded = folded.filter(bools_from(operations(folded) != DELETE))
         return values_of(folded[_NUMBER].combine_chunks(), np.int64), folded.select(self.definition.values)
 
-    def _joined(self, found: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
-        if not found:
+    def _joined(self, hits: Sequence[tuple[Numbers, pa.Table]]) -> tuple[Numbers, pa.Table]:
+        if not hits:
             schema = pa.schema([*self.definition.value_fields, pa.field(OP, pa.int8())])
             return np.empty(0, np.int64), pa.Table.from_batches([], schema)
-        return np.concatenate([numbers for numbers, _ in found]), pa.concat_tables([rows for _, rows in found])
+        return np.concatenate([numbers for numbers, _ in hits]), pa.concat_tables([rows for _, rows in hits])
 
 
 def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.bool_], list[pa.ChunkedArray]]:

@@ -52,13 +52,12 @@ class Opened:
         self.get = reader.getter()  # that of the reader
         stored = reader.schema.names[len(definition.keys) :]
         kinds = {name: reader.schema.field(name).type for name in stored}
-        wanted = {name: definition.schema.field(name).type for name in definition.values}
+        types = {name: definition.schema.field(name).type for name in definition.values}
         # True if all rows are sets with the columns of the store, as it has them.
-        self.is_plain = kinds == wanted and [*kinds] == [*wanted]
+        self.is_plain = kinds == types and [*kinds] == [*types]
         self._op = stored.index(OP) if OP in stored else None
         self._casts = [
-            (stored.index(name) if name in kinds else None, kinds.get(name, kind), kind)
-            for name, kind in wanted.items()
+            (stored.index(name) if name in kinds else None, kinds.get(name, kind), kind) for name, kind in types.items()
         ]
 
     def split(self, row: Values) -> tuple[int, Values]:
@@ -83,7 +82,7 @@ class Level:
         self.low: Key = min((first for first, _ in keys), default=())
         self.high: Key = max((last for _, last in keys), default=())
         # Ranges of keys of which rows end in older levels.
-        self.purges: tuple[KeyRange, ...] = union(each for run in runs for each in run.marks.purges)
+        self.purges: tuple[KeyRange, ...] = union(purge for run in runs for purge in run.marks.purges)
         # True if its run has rows below `low`, which are no longer its own.
         self.has_rest = len(runs) == 1 and runs[0].add.skip_rows > 0
         self._sources = sources
@@ -106,9 +105,9 @@ class Level:
         """
         if self.run is not None:
             return self.run
-        if (found := self._overlay.values[0]) is not None:
+        if (overlay := self._overlay.values[0]) is not None:
             self._overlay.used[0] = 1
-            return found
+            return overlay
         with self._lock:
             return self.held or self._made(files or self._sources.files)
 
@@ -143,8 +142,8 @@ class Level:
             reader = open_run(files, self.runs[0].add, self._sources.cache)
             self.run = Opened(reader, self._sources.definition)
             return self.run
-        made, size_bytes = self._folded(files)
-        return self._sources.cache.put(self._overlay, 0, made, size_bytes)
+        folded, size_bytes = self._folded(files)
+        return self._sources.cache.put(self._overlay, 0, folded, size_bytes)
 
     def _folded(self, files: OpenFiles) -> tuple[Opened, int]:
         """Return the runs of an overlay folded to one, and the memory that it takes."""

@@ -120,10 +120,10 @@ class Reader:
         if snapshot.schema is not None:
             # It is possible that no run has the columns that came last.
             definition = definition.with_columns(snapshot.definitions[snapshot.schema])
-        made = object.__new__(Reader)
-        made.path, made.log, made._files, made._lock = self.path, self.log, self._files, threading.Lock()
-        made.view = view_of(version, adds, Sources(self._files, CACHE, definition), self.view)
-        return made
+        reader = object.__new__(Reader)
+        reader.path, reader.log, reader._files, reader._lock = self.path, self.log, self._files, threading.Lock()
+        reader.view = view_of(version, adds, Sources(self._files, CACHE, definition), self.view)
+        return reader
 
     def close(self) -> None:
         """Take what it has read out of the cache; idempotent. It can still be used."""
@@ -153,13 +153,13 @@ class Reader:
         if self.log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
             with self._naming_what_is_gone():
                 return [view.get(key, None) for key in keys]
-        found: list[Any] = [None] * len(keys)
+        user_rows: list[Any] = [None] * len(keys)
         for numbers, rows in self._looked_up(view, view.keys.columns_of(keys), view.definition.values):
             columns = [column.to_pylist() for column in rows.columns]
             values = zip(*columns, strict=True) if columns else repeat(())
-            for number, each in zip(numbers.tolist(), values, strict=False):
-                found[number] = view.to_row(each)
-        return found
+            for number, stored_row in zip(numbers.tolist(), values, strict=False):
+                user_rows[number] = view.to_row(stored_row)
+        return user_rows
 
     @checked
     def lookup(
@@ -182,11 +182,11 @@ class Reader:
         shown = _chosen(columns, definition.values, "the value columns of the store are")
         batch = key_columns_of(keys, definition)
         numbers = np.flatnonzero(np.logical_and.reduce([is_valid(column) for column in batch.columns]))
-        given = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
+        complete_keys = batch if len(numbers) == batch.num_rows else batch.take(from_numpy(numbers, pa.int64()))
         none = pa.Table.from_batches([], pa.schema([definition.schema.field(name) for name in shown]))
-        found = [(numbers[:0], none), *self._looked_up(view, given, shown)]
-        places = np.concatenate([numbers[own] for own, _ in found])
-        is_found, columns = in_order(batch.num_rows, places, pa.concat_tables([rows for _, rows in found]))
+        parts = [(numbers[:0], none), *self._looked_up(view, complete_keys, shown)]
+        places = np.concatenate([numbers[indices] for indices, _ in parts])
+        is_found, columns = in_order(batch.num_rows, places, pa.concat_tables([rows for _, rows in parts]))
         return pa.table([*batch.columns, *columns, bools_from(is_found)], names=[*definition.keys, *shown, FOUND])
 
     def _looked_up(self, view: View, keys: pa.RecordBatch, columns: Sequence[str]) -> list[tuple[np.ndarray, pa.Table]]:
@@ -198,9 +198,9 @@ class Reader:
         by_bucket = rows_by_number(buckets_of(parts, definition.buckets))
 
         def read(bucket: int) -> tuple[np.ndarray, pa.Table]:
-            own = by_bucket[bucket]
-            places, rows = view.buckets[bucket].lookup(keys.take(from_numpy(own, pa.int64())), hashes[own])
-            return own[places], rows.select(columns)
+            indices = by_bucket[bucket]
+            places, rows = view.buckets[bucket].lookup(keys.take(from_numpy(indices, pa.int64())), hashes[indices])
+            return indices[places], rows.select(columns)
 
         with self._naming_what_is_gone():
             return parallel(self.log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
@@ -240,11 +240,13 @@ class Reader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows between keys, or prefixes of keys, in their stored form, as `scan` does."""
         view = self.view
-        wanted = _chosen(columns, view.definition.schema.names, "the store has the columns")
-        if buckets is not None and (other := [each for each in buckets if not 0 <= each < view.definition.buckets]):
+        names = _chosen(columns, view.definition.schema.names, "the store has the columns")
+        if buckets is not None and (
+            other := [number for number in buckets if not 0 <= number < view.definition.buckets]
+        ):
             raise ConfigError(f"buckets {other}: the store has {view.definition.buckets}, from 0 on")
         chosen = [bucket for number, bucket in sorted(view.buckets.items()) if buckets is None or number in buckets]
-        return self._rows(view, [bucket for bucket in chosen if bucket.levels], (start or None, end), wanted)
+        return self._rows(view, [bucket for bucket in chosen if bucket.levels], (start or None, end), names)
 
     @checked
     def preload(self, buckets: Collection[int]) -> None:
@@ -335,21 +337,21 @@ def _require_keys(keys: object) -> None:
         raise TypeError(f"keys is of type {type(keys).__name__}: it takes a list of keys, such as ['a', 'b']")
 
 
-def _chosen(columns: Sequence[str] | None, names: list[str], known: str) -> list[str]:
+def _chosen(columns: Sequence[str] | None, names: list[str], prefix: str) -> list[str]:
     """Return the columns wanted, all of them by default; a ConfigError for one that is not among the names."""
     if columns is None:
         return names
     if isinstance(columns, str) or not set(columns) <= set(names):
-        raise ConfigError(f"columns={columns!r}: {known} {names}")
+        raise ConfigError(f"columns={columns!r}: {prefix} {names}")
     return [*columns]
 
 
 def _release(before: View, after: View | None) -> None:
     """Take the levels of a view that another one does not have out of the cache."""
-    kept = set() if after is None else {id(level) for bucket in after.buckets.values() for level in bucket.levels}
+    live_ids = set() if after is None else {id(level) for bucket in after.buckets.values() for level in bucket.levels}
     for bucket in before.buckets.values():
         for level in bucket.levels:
-            if id(level) not in kept and (after is None or not level.is_overlay):
+            if id(level) not in live_ids and (after is None or not level.is_overlay):
                 level.release()
 
 

@@ -108,13 +108,13 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
     """Return the damaged runs of the version that a reader has, all of which the workers read; see `verify`."""
     view, fs = reader.view, reader.log.fs
     runs = sorted(view.runs.values(), key=lambda run: (run.add.path, run.add.offset))
-    pieces = [tuple(own) for _, own in groupby(runs, key=lambda run: run.add.path)]
+    pieces = [tuple(group) for _, group in groupby(runs, key=lambda run: run.add.path)]
     work = _Checking(view.definition)
     tracker = Tracker("verify", fs.context.clock, progress, len(pieces), sum(map(work.size_of, pieces)))
     errors: dict[str, str] = {}
-    for number, found in workers.do(work, pieces, fs, {}):
+    for number, run_errors in workers.do(work, pieces, fs, {}):
         tracker.add(1, work.size_of(pieces[number]))
-        errors |= found
+        errors |= run_errors
     damaged = [
         DamagedRun(run.add.path, run.add.offset, bucket_number(run.add.bucket), error)
         for run in runs
@@ -137,21 +137,21 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
         """Yield the errors of each file, by the ids of runs."""
         files = OpenFiles(fs)
         for runs in pieces:
-            found = {}
+            errors = {}
             for run in runs:
                 try:
                     _check_run(run, files, self.definition)
                 except NotFound as error:
-                    found[run.add.id] = f"its file is not there: {error}"
+                    errors[run.add.id] = f"its file is not there: {error}"
                 except (CorruptData, ConfigError) as error:
-                    found[run.add.id] = str(error)
-            yield found
+                    errors[run.add.id] = str(error)
+            yield errors
 
 
 def _not_apart(run: Run, view: View) -> Iterator[str]:
     """Yield an error for each run that a run is not apart from."""
-    others = (each for level in view.buckets[bucket_number(run.add.bucket)].levels for each in level.runs)
-    for other in others:
+    other_runs = (other for level in view.buckets[bucket_number(run.add.bucket)].levels for other in level.runs)
+    for other in other_runs:
         if other.add.id < run.add.id and not apart(run, other):
             yield f"it has keys in common with the run {other.add.id} at {other.add.path!r}, in no order"
 

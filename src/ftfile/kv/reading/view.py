@@ -59,10 +59,10 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
     """Return the view of a version; what is open in the view before, and still live, is taken from there."""
     if before is not None and before.definition != sources.definition:
         before = None
-    known = {} if before is None else before.runs
+    open_runs = {} if before is None else before.runs
     adds = [*adds]
-    runs = {add.id: known[add.id] for add in adds if add.id in known}
-    new = [add for add in adds if add.id not in known]
+    runs = {add.id: open_runs[add.id] for add in adds if add.id in open_runs}
+    new = [add for add in adds if add.id not in open_runs]
     runs |= {add.id: run_of(add) for add in open_marks(sources.files.fs, new)}
     buckets: dict[int, Bucket] = {}
     for name, members in runs_by_bucket(runs.values()).items():
@@ -75,13 +75,13 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
 
 def _levels(runs: Sequence[Run], sources: Sources, old: Bucket | None) -> tuple[Level, ...]:
     """Return levels, those of the bucket before where they have the same runs."""
-    known = {} if old is None else {_ids(level): level for level in old.levels}
-    return tuple(known.get(_ids(level)) or _continued(level, known) for level in levels_of(runs, sources))
+    old_levels = {} if old is None else {_ids(level): level for level in old.levels}
+    return tuple(old_levels.get(_ids(level)) or _continued(level, old_levels) for level in levels_of(runs, sources))
 
 
-def _continued(level: Level, known: Mapping[tuple[str, ...], Level]) -> Level:
+def _continued(level: Level, old_levels: Mapping[tuple[str, ...], Level]) -> Level:
     ids = _ids(level)
-    olds = (old for old_ids, old in known.items() if level.is_overlay and ids[: len(old_ids)] == old_ids)
+    olds = (old for old_ids, old in old_levels.items() if level.is_overlay and ids[: len(old_ids)] == old_ids)
     older = next(olds, None)
     return level if older is None else level.continuing(older)
 
@@ -135,7 +135,7 @@ def stats_of(view: View, head: LogState, cache: Cache) -> StoreStats:
         version=view.version,
         newest_version=head.version,
         runs=len(runs),
-        runs_max=max((sum(len(level.runs) for level in each.levels) for each in view.buckets.values()), default=0),
+        runs_max=max((sum(len(level.runs) for level in bucket.levels) for bucket in view.buckets.values()), default=0),
         rows=sum(run.add.rows for run in runs),
         size_bytes=sum(run.size for run in runs),
         due_jobs=len(head.assembly_tasks),

@@ -92,8 +92,8 @@ def _finder(keys: Sequence[_Read], values: Sequence[_Read]) -> Callable[[int, Ke
     if len(keys) > 1:
 
         def find_several(row: int, key: Key) -> Values | None:
-            for read, wanted in zip(keys, key, strict=True):
-                if read(row) != wanted:
+            for read, part in zip(keys, key, strict=True):
+                if read(row) != part:
                     return None
             return tuple([read(row) for read in values])
 
@@ -181,10 +181,10 @@ def _column(
 def _number_column(
     parts: Sequence[NumberColumn], bounds: Sequence[tuple[int, int]], rows: Numbers, kind: pa.DataType
 ) -> pa.Array:
-    found = np.empty(len(rows), parts[0].values.dtype)
+    values = np.empty(len(rows), parts[0].values.dtype)
     for part, (start, end) in zip(parts, bounds, strict=True):
-        found[start:end] = part.values[rows[start:end]]
-    return from_numpy(found, kind)
+        values[start:end] = part.values[rows[start:end]]
+    return from_numpy(values, kind)
 
 
 def _byte_column(
@@ -197,9 +197,9 @@ def _byte_column(
     else:
         starts, lengths = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
         for part, (start, end) in zip(parts, bounds, strict=True):
-            own = rows[start:end]
-            starts[start:end] = part.starts[own]
-            lengths[start:end] = part.starts[own + 1]
+            part_rows = rows[start:end]
+            starts[start:end] = part.starts[part_rows]
+            lengths[start:end] = part.starts[part_rows + 1]
             lengths[start:end] -= starts[start:end]
     if lengths.sum() > COLUMN_BYTES_MAX:
         raise TooManyBytes

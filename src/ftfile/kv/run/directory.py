@@ -192,5 +192,5 @@ def _trailer_fields(behind: memoryview, length: int, path: str) -> dict[str, Any
 
 def require_crc(data: memoryview, expected: int, what: str, path: str) -> None:
     """Raise CorruptData for bytes with another checksum."""
-    if (found := crc32(data)) != expected:
-        raise CorruptData(path, f"{what} with crc32:{expected:08x}", f"crc32:{found:08x}")
+    if (checksum := crc32(data)) != expected:
+        raise CorruptData(path, f"{what} with crc32:{expected:08x}", f"crc32:{checksum:08x}")

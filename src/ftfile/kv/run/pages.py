@@ -86,10 +86,10 @@ class Cache:
         """Forget all values of shelves."""
         gone = {id(shelf) for shelf in shelves}
         with self._lock:
-            kept = deque(entry for entry in self._entries if id(entry[0]) not in gone)
+            entries = deque(entry for entry in self._entries if id(entry[0]) not in gone)
             self._grown = {key: size for key, size in self._grown.items() if key[0] not in gone}
-            self.size_bytes = sum(size_bytes for _, _, size_bytes in kept) + sum(self._grown.values())
-            self._entries = kept
+            self.size_bytes = sum(size_bytes for _, _, size_bytes in entries) + sum(self._grown.values())
+            self._entries = entries
             for shelf in shelves:
                 shelf.values[:] = [None] * len(shelf.values)
 
@@ -132,19 +132,19 @@ class PageShape:
 
     def pages_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the page of each hash."""
-        found: Hashes = (hashes >> np.uint64(PAGE_SHIFT)) * np.uint64(self.pages) >> np.uint64(PAGE_SHIFT)
-        return found.astype(np.int64)
+        pages: Hashes = (hashes >> np.uint64(PAGE_SHIFT)) * np.uint64(self.pages) >> np.uint64(PAGE_SHIFT)
+        return pages.astype(np.int64)
 
     def first_slots_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the slot of each hash in its page at which the search begins."""
-        found: Hashes = hashes >> np.uint64(FIRST_SLOT_SHIFT) & np.uint64(self.slots - 1)
-        return found.astype(np.int64)
+        slots: Hashes = hashes >> np.uint64(FIRST_SLOT_SHIFT) & np.uint64(self.slots - 1)
+        return slots.astype(np.int64)
 
     def fingerprints_of(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the fingerprint of each hash, where a slot has it."""
-        found: Hashes = hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)
-        found <<= np.uint64(self.place_bits)
-        return found.astype(np.int64)
+        fingerprints: Hashes = hashes >> np.uint64(PAGE_SHIFT) & np.uint64(self.fingerprint_mask)
+        fingerprints <<= np.uint64(self.place_bits)
+        return fingerprints.astype(np.int64)
 
 
 NO_PAGES = PageShape(0, 0, 0)
@@ -194,18 +194,18 @@ def build_pages(shape: PageShape, hashes: Hashes, places: NDArray[np.int64]) -> 
 
 def _filled(order: NDArray[np.int64], first: int, pages: int, slots: int) -> Slots:
     values = (order & ((1 << _SLOT_BITS) - 1)).astype(np.uint32)
-    wanted = (order >> _SLOT_BITS) - first * 2 * slots
+    home_slots = (order >> _SLOT_BITS) - first * 2 * slots
     # Each takes the slot it wants, or the one behind its predecessor's.
     numbers = np.arange(len(order))
-    taken = np.maximum.accumulate(wanted - numbers) + numbers
+    taken = np.maximum.accumulate(home_slots - numbers) + numbers
     page, slot = np.divmod(taken, 2 * slots)
     table = np.zeros((pages, slots), np.uint32)
     fits = slot < slots
     table[page[fits], slot[fits]] = values[fits]
     # Those beyond the end go on at the start of their page.
-    left, left_page = values[~fits], page[~fits]
-    for number in np.unique(left_page).tolist():
-        wrapped = left[left_page == number]
+    overflow, overflow_page = values[~fits], page[~fits]
+    for number in np.unique(overflow_page).tolist():
+        wrapped = overflow[overflow_page == number]
         table[number, np.flatnonzero(table[number] == 0)[: len(wrapped)]] = wrapped
     return table
 
@@ -227,8 +227,8 @@ class PageTable:
 
     def missing(self, pages: NDArray[np.int64]) -> list[int]:
         """Return the pages that are not filled."""
-        found: list[int] = pages[~self._is_filled[pages]].tolist()
-        return found
+        numbers: list[int] = pages[~self._is_filled[pages]].tolist()
+        return numbers
 
     def fill(self, pages: Mapping[int, memoryview]) -> None:
         """Take the slots of pages."""
@@ -252,14 +252,14 @@ class Probes:
     def next_places(self, numbers: NDArray[np.intp]) -> NDArray[np.int64]:
         """Go on with the searches of these numbers; return the next place with the fingerprint of each, -1 if none."""
         places = np.full(len(numbers), -1)
-        left = np.arange(len(numbers))
-        while left.size:
-            searches = numbers[left]
+        remaining = np.arange(len(numbers))
+        while remaining.size:
+            searches = numbers[remaining]
             slots = self._slots[searches]
-            found = self._table[self._rows[searches], slots].astype(np.int64)
+            entries = self._table[self._rows[searches], slots].astype(np.int64)
             self._slots[searches] = slots + 1 & self._slot_mask
-            place = found - self._before[searches]
+            place = entries - self._before[searches]
             hit = (place >= 0) & (place < self._place_end)
-            places[left[hit]] = place[hit]
-            left = left[(found != 0) & ~hit]
+            places[remaining[hit]] = place[hit]
+            remaining = remaining[(entries != 0) & ~hit]
         return places

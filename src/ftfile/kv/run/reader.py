@@ -84,8 +84,8 @@ class RunReader:
         self._blocks: Shelf[Block] = Shelf(directory.blocks)
         self._may_map = True
         self._row_bits, self._row_mask = directory.row_bits, (1 << directory.row_bits) - 1
-        own = len(directory.page_crcs) > 0
-        self._shape = directory.shape if own else one_page(self.rows, directory.blocks << self._row_bits)
+        has_pages = len(directory.page_crcs) > 0
+        self._shape = directory.shape if has_pages else one_page(self.rows, directory.blocks << self._row_bits)
         self._pages: Shelf[memoryview] = Shelf(self._shape.pages)
         self._table: Shelf[PageTable] = Shelf(1)
         self._keeps_table = True
@@ -111,8 +111,8 @@ class RunReader:
             pages_used[page] = 1
             slot = hashed >> FIRST_SLOT_SHIFT & slot_mask
             before = ((high & fingerprint_mask) << place_bits) + 1
-            while found := slots[slot]:
-                place = found - before
+            while entry := slots[slot]:
+                place = entry - before
                 if 0 <= place < place_end:
                     number = place >> row_bits
                     block = blocks[number] or load_block(number)
@@ -126,18 +126,18 @@ class RunReader:
 
     def multi_get(self, keys: pa.RecordBatch, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Return the numbers of the keys that the run has, and their rows, in one order; keys may be in any."""
-        probes, wanted = self._probes(hashes), np.arange(len(hashes))
-        numbers, found = [wanted[:0]], []
-        while wanted.size:
-            places = probes.next_places(wanted)
+        probes, remaining = self._probes(hashes), np.arange(len(hashes))
+        numbers, batches = [remaining[:0]], []
+        while remaining.size:
+            places = probes.next_places(remaining)
             order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
-            wanted = wanted[order]
+            remaining = remaining[order]
             rows = self._rows_at(places[order])
-            same = _equal(rows, keys.take(from_numpy(wanted, pa.int64())))
-            numbers.append(wanted[same])
-            found.append(rows if same.all() else rows.take(from_numpy(np.flatnonzero(same), pa.int64())))
-            wanted = wanted[~same]  # another key has the fingerprint
-        return np.concatenate(numbers), joined(found, self.schema)
+            same = _equal(rows, keys.take(from_numpy(remaining, pa.int64())))
+            numbers.append(remaining[same])
+            batches.append(rows if same.all() else rows.take(from_numpy(np.flatnonzero(same), pa.int64())))
+            remaining = remaining[~same]  # another key has the fingerprint
+        return np.concatenate(numbers), joined(batches, self.schema)
 
     def scan(
         self,
@@ -199,12 +199,12 @@ class RunReader:
         self._cache.drop(self._pages, self._table, self._blocks, self._whole)
 
     def _require_found(self, block: int, hashes: NDArray[np.uint64], expected: NDArray[np.int64]) -> None:
-        probes, wanted = self._probes(hashes), np.arange(len(hashes))
-        while wanted.size:
-            places = probes.next_places(wanted)
+        probes, remaining = self._probes(hashes), np.arange(len(hashes))
+        while remaining.size:
+            places = probes.next_places(remaining)
             if (places < 0).any():
                 raise self._corrupt(block, "pages that find each row", "a row that they do not find")
-            wanted = wanted[places != expected[wanted]]
+            remaining = remaining[places != expected[remaining]]
 
     def _read_end(self) -> tuple[memoryview, int]:
         """Return the last bytes of the run, and how many of them its directory begins at, from the end."""
@@ -224,8 +224,8 @@ class RunReader:
             raise CorruptData(self._path, f"{end - start} bytes at {start}", f"{len(data)} bytes")
         return data
 
-    def _corrupt(self, block: int, expected: str, found: str) -> CorruptData:
-        return CorruptData(self._path, f"in block {block} {expected}", found)
+    def _corrupt(self, block: int, expected: str, actual: str) -> CorruptData:
+        return CorruptData(self._path, f"in block {block} {expected}", actual)
 
     def _load_page(self, page: int) -> memoryview:
         directory = self._directory
@@ -311,8 +311,8 @@ class RunReader:
             return joined([], self.schema)
         numbers = places >> self._row_bits
         ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-        wanted = numbers[[end - 1 for end in ends]].tolist()
-        blocks = _cached(self._blocks, wanted, self._load_block, self._parallel)
+        block_numbers = numbers[[end - 1 for end in ends]].tolist()
+        blocks = _cached(self._blocks, block_numbers, self._load_block, self._parallel)
         return gathered([*blocks.values()], ends, places & self._row_mask, self.schema)
 
 
@@ -324,10 +324,10 @@ def _cached(
     values = {number: held[number] for number in numbers}
     if missing := [number for number, value in values.items() if value is None]:
         values.update(zip(missing, parallel(load, missing), strict=True))
-    found: dict[int, Any] = values
-    for number in found:
+    cached_values: dict[int, Any] = values
+    for number in cached_values:
         shelf.used[number] = 1
-    return found
+    return cached_values
 
 
 def _is_mapped(data: memoryview) -> bool:
@@ -338,6 +338,6 @@ def _is_mapped(data: memoryview) -> bool:
 def _equal(rows: pa.RecordBatch, keys: pa.RecordBatch) -> NDArray[np.bool_]:
     """Return where the first columns of rows are equal to the columns of keys."""
     same = np.ones(rows.num_rows, np.bool_)
-    for column, wanted in zip(rows.columns, keys.columns, strict=False):
-        same &= bools_of(pc.equal(column, wanted))
+    for column, key_column in zip(rows.columns, keys.columns, strict=False):
+        same &= bools_of(pc.equal(column, key_column))
     return same

@@ -135,7 +135,7 @@ class _RunWriter:
         self._unhashed.append(keys)
         self._rows += window.num_rows
         if self._rows >= PAGED_ROWS_MIN:
-            self._hashes += [hash_rows(each.columns) for each in self._unhashed]
+            self._hashes += [hash_rows(key_batch.columns) for key_batch in self._unhashed]
             self._unhashed.clear()
         rows = -(-window.num_rows // max(blocks, 1))
         written = []

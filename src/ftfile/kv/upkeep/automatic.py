@@ -33,8 +33,8 @@ def vacuum_if_due(config: StoreConfig, log: CommitLog) -> threading.Thread | Non
     """
     path, now_ms, interval_ms = config.path, log.clock.now_ms(), 1000 * config.vacuum_interval_s
     with _lock:
-        known = path in _last_ms and now_ms - _last_ms[path] < interval_ms
-        if interval_ms <= 0 or known or path in _running:
+        is_recent = path in _last_ms and now_ms - _last_ms[path] < interval_ms
+        if interval_ms <= 0 or is_recent or path in _running:
             return None
         _running.add(path)
     try:

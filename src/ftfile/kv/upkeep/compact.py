@@ -92,15 +92,15 @@ class Merges:
 
     def _done(self, work: Merging, jobs: Sequence[AssemblyTask]) -> list[Done]:
         """Do the jobs of a round; once the store is away, those that have begun alone."""
-        found: dict[int, Done] = {}
+        outcomes: dict[int, Done] = {}
         self._tracker.expect(len(jobs), sum(add.length for job in jobs for add in job.inputs))
         jobs = _round_of(work, jobs, self.workers.at_once)
         for number, done in self.workers.do(work, jobs, self.log.fs, dict(work.how.storage.file_settings)):
-            found[number] = done
+            outcomes[number] = done
             self._tracker.add(1, work.size_of(jobs[number]))
             if done.is_store_away:
                 break
-        return [found[number] for number in sorted(found)]
+        return [outcomes[number] for number in sorted(outcomes)]
 
     def _record(self, how: HowWritten, rewrites: Sequence[Rewrite]) -> None:
         def prepare(head: LogState, _: object) -> Body | None:
@@ -114,7 +114,7 @@ class Merges:
         live = self.log.refresh().segments
         for rewrite in rewrites:
             inputs = frozenset(add.id for add in rewrite.inputs)
-            if inputs <= ended or not all(each in live for each in inputs):
+            if inputs <= ended or not all(add_id in live for add_id in inputs):
                 continue
             self._refused[inputs] += 1
             if self._refused[inputs] >= _STALE_MAX:
@@ -137,11 +137,11 @@ class Merges:
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
-    def _count(self, record: Record, known: set[str]) -> None:
+    def _count(self, record: Record, old_paths: set[str]) -> None:
         self.records += 1
         self.replaced += len(record.removes)
         self.written += len(record.adds)
-        self.bytes_written += sum(add.length for add in record.adds if add.path not in known)
+        self.bytes_written += sum(add.length for add in record.adds if add.path not in old_paths)
         replaced, written, version = len(record.removes), len(record.adds), record.version
         _log.info("merged %d runs to %d in version %d; %d bytes so far", replaced, written, version, self.bytes_written)
 
@@ -314,9 +314,9 @@ class _FullMerges:
             newer_ms = [run.marks.committed_ms for run in runs if run.marks.at[0] > self._end]
             expired_ms = min([self._log.clock.now_ms(), *newer_ms]) - how.plan.tombstone_ttl_ms
             reason, chosen = self._due_in(bucket, stretches)
-            if chosen and not any(run.add.id in left_alone for each in chosen for run in each.runs):
+            if chosen and not any(run.add.id in left_alone for stretch in chosen for run in stretch.runs):
                 at = chosen[0].at[0], chosen[-1].at[1]
-                merged = tuple(run for each in chosen for run in each.unfinished or each.runs)
+                merged = tuple(run for stretch in chosen for run in stretch.unfinished or stretch.runs)
                 terms = JobTerms(at, chosen[0] is stretches[0], expired_ms)
                 yield job_of(reason, [(merged, terms)], how.plan, self._log.ids, 1)
 

@@ -102,17 +102,17 @@ class _PurgeRuns:
         """Return the record of the purge; None if no run has a key in the range."""
         log = self._log
         how = how_written(head, log.fs)
-        found = UserKeys(how.definition).range_of(*self._keys)
+        key_range = UserKeys(how.definition).range_of(*self._keys)
         runs = map(run_of, open_marks(log.fs, head.segments.values()))
-        buckets = sorted({run.add.bucket for run in runs if run.marks.keys and overlap([found], *run.marks.keys)})
+        buckets = sorted({run.add.bucket for run in runs if run.marks.keys and overlap([key_range], *run.marks.keys)})
         if not buckets:
             return None
         if missing := [bucket for bucket in buckets if bucket not in self._written]:
-            written = _written(log, self._author, how, [(bucket, [found]) for bucket in missing])
+            written = _written(log, self._author, how, [(bucket, [key_range]) for bucket in missing])
             self._written |= zip(missing, written, strict=True)
         origin = Origin(self._author.job_id, 0, 0)
         segments = [self._written[bucket] for bucket in buckets]
-        adds = [segment_of(each, how.encoding, origin, {}) for each in segments]
+        adds = [segment_of(segment, how.encoding, origin, {}) for segment in segments]
         return Body(
             adds=seal_marks(log.fs, placed(adds, head.version + 1, log.clock.now_ms())),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
@@ -128,7 +128,9 @@ def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) 
     written = _written(log, author, how, [(run.add.bucket, run.marks.purges) for run in runs])
     marks = [replace(run.marks, keys=None, ops=0).to_json() for run in runs]
     origin = Origin(author.job_id, 0, 0)
-    adds = [segment_of(each, how.encoding, origin, own) for each, own in zip(written, marks, strict=True)]
+    adds = [
+        segment_of(segment, how.encoding, origin, run_marks) for segment, run_marks in zip(written, marks, strict=True)
+    ]
     return [*zip([run.add for run in runs], seal_marks(log.fs, adds), strict=True)]
 
 

@@ -131,15 +131,15 @@ class _NewBuckets:
     def prepare(self, head: LogState, _: object) -> Body | None:
         """Return the record, None if the head has other runs than were read."""
         how = how_written(head, self.log.fs)
-        found = self._runs_of(head, how)
-        if not all(self._is_written(number, runs) for number, runs in found.items()):
+        runs_by_group = self._runs_of(head, how)
+        if not all(self._is_written(number, runs) for number, runs in runs_by_group.items()):
             return None
         old = head.definitions[how.encoding]
         encoding = {**old, "store": {**old["store"], "buckets": self.buckets}}
         key, position, now_ms = definition_key(encoding), position_of(head.version + 1), self.log.clock.now_ms()
         adds = [
             run.marked(replace(run.marks, at=(position, position), committed_ms=now_ms), encoding=key)
-            for number in sorted(found)
+            for number in sorted(runs_by_group)
             for run in self.groups[number][1]
         ]
         return Body(
@@ -155,11 +155,11 @@ class _NewBuckets:
         return number in self.groups and self.groups[number][0] == {run.add.id for run in runs}
 
     def _runs_of(self, head: LogState, how: HowWritten) -> dict[int, list[Run]]:
-        found: defaultdict[int, list[Run]] = defaultdict(list)
+        runs_by_group: defaultdict[int, list[Run]] = defaultdict(list)
         groups = min(how.definition.buckets, self.buckets)
         for add in open_marks(self.log.fs, head.segments.values()):
-            found[bucket_number(add.bucket) % groups].append(run_of(add))
-        return found
+            runs_by_group[bucket_number(add.bucket) % groups].append(run_of(add))
+        return runs_by_group
 
     def _written(self, runs: Sequence[Run], how: HowWritten, stage: Stage) -> list[Run]:
         """Write the rows of old buckets to new ones."""
@@ -168,13 +168,13 @@ class _NewBuckets:
         origin = Origin(self.author.job_id, 0, 0)
         held: defaultdict[str, list[pa.Table]] = defaultdict(list)
         held_bytes = 0
-        made: list[Run] = []
+        new_runs: list[Run] = []
 
         def write_held() -> None:
             for bucket, tables in sorted(held.items()):
                 rows = FoldedRows(_alike(tables, definition), (), len(definition.keys), outputs.piece_bytes)
                 while rows.has_more():
-                    made.append(outputs.write(bucket, rows, origin))
+                    new_runs.append(outputs.write(bucket, rows, origin))
             held.clear()
 
         try:
@@ -191,7 +191,7 @@ class _NewBuckets:
         except BaseException:
             outputs.discard()
             raise
-        return made
+        return new_runs
 
 
 def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: int) -> Iterator[pa.Table]:
@@ -200,7 +200,9 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
     inputs.open(runs)
     keys = how.definition.keys
     schema = how.definition.aligned(how.definition.schema.empty_table()).schema
-    sources = [SortedRows(_folded(own, how, inputs, now_ms), schema, len(keys)) for own in buckets.values()]
+    sources = [
+        SortedRows(_folded(bucket_runs, how, inputs, now_ms), schema, len(keys)) for bucket_runs in buckets.values()
+    ]
     for window in windows_of(sources, _WINDOW_BYTES):
         tables = [table for table in window if table.num_rows]
         yield tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by([(key, "ascending") for key in keys])
