@@ -106,11 +106,11 @@ def find_garbage(
     returned_paths = {file.path for _, file in returned}
     foreign = [info.path for _, info in garbage if info.path not in returned_paths]
     findings = Findings(log_start, log_start < possible, returned=returned, foreign=foreign)
-    _look_at_parts(log.fs, head, within, horizon_ms, findings)
+    _collect_parts(log.fs, head, within, horizon_ms, findings)
     # One of the future was created while the store's clock was ahead.
     old = [info for info in listed if not horizon_ms < info.modified_ms <= now_ms]
-    _look_at_log(log, old, findings)
-    _look_at_state(log, head, horizon_ms, findings)
+    _collect_log(log, old, findings)
+    _collect_state(log, head, horizon_ms, findings)
     return findings
 
 
@@ -146,7 +146,7 @@ def _log_start(log: CommitLog, head: LogState, since: int) -> int:
     return max(head.log_start, min(since, checkpoints[0].version, *head.unpublished))
 
 
-def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
+def _collect_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, findings: Findings) -> None:
     files: list[FileInfo] = []
     directories: list[FileInfo] = []
     waiting = [layout.STAGED]
@@ -165,7 +165,7 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     # Dead letters are in no snapshot: until they are published, only this list knows of them.
     for add in (add for entry in head.unpublished.values() for add in entry.adds):
         staged.pop(add.path, None)
-    for note in _look_at_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings):
+    for note in _collect_notes(fs, [path for path in staged if layout.is_note(path)], within, horizon_ms, findings):
         del staged[note]
     for kind, infos in (("staged", staged.values()), ("retired", retired.values())):
         for info in infos:
@@ -179,7 +179,7 @@ def _look_at_parts(fs: FileSystem, head: LogState, within: Snapshot, horizon_ms:
     findings.directories.extend(sorted(old - holding, reverse=True))
 
 
-def _look_at_notes(
+def _collect_notes(
     fs: FileSystem, notes: Sequence[str], within: Snapshot, horizon_ms: int, findings: Findings
 ) -> list[str]:
     """Find files written under their final names and never committed; return the notes of younger ones."""
@@ -202,7 +202,7 @@ def _look_at_notes(
     return younger
 
 
-def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:
+def _collect_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) -> None:
     """Find records that are not kept, oldest first, and companions of records that were never created."""
     for info in sorted(old, key=lambda info: info.path):
         name = layout.parse_log_name(info.path)
@@ -217,7 +217,7 @@ def _look_at_log(log: CommitLog, old: Iterable[FileInfo], findings: Findings) ->
                 findings.add(info, "record", "its record was never created: another took its version")
 
 
-def _look_at_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
+def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Findings) -> None:
     """Find checkpoints and ranges that others replace, and what killed processes left beside them."""
     fs, ranges = log.fs, list_compacted(log.fs)
     own_checkpoints = [name for name in log.checkpoints.names() if name.version <= head.version][-CHECKPOINTS_KEPT:]

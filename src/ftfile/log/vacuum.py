@@ -168,14 +168,14 @@ def _delete_garbage(
         wanted_ms = min(wanted_ms, latest_ms())
     # The store's clock may be ahead at this moment, and no commit would be accepted until it has caught up.
     horizon_ms = min(wanted_ms, newest_ms(log))
-    head, findings = _find_garbage_again(log, horizon_ms, now_ms)
+    head, findings = _head_and_garbage(log, horizon_ms, now_ms)
     if findings.foreign:
         names = ", ".join(map(repr, findings.foreign[:5]))
         _log.warning("%d files at names of removed parts are others, and stay: %s", len(findings.foreign), names)
     if dry_run:
-        return VacuumReport(None, horizon_ms, findings.log_start, _told(findings), dry_run=True)
+        return VacuumReport(None, horizon_ms, findings.log_start, _garbage_files(findings), dry_run=True)
     if not findings.needs_record and (
-        wanted_ms == horizon_ms or not _find_garbage_again(log, wanted_ms, now_ms)[1].needs_record
+        wanted_ms == horizon_ms or not _head_and_garbage(log, wanted_ms, now_ms)[1].needs_record
     ):
         _remove_directories(log.fs, findings)
         _merge(log, head, needed=findings.lacks_ranges)
@@ -188,18 +188,18 @@ def _delete_garbage(
 
     version = commit(log, author, prepare).version
     # Commits from here on know the horizon. This second look finds earlier ones needed.
-    head, findings = _find_garbage_again(log, horizon_ms, now_ms, recorded=True)
+    head, findings = _head_and_garbage(log, horizon_ms, now_ms, recorded=True)
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum leaves everything to the next: a horizon was lowered meanwhile")
         return VacuumReport(version, horizon_ms, head.log_start, ())
-    summary = _told(findings)
+    summary = _garbage_files(findings)
     failed = _delete(log.fs, findings, Tracker(author.operation, log.clock, progress, len(summary)))
     _merge(log, head, needed=needed)
     done = tuple(file for file in summary if file.path not in failed)
     return VacuumReport(version, horizon_ms, head.log_start, done, len(failed))
 
 
-def _find_garbage_again(
+def _head_and_garbage(
     log: CommitLog, horizon_ms: int, now_ms: int, *, recorded: bool = False
 ) -> tuple[LogState, Findings]:
     """Return the head and the garbage there; look again while another vacuum deletes records that were read.
@@ -218,7 +218,7 @@ def _find_garbage_again(
     raise CommitError("the log changed faster than the vacuum could read it: nothing was deleted. Try again later")
 
 
-def _told(findings: Findings) -> tuple[GarbageFile, ...]:
+def _garbage_files(findings: Findings) -> tuple[GarbageFile, ...]:
     return (*findings.files, *(file for _, file in findings.returned))
 
 

@@ -88,7 +88,9 @@ class Mender:
             return
         paths = {finding.path for finding in report.findings if finding.severity != "info"}
         unpublished = {
-            version: rest for version, entry in head.unpublished.items() if (rest := _left(head, entry, paths))
+            version: rest
+            for version, entry in head.unpublished.items()
+            if (rest := _still_unpublished(head, entry, paths))
         }
         if unpublished != head.unpublished:
             write_checkpoint(log.fs, log.ids, replace(head, unpublished=unpublished))
@@ -116,7 +118,7 @@ def _tried(act: Callable[[], object]) -> str:
     return ""
 
 
-def _left(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
+def _still_unpublished(head: LogState, entry: Unpublished, paths: Collection[str]) -> Unpublished | None:
     """Return the entry without adds that are no longer live; None if none of its files is at one of the paths."""
     names = {add.final_path for add in entry.adds} | {remove.final_path for remove in entry.removes}
     if names.isdisjoint(paths):

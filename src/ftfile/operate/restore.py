@@ -180,7 +180,7 @@ class _Plan:
 
     def report(self, version: int | None, *, dry_run: bool = False) -> RestoreReport:
         """Return the planned changes."""
-        restored, removed = tuple(map(_told, self._restored)), tuple(map(_told, self._removed))
+        restored, removed = tuple(map(_restored_file, self._restored)), tuple(map(_restored_file, self._removed))
         missing = tuple(self._missing) if dry_run else ()
         return RestoreReport(version, self._version, restored, removed, missing, dry_run)
 
@@ -201,7 +201,9 @@ class _Plan:
             return info is not None and info.size_bytes == add.length
 
         return [
-            _told(add).path for add in self._restored if (safe is not None and add.id not in safe) or not is_there(add)
+            _restored_file(add).path
+            for add in self._restored
+            if (safe is not None and add.id not in safe) or not is_there(add)
         ]
 
     def _require_hidden(self, adds: Iterable[Add]) -> None:
@@ -254,5 +256,5 @@ def _again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
     )
 
 
-def _told(add: Add) -> RestoredFile:
+def _restored_file(add: Add) -> RestoredFile:
     return RestoredFile(add.final_path or add.path, add.rows, add.length)

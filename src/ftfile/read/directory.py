@@ -167,7 +167,7 @@ class Directory:
             HistoryGone: the version was vacuumed.
         """
         selection, rows = self._reading(version, columns, where)
-        with self._telling_of_vacuum(version):
+        with self._missing_file_as_history_gone(version):
             batch_lists = by_threads(self.file_system, lambda chosen: list(rows(chosen)), selection.adds())
             batches = chain.from_iterable(batch_lists)
             return pa.Table.from_batches(batches, selection.schema)
@@ -183,7 +183,7 @@ class Directory:
         selection, rows = self._reading(version, columns, where)
 
         def read() -> Iterator[pa.RecordBatch]:
-            with self._telling_of_vacuum(version):
+            with self._missing_file_as_history_gone(version):
                 for chosen in selection.adds():
                     yield from rows(chosen)
 
@@ -208,7 +208,7 @@ class Directory:
         selection, rows_of = self._reading(version, columns, where)
         tail_batches: list[pa.RecordBatch] = []
         missing = rows
-        with self._telling_of_vacuum(version):
+        with self._missing_file_as_history_gone(version):
             for chosen in reversed([*selection.adds()] if missing else []):
                 batches: list[pa.RecordBatch] = []
                 for batch in rows_of(chosen):
@@ -238,7 +238,7 @@ class Directory:
 
         if where is None:
             return sum(chosen.add.rows for chosen in selection.adds())
-        with self._telling_of_vacuum(version):
+        with self._missing_file_as_history_gone(version):
             return sum(by_threads(self.file_system, count, selection.adds()))
 
     @checked
@@ -261,7 +261,7 @@ class Directory:
 
         snapshot = take_snapshot(self._log, version)
         schema = arrow_schema(self._schema_of(snapshot))
-        with self._telling_of_vacuum(version):
+        with self._missing_file_as_history_gone(version):
             return dataset_of(self.file_system, self.path, snapshot, schema, is_old=version is not None)
 
     def follow(
@@ -292,7 +292,7 @@ class Directory:
         return read_dead_letters(self._log)
 
     @contextlib.contextmanager
-    def _telling_of_vacuum(self, version: int | None) -> Iterator[None]:
+    def _missing_file_as_history_gone(self, version: int | None) -> Iterator[None]:
         """Have a file that is gone because its version is too old be a HistoryGone."""
         try:
             yield

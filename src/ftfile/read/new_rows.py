@@ -52,7 +52,7 @@ class FollowPlanner(LogPlanner[Share]):
         super().__init__(log, settings, columns)
         self._path = path
         self._first = FirstSnapshot(log)
-        self._told = -1
+        self._last_reported = -1
         self.skipped = 0  # versions that were passed over
 
     def refresh(self) -> LogState:
@@ -76,9 +76,9 @@ class FollowPlanner(LogPlanner[Share]):
                     f"{describe(record)} that may have been read. Rows that come later can be read with "
                     "skipChangeCommits=true, which passes over such versions, with the rows that they add"
                 )
-            if record.version > self._told:
+            if record.version > self._last_reported:
                 _log.warning("passed over: %s", describe(record))
-                self._told = record.version
+                self._last_reported = record.version
                 self.skipped += 1
         return super()._refusal(record)
 

@@ -102,7 +102,7 @@ class Selection:
             yield from read_add(fs, add, encoding, schema, is_old=is_old)
             return
         row_filter = Wanted(RowFilter(where, self.filtered, partition))
-        with self._telling(where, add.final_path or add.path):
+        with self._arrow_errors_as_config_errors(where, add.final_path or add.path):
             try:
                 for batch in read_add(fs, add, encoding, schema, is_old=is_old, wanted=row_filter):
                     for rows in matching_rows(batch, where).to_batches():
@@ -114,7 +114,7 @@ class Selection:
                 raise
 
     @contextlib.contextmanager
-    def _telling(self, where: pc.Expression | None, place: str) -> Iterator[None]:
+    def _arrow_errors_as_config_errors(self, where: pc.Expression | None, place: str) -> Iterator[None]:
         """Have an expression that fails on values be a ConfigError."""
         try:
             yield
@@ -145,12 +145,12 @@ class Selection:
             schema = pa.schema([field for field in self.filtered if field.name in in_path])
             values = [path_values(encoding, bucket, schema) for bucket, _ in group]
             if len(schema) == len(self.filtered):
-                with self._telling(where, "partitions"):
+                with self._arrow_errors_as_config_errors(where, "partitions"):
                     are_true = _are_true(where, values, schema)
                 conditions.update(zip(group, ((None, None) if is_true else None for is_true in are_true), strict=True))
                 continue
             expressions = [partition_expression(mapping) for mapping in values]
-            with self._telling(where, "partitions"):
+            with self._arrow_errors_as_config_errors(where, "partitions"):
                 possible = _may_be_true(where, expressions, self.filtered) if len(schema) else [True] * len(group)
             for bucket, expression, may_be in zip(group, expressions, possible, strict=True):
                 conditions[bucket] = (where, expression) if may_be else None

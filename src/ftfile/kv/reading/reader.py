@@ -151,7 +151,7 @@ class Reader:
         _require_keys(keys)
         view = self.view
         if self.log.fs.capabilities.concurrency == 1 and len(keys) <= _FEW_KEYS * len(view.buckets):
-            with self._naming_what_is_gone():
+            with self._missing_file_as_stale():
                 return [view.get(key, None) for key in keys]
         user_rows: list[Any] = [None] * len(keys)
         for numbers, rows in self._looked_up(view, view.keys.columns_of(keys), view.definition.values):
@@ -202,7 +202,7 @@ class Reader:
             places, rows = view.buckets[bucket].lookup(keys.take(from_numpy(indices, pa.int64())), hashes[indices])
             return indices[places], rows.select(columns)
 
-        with self._naming_what_is_gone():
+        with self._missing_file_as_stale():
             return parallel(self.log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
 
     @checked
@@ -253,7 +253,7 @@ class Reader:
         """Open the runs of buckets side by side, small neighbours in a file by one call, before each is scanned."""
         view = self.view
         chosen = [view.buckets[number] for number in buckets if number in view.buckets]
-        with self._naming_what_is_gone():
+        with self._missing_file_as_stale():
             open_levels([level for bucket in chosen for level in bucket.scanned(None, None)], view.sources)
 
     def stats(self) -> StoreStats:
@@ -290,7 +290,7 @@ class Reader:
         window_bytes = _SCAN_BYTES // max(len(buckets), 1)
         sources = [bucket.scan(*bounds, columns, window_bytes) for bucket in buckets]
         keys = view.definition.keys
-        with self._naming_what_is_gone():
+        with self._missing_file_as_stale():
             open_levels([level for bucket in buckets for level in bucket.scanned(*bounds)], view.sources)
             if len(sources) == 1:
                 for batch in sources[0]:
@@ -316,7 +316,7 @@ class Reader:
         return StoreDefinition.from_json(head.definitions[head.encoding]["store"])
 
     @contextmanager
-    def _naming_what_is_gone(self) -> Iterator[None]:
+    def _missing_file_as_stale(self) -> Iterator[None]:
         try:
             yield
         except NotFound as error:

@@ -201,7 +201,7 @@ class CompactedFiles:
         passed: set[int] = set()
         while content.last <= self._head.version and content.last not in passed:
             passed.add(content.last)
-            nonce_there = self._told(content)
+            nonce_there = self._is_of_log(content)
             if nonce_there is not None:
                 return nonce_there
             after = [name for name in self.names if name.first == content.last + 1]
@@ -212,7 +212,7 @@ class CompactedFiles:
             content = following
         return False
 
-    def _told(self, content: Range) -> bool | None:
+    def _is_of_log(self, content: Range) -> bool | None:
         """Return True if the log has this range, False if it has another; None if that is unknown."""
         included = self._head.includes(content.last, content.nonce)
         if included is not None:

@@ -199,7 +199,7 @@ def report_unknown_files(files: Files, history: History, published: int) -> None
         files.findings.append(find(code, path, expected, actual, action))
     for note in [path for path in files.staged if layout.is_note(path)]:
         # A task writes this file under its final name, or was killed in doing so.
-        unknown.pop(_noted(files.fs, note), None)
+        unknown.pop(_noted_path(files.fs, note), None)
     _report_paths(files, "foreign-files", "nothing: removed parts had these names", foreign)
     _report_paths(files, "unknown-files", "files that a record knows", list(unknown))
 
@@ -218,7 +218,7 @@ def report_staged_files(files: Files, history: History) -> None:
             files.findings.append(find("not-published", path, "dead letters", "still staged", action))
 
 
-def _noted(fs: FileSystem, note: str) -> str:
+def _noted_path(fs: FileSystem, note: str) -> str:
     try:
         return fs.read(note).decode(errors="replace")
     except NotFound:

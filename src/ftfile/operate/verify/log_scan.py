@@ -102,7 +102,7 @@ def scan_log(fs: FileSystem) -> LogScan:
         names = map(layout.parse_log_name, fs.names_after(layout.LOG, ""))
         scan.versions = frozenset(name.version for name in names if name is not None and name.nonce is None)
     suspects = _read_checkpoints(scan)
-    _follow(scan)
+    _read_to_end(scan)
     for path, wrong in suspects.items():
         scan.misleading.add(path)
         finding = find("bad-checkpoint", path, "a log checkpoint", wrong, *_anew(path, "checkpoint"))
@@ -157,7 +157,7 @@ def _read_checkpoints(scan: LogScan) -> dict[str, str]:
     return suspects
 
 
-def _follow(scan: LogScan) -> None:
+def _read_to_end(scan: LogScan) -> None:
     """Read on from the newest checkpoint to where the log ends, or cannot be read."""
     newest = max(scan.checkpoints, default=None)
     scan.state = scan.checkpoints[newest] if newest is not None else LogState()

@@ -52,7 +52,7 @@ def ls(
     The state is published, pending (committed, and not yet at its name), retired (of an older version) or missing.
     """
     directory = place.open()
-    files = directory.files(version_of(directory, version, timestamp), _looked_at(limit, json=json))
+    files = directory.files(version_of(directory, version, timestamp), _limit_to_read(limit, json=json))
     if json:
         print_json_lines(files)
         return
@@ -74,7 +74,7 @@ def history(place: Place, *, limit: Newest = None, json: Json = False) -> None:
 
     It lists those of a keyed store as well.
     """
-    looked_at = _looked_at(limit, json=json)
+    looked_at = _limit_to_read(limit, json=json)
     try:
         versions = place.open().history(looked_at)
     except ConfigError as error:
@@ -350,7 +350,7 @@ def _transaction(version: "RecordedVersion") -> str | None:
     return None if version.txn_app_id is None else f"{version.txn_app_id} {version.txn_version}"
 
 
-def _looked_at(limit: int | None, *, json: bool) -> int | None:
+def _limit_to_read(limit: int | None, *, json: bool) -> int | None:
     """Return how many of the newest are asked for: one more than are shown tells if there are others."""
     return SHOWN + 1 if limit is None and not json and is_terminal() else limit
 

@@ -68,7 +68,7 @@ class _Exports:
         self._lock = threading.Lock()
         self._wanted: _Wanted | None = None
         self._is_running = False
-        self._told = ""
+        self._reported_error = ""
 
     def ask(self, storage: Mapping[str, str], context: Context) -> threading.Event:
         """Let an export begin; return the event of its end."""
@@ -90,9 +90,9 @@ class _Exports:
                     self._is_running = False
                     return
             failed = export_now(self._path, self._formats, request.storage, request.context)
-            if failed and failed != self._told:
+            if failed and failed != self._reported_error:
                 _log.error("%s is not exported; the next commit, or ftfile.export, tries again: %s", self._path, failed)
-            self._told = failed
+            self._reported_error = failed
             request.done.set()
 
 
