@@ -28,8 +28,9 @@ from benchmarks.report import Cell, Table
 from benchmarks.rows import make_rows, write_parquet_input
 from benchmarks.sinks import NULL, Sink
 from benchmarks.spark_session import in_own_process
+from ftfile.core.codecs import CODECS
 from ftfile.filters.aes_gcm import AesGcm
-from ftfile.filters.chain import CODECS, chain_from_options
+from ftfile.filters.chain import chain_from_options
 from ftfile.filters.keys import Keys
 from ftfile.formats.parts import FilteredFile
 from ftfile.rows.spark_types import spark_schema_json

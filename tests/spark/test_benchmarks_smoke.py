@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
-from ftfile.filters.chain import CODECS
+from ftfile.core.codecs import CODECS
 from tests.crash.share import THOROUGH
 from tests.object_stores import azure
 

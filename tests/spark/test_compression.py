@@ -8,7 +8,8 @@ import pyspark
 import pytest
 
 import ftfile
-from ftfile.filters.chain import CODECS, Chain
+from ftfile.core.codecs import CODECS
+from ftfile.filters.chain import Chain
 from ftfile.testing.micro_batch import MicroBatch
 from tests.spark.scripted_source import Script, run
 from tests.unit.write.files.test_compressed_readers import CLAIMS

@@ -9,6 +9,7 @@ import pkgutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from ftfile.core.codecs import CODECS
 from ftfile.core.errors import ConfigError
 from ftfile.core.extensions import load_class
 from ftfile.filters.api import Filter, SizedStream
@@ -23,19 +24,9 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "ftfile.filters"
 
-CODECS = {
-    "gzip": "ftfile.filters.codecs:Gzip",
-    "zstd": "ftfile.filters.codecs:Zstd",
-    "lz4": "ftfile.filters.hadoop_codecs:Lz4Blocks",
-    "lz4frame": "ftfile.filters.codecs:Lz4Frame",
-    "snappy": "ftfile.filters.hadoop_codecs:SnappyBlocks",
-    "bzip2": "ftfile.filters.codecs:Bzip2",
-    "xz": "ftfile.filters.codecs:Xz",
-}
-
 ENCRYPTION = {"aes-gcm": "ftfile.filters.aes_gcm:AesGcm"}
 
-_PACKAGES = {"zstd": "zstandard"}  # that the extra of a codec's name installs
+_BUILT_IN = {name: f"ftfile.filters.{codec.code}" for name, codec in CODECS.items()} | ENCRYPTION
 
 
 def codec(name: str, level: int | None = None) -> Codec:
@@ -53,10 +44,10 @@ def codec(name: str, level: int | None = None) -> Codec:
 
 def filter_class(name: str) -> type[Filter]:
     """Return the class of a filter; `ConfigError` if there is none, or it cannot be loaded."""
-    class_ = load_class("filter", name, CODECS | ENCRYPTION, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
-    if name in _PACKAGES:
+    class_ = load_class("filter", name, _BUILT_IN, ENTRY_POINT_GROUP, Filter)  # type: ignore[type-abstract]
+    if name in CODECS and (package := CODECS[name].package):
         try:
-            pkgutil.resolve_name(_PACKAGES[name])
+            pkgutil.resolve_name(package)
         except ImportError as error:
             raise ConfigError(
                 f"compression={name} needs a package that is not installed here ({error}): "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from isal import isal_zlib
 
+from ftfile.core.codecs import CODECS
 from ftfile.filters.api import BadStream, Filter
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class Codec(Filter):
     level_default: ClassVar[int] = 1  # one that costs little
 
     level: int | None = None  # None for the default
+
+    def __init_subclass__(cls) -> None:
+        if (name := vars(cls).get("name")) in CODECS:
+            cls.extension = CODECS[name].ending
 
     @property
     def used_level(self) -> int:
@@ -70,7 +75,7 @@ class _Decompressor(Protocol):
 class Gzip(Codec):
     """gzip members (RFC 1952), each with its CRC-32 and length: by ISA-L where that is as good, else by zlib."""
 
-    name, extension, levels = "gzip", ".gz", (1, 9)
+    name, levels = "gzip", (1, 9)
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
         library = isal_zlib if self.used_level <= _ISAL_LEVEL_MAX else zlib
@@ -84,7 +89,7 @@ class Gzip(Codec):
 class Bzip2(Codec):
     """bzip2 streams, each with a CRC-32."""
 
-    name, extension, levels = "bzip2", ".bz2", (1, 9)
+    name, levels = "bzip2", (1, 9)
     level_default = 9
     frame_bytes = 890_000  # one block at level 9, but for what run lengths add
 
@@ -98,7 +103,7 @@ class Bzip2(Codec):
 class Xz(Codec):
     """xz streams, each with a CRC-64."""
 
-    name, extension, levels = "xz", ".xz", (0, 9)
+    name, levels = "xz", (0, 9)
     frame_bytes = 4 << 20
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
@@ -116,7 +121,7 @@ class Xz(Codec):
 class Zstd(Codec):
     """zstd frames (RFC 8878), with their length and a checksum of their content."""
 
-    name, extension, levels = "zstd", ".zst", (1, 22)
+    name, levels = "zstd", (1, 22)
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
         import zstandard
@@ -137,7 +142,7 @@ class Lz4Frame(Codec):
     `.lz4f`.
     """
 
-    name, extension, levels = "lz4frame", ".lz4f", (1, 12)
+    name, levels = "lz4frame", (1, 12)
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
         import lz4.frame

@@ -37,7 +37,7 @@ _SNAPPY = pa.Codec("snappy")
 class Lz4Blocks(Codec):
     """LZ4 in Hadoop's blocks."""
 
-    name, extension, levels = "lz4", ".lz4", (1, 12)
+    name, levels = "lz4", (1, 12)
     frame_bytes = 4 * _LZ4_BLOCK_BYTES
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters
@@ -53,7 +53,7 @@ class Lz4Blocks(Codec):
 class SnappyBlocks(Codec):
     """snappy in Hadoop's blocks."""
 
-    name, extension = "snappy", ".snappy"
+    name = "snappy"
     frame_bytes = 5 * _SNAPPY_BLOCK_BYTES
 
     def encoder(self, identity: str, size_bytes: int | None = None) -> Stream:  # noqa: ARG002 - for other filters

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ftfile.core.codecs import CODECS
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, FtfileError, PermissionDenied, StorageError
 from ftfile.core.version import __version__
@@ -44,7 +45,7 @@ _EXTRAS = {
     "avro": ("fastavro", "reading fileFormat=avro"),
     "kv": ("xxhash", "single keys of a store"),
     "kms": ("boto3", "keyProvider=aws-kms:…"),
-    "zstd": ("zstandard", "compression=zstd for lines"),
+    **{name: (codec.package, f"compression={name} for lines") for name, codec in CODECS.items() if codec.package},
 }
 _SCHEMES = {"s3": "s3", "s3a": "s3", "hdfs": "hdfs"}
 

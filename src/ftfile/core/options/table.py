@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from ftfile.core.codecs import CODECS
 from ftfile.core.options import kinds
 from ftfile.core.options.kinds import FORMATS, Option, one_of, write_option
 
@@ -170,7 +171,8 @@ FOLLOWING_ELSEWHERE: dict[str, str] = {
 }
 
 
-_CODECS = ("none", "gzip", "zstd", "lz4", "lz4frame", "snappy", "bzip2", "xz", "brotli", "deflate", "zlib")
+# Of lines, and those that columnar formats have within their files besides.
+_CODECS = dict.fromkeys(("none", *CODECS, "brotli", "deflate", "zlib"))
 
 # Of lines and binary records, which are written, and read as foreign files.
 _record_option = functools.partial(Option, used_by=kinds.WRITE | kinds.FILES)

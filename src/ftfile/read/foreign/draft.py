@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ftfile.core.codecs import codec_of
 from ftfile.core.errors import CorruptData
 from ftfile.read.foreign.known import (
     CONTENT_BYTES_MIN,
     END_MARKS,
     Fingerprints,
     codec_in,
-    codec_of,
     end_of_lines,
     fingerprints,
     first_line_end,

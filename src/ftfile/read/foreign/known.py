@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ftfile.core.codecs import codec_of
 from ftfile.core.errors import CorruptData
 from ftfile.read.foreign.plan import Range
 
@@ -38,26 +39,11 @@ END_MARKS: dict[str, tuple[tuple[bytes, ...], int]] = {
     "arrow": ((b"ARROW1",), 0),
 }
 
-_CODECS = {
-    ".gz": "gzip",
-    ".bz2": "bzip2",
-    ".xz": "xz",
-    ".zst": "zstd",
-    ".lz4": "lz4",
-    ".lz4f": "lz4frame",
-    ".snappy": "snappy",
-}
-
 _LZ4_FRAME = bytes.fromhex("04224d18")
 
 WINDOW_BYTES = 1024
 CONTENT_BYTES_MIN = 256  # shorter ones are too often equal by chance, such as two logs with one header
 _DIGEST_BYTES = 8
-
-
-def codec_of(path: str) -> str:
-    """Return the name of the codec that the ending of a path names; empty for none."""
-    return next((codec for ending, codec in _CODECS.items() if path.endswith(ending)), "")
 
 
 def codec_in(path: str, read: Read) -> str:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ftfile.core.codecs import codec_of
 from ftfile.core.context import RetryPolicy
 from ftfile.core.errors import CorruptData, FtfileError, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.read.foreign.copies import Copies, Copy
 from ftfile.read.foreign.draft import Draft, Found, next_of, next_of_copy, parked, seen_at
-from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile, codec_of
+from ftfile.read.foreign.known import KEY_BYTES, ROW, KnownFile
 from ftfile.read.foreign.listing import list_files
 from ftfile.read.foreign.plan import Late
 from ftfile.read.foreign.survey import Resolution, Survey, is_equal

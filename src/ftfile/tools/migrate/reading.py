@@ -23,6 +23,7 @@ from ftfile.formats.api import LineFormat, format_from_definition
 from ftfile.formats.avro_container import read_metadata
 from ftfile.log.places import PIECE_BYTES, checksum_of
 from ftfile.read.foreign.decoding.lines import filters_of_name
+from ftfile.read.foreign.known import codec_as_written
 from ftfile.rows.buffers import leaf_types, leaves
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.storage.api import BUFFER_BYTES, FileInfo, RangeFile, as_file
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ftfile.write.messages import TaskIdentity
 
 
-_LZ4_FRAME_MAGIC = b"\x04\x22\x4d\x18"
 _SPARK_VERSION = b"org.apache.spark.version"
 _SPARK_LEGACY = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 _FIRST_WITHOUT_LEGACY = b"3.1.0"  # 3.0 still writes INT96 by the Julian calendar
@@ -117,11 +117,9 @@ class Reading(Work[FileInfo, FileFacts]):
 
 def _filters(file: InputFile) -> tuple[str, ...]:
     found = filters_of_name(file.path)
-    # Hadoop and the command `lz4` give their files one ending.
-    is_frame = found == ("lz4",) and file.read_at(0, len(_LZ4_FRAME_MAGIC)) == _LZ4_FRAME_MAGIC
     if "aes-gcm" in found:
         raise ConfigError("it is encrypted, and the log of a directory that is not encrypted has no keys")
-    return ("lz4frame",) if is_frame else found
+    return tuple(codec_as_written(codec, file.read_at) for codec in found)
 
 
 def _plain_pieces(file: InputFile, chain: Chain) -> Iterator[bytes]:

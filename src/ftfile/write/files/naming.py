@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from ftfile.core.codecs import CODECS, READERS_ENDINGS
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.core.extensions import is_name_of_code, load
-from ftfile.filters.chain import CODECS
 from ftfile.rows.buffers import from_numpy
 from ftfile.rows.time_text import TimePattern, clocks_of
 from ftfile.storage.paths import NAME_BYTES_MAX, join
@@ -46,9 +46,6 @@ PATH_BYTES_MAX = 1_000  # some stores take 1,024, or less below a directory: see
 _HIDING = "_."
 _HIDDEN_ENDING = "._COPYING_"
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f:\ud800-\udfff]")
-# Of Spark and Hadoop, DuckDB and pandas. Some fail on other bytes, and Hadoop's LZ4 takes them for lengths of what it
-# then makes room for.
-_OF_CODECS = (".gz", ".zst", ".lz4", ".snappy", ".bz2", ".deflate", ".xz")
 
 
 def path_fault(path: str, last_bytes_max: int = NAME_BYTES_MAX) -> str | None:
@@ -88,7 +85,7 @@ def check_extension(extension: str, chain: Chain) -> None:
 def ending_fault(name: str, extension: str) -> str | None:
     """Return the defect of the end of a file's name, as in "it … ", or None; the extension of such files is right."""
     ending = "." + name.rpartition(".")[2]
-    if ending.lower() not in _OF_CODECS or extension.endswith(ending.lower()):
+    if ending.lower() not in READERS_ENDINGS or extension.endswith(ending.lower()):
         return None
     return f"would end in {ending!r}, by which readers decompress: what is in them is not compressed so"
 

@@ -20,18 +20,9 @@ if TYPE_CHECKING:
 
     from ftfile.storage.api import FileSystem
 
-__all__ = ("CODECS", "LINE", "Files", "packed")
+__all__ = ("LINE", "Files", "packed")
 
 LINE = pa.schema([("value", pa.string())])
-CODECS = {
-    "gzip": ".gz",
-    "zstd": ".zst",
-    "lz4": ".lz4",
-    "lz4frame": ".lz4f",
-    "snappy": ".snappy",
-    "bzip2": ".bz2",
-    "xz": ".xz",
-}
 
 
 def packed(name: str, *pieces: bytes) -> bytes:

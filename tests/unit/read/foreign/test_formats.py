@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from ftfile.core.codecs import CODECS
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.formats import parquet_files as parquet_format
 from ftfile.read.foreign.decoding import columnar, lines
@@ -22,7 +23,7 @@ from ftfile.read.foreign.decoding.settings import FileDecoding
 from ftfile.read.foreign.plan import Plan
 from ftfile.read.shares import TASK_BYTES
 from ftfile.storage.api import RangeFile
-from tests.unit.read.foreign.planned import CODECS, LINE, packed
+from tests.unit.read.foreign.planned import LINE, packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,7 +82,7 @@ def schema_of(file_format: str) -> pa.Schema:
 @pytest.mark.parametrize("file_format", [*LINES, *COLUMNAR])
 def test_a_whole_file(files: Files, file_format: str, codec: str | None) -> None:
     content = encoded(file_format, ROWS)
-    name = "data" if codec is None else f"data{CODECS[codec]}"
+    name = "data" if codec is None else f"data{CODECS[codec].ending}"
     # Members may end within a row, and within a character.
     files.write(name, content if codec is None else packed(codec, content[:10_003], content[10_003:]))
     decoding = FileDecoding(file_format)
@@ -201,7 +202,7 @@ def test_scenario_23_an_archive_cut_off_is_an_error_or_the_rows_before(
     content = encoded(file_format, ROWS)
     pieces = [content[start : start + 9000] for start in range(0, len(content), 9000)]
     whole = packed(codec, *pieces)
-    name = f"data{CODECS[codec]}"
+    name = f"data{CODECS[codec].ending}"
     for cut in (len(whole) - 1, len(whole) - 300, len(whole) // 2):
         files.write(name, whole[:cut])
         planned = files.whole(name)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ftfile.core.codecs import CODECS
 from ftfile.core.errors import CorruptData, FileChanged, PermissionDenied
 from ftfile.read.foreign import decode
 from ftfile.read.foreign.known import CONTENT_BYTES_MIN
 from ftfile.storage.local.filesystem import LocalFileSystem
 from ftfile.testing.rotating import RotatingLog
-from tests.unit.read.foreign.planned import CODECS, packed
+from tests.unit.read.foreign.planned import packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +152,7 @@ def test_scenario_19_a_log_is_renamed_again_while_it_is_looked_for(
 def test_scenario_19_a_file_compressed_while_its_task_waits_is_found_by_its_content(files: Files, name: str) -> None:
     file = files.write("app.log", LOG)
     planned = files.range("app.log", 42, 2100)
-    files.write(f"app.log.1{CODECS[name]}", packed(name, LOG[:3000], LOG[3000:]))
+    files.write(f"app.log.1{CODECS[name].ending}", packed(name, LOG[:3000], LOG[3000:]))
     file.unlink()
     assert files.lines(planned, by_content=True) == ROWS[2:100]
     with pytest.raises(FileChanged, match="are gone with the file"):

@@ -16,7 +16,8 @@ import pytest
 import zstandard
 
 import ftfile
-from ftfile.filters.chain import CODECS, codec
+from ftfile.core.codecs import CODECS
+from ftfile.filters.chain import codec
 from ftfile.testing.micro_batch import MicroBatch
 
 if TYPE_CHECKING:

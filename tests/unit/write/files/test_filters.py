@@ -18,6 +18,7 @@ import pytest
 import zstandard
 
 import ftfile
+from ftfile.core.codecs import CODECS
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.chain import Chain
 from ftfile.formats.api import LineFormat, format_from_definition
@@ -43,16 +44,7 @@ pytestmark = pytest.mark.slow
 
 __all__ = ("ring", "users_filters")
 
-EXTENSIONS = {
-    "gzip": ".gz",
-    "zstd": ".zst",
-    "lz4": ".lz4",
-    "lz4frame": ".lz4f",
-    "snappy": ".snappy",
-    "bzip2": ".bz2",
-    "xz": ".xz",
-    "none": "",
-}
+EXTENSIONS = {name: row.ending for name, row in CODECS.items()} | {"none": ""}
 LINES = {"text": ".txt", "json": ".json", "csv": ".csv"}
 Words = list[str]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ftfile
+from ftfile.core.codecs import CODECS
 from ftfile.core.errors import ConfigError
-from ftfile.filters.chain import CODECS
 from ftfile.formats.api import FORMATS
 from ftfile.formats.parquet_files import check_library
 from ftfile.testing.micro_batch import MicroBatch

@@ -12,6 +12,7 @@ import pytest
 
 import ftfile
 from ftfile.core import extensions
+from ftfile.core.codecs import READERS_ENDINGS
 from ftfile.core.errors import ConfigError, EncodingError, NameCollision, UserCodeError
 from ftfile.log import apply as fold
 from ftfile.testing.checker import check_directory
@@ -138,7 +139,7 @@ class TestTemplates:
         with pytest.raises(ConfigError, match=re.escape(text)):
             config(**options)
 
-    @pytest.mark.parametrize("ending", [".gz", ".zst", ".lz4", ".snappy", ".bz2", ".deflate", ".xz", ".LZ4"])
+    @pytest.mark.parametrize("ending", [*sorted(READERS_ENDINGS), ".LZ4"])
     def test_endings_that_readers_decompress_by(self, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
         told = re.escape(f"would end in {ending!r}, by which readers decompress: ")
         for template in (f"{{batch}}{{unique}}{ending}", f"x{ending}"):

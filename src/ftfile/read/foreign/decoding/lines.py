@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
+from ftfile.core.codecs import codec_of
 from ftfile.core.errors import CorruptData, FileChanged
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import plain_pieces, stream_errors
 from ftfile.formats.binary_records import BinaryRecords
 from ftfile.formats.reading import batch_of
 from ftfile.log.format.layout import storage_identity
-from ftfile.read.foreign.known import Fingerprints, codec_as_written, codec_of, fingerprints, first_line_end, marks_of
+from ftfile.read.foreign.known import Fingerprints, codec_as_written, fingerprints, first_line_end, marks_of
 from ftfile.rows.buffers import strings_from
 from ftfile.storage.api import RangeFile, as_file
 
