@@ -84,6 +84,7 @@ _FINAL_RULES: tuple[dict[str, str], ...] = (
     {"finalizeColumn": "last", "maxSegmentsPerPart": "2"},
     {"finalizeColumn": "last", "maxBatchesPerFile": "3"},
 )
+RULES = (*_RULES, *_EVENT_RULES, *_FINAL_RULES)
 _MORE: tuple[dict[str, str], ...] = ({}, {}, {}, {"partPrefix": "p" * 150}, {"partFileName": "{name}-{number}{ext}"})
 
 

@@ -12,6 +12,7 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
+from ftfile.write.files.rolling_rules import ACROSS_BATCHES
 from tests.histories.oracle import Oracle
 from tests.histories.troubles import TroubledFileSystem
 from tests.kit.liveness import DueWatch, RowFacts, Rules
@@ -35,8 +36,7 @@ Tasks = list[list[dict[str, Any]]]
 
 def rules_of(options: dict[str, str]) -> Rules | None:
     """Return when files end by these options; None where they end with their batch."""
-    rolling = {"maxBatchesPerFile", "rolloverInterval", "inactivityInterval", "rolloverSchedule", "eventTimeInterval"}
-    if not rolling & options.keys() and "finalizeColumn" not in options and options.get("rolling") != "policy":
+    if not ACROSS_BATCHES & options.keys() and options.get("rolling") != "policy":
         return None
     return Rules(
         max_bytes=int(options["maxBytesPerFile"]) if "maxBytesPerFile" in options else None,

@@ -21,6 +21,7 @@ from ftfile.core.errors import (
 from ftfile.testing.context import current
 from ftfile.testing.log_check import InvariantViolation, require
 from ftfile.write.files.file_writer import forget_caches
+from ftfile.write.files.rolling_groups import Moment
 from tests.histories.oracle import Claim
 from tests.histories.world import rules_of
 
@@ -105,7 +106,7 @@ def _watch(world: World, played: PlayedQuery) -> None:
         for segment in world.open_segments().values()
         if segment.origin.query_id == played.query.query_id and segment.id not in world.damaged
     ]
-    played.watch.after_batch(played.rules, mine, world.clock.now_ms())
+    played.watch.after_batch(played.rules, mine, Moment(world.clock.now_ms(), world.head().version))
 
 
 def run_batch(world: World, step: Step, *, empty: bool = False) -> None:

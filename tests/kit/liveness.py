@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
+    from ftfile.write.files.rolling_groups import Moment
 
 __all__ = (
     "ADD_ID_CHARACTERS",
@@ -82,14 +83,14 @@ class DueWatch:
     limit: int = BATCHES_UNTIL_FILE  # `k`
     waited: dict[str, int] = field(default_factory=dict)  # by id of a segment, the batches for which it has been due
 
-    def after_batch(self, rules: Rules, segments: Iterable[Add], now_ms: int) -> None:
-        """Check L1 after a batch of a query at `now_ms`; `segments` are all of its open ones that are not damaged."""
+    def after_batch(self, rules: Rules, segments: Iterable[Add], moment: Moment) -> None:
+        """Check L1 after a batch of a query; `segments` are all of its open ones that are not damaged."""
         groups: dict[tuple[str, str], list[tuple[Add, Sequence[RowFacts]]]] = {}
         for segment in segments:
             groups.setdefault((segment.bucket, segment.encoding), []).append((segment, self.facts_of(segment)))
         waited: dict[str, int] = {}
         for (bucket, _), group in groups.items():
-            for segment, why in _due(rules, group, now_ms):
+            for segment, why in _due(rules, group, moment):
                 whole_id = segment.id.partition(".")[0]
                 waited[whole_id] = count = self.waited.get(whole_id, 0) + 1
                 found = f"{segment.id}, {segment.rows} rows in {bucket!r}, is due ({why}) for {count} batches"
@@ -97,12 +98,12 @@ class DueWatch:
         self.waited = waited
 
 
-def _due(rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], now_ms: int) -> Iterable[tuple[Add, str]]:
+def _due(rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], moment: Moment) -> Iterable[tuple[Add, str]]:
     """Yield the segments that must go into files now, whatever their order within a batch is."""
     facts = [fact for _, rows in group for fact in rows]
     if not facts:
         return
-    why = _whole_group_due(rules, group, facts, now_ms)
+    why = _whole_group_due(rules, group, facts, moment)
     for segment, rows in group:
         last = max((fact.batch for fact in rows), default=0)
         reason = why or _segment_due(rules, rows, [fact for fact in facts if fact.batch > last])
@@ -114,17 +115,17 @@ def _due(rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], now_ms: 
 
 
 def _whole_group_due(
-    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], facts: Sequence[RowFacts], now_ms: int
+    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], facts: Sequence[RowFacts], moment: Moment
 ) -> str | None:
     times = sorted({fact.committed_ms for fact in facts})
-    pauses = [later - earlier for earlier, later in zip(times, [*times[1:], now_ms], strict=True)]
+    pauses = [later - earlier for earlier, later in zip(times, [*times[1:], moment.now_ms], strict=True)]
     if rules.max_batches is not None and len({fact.batch for fact in facts}) >= rules.max_batches:
         return "batches"
-    if rules.age_ms is not None and now_ms - times[0] >= rules.age_ms:
+    if rules.age_ms is not None and moment.now_ms - times[0] >= rules.age_ms:
         return "age"
     if rules.inactivity_ms is not None and pauses[-1] >= rules.inactivity_ms:
         return "inactivity"
-    if rules.clock_ms is not None and times[0] // rules.clock_ms < now_ms // rules.clock_ms:
+    if rules.clock_ms is not None and times[0] // rules.clock_ms < moment.now_ms // rules.clock_ms:
         return "schedule"
     return "segments" if len(group) >= rules.max_segments else None
 

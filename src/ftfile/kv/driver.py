@@ -180,7 +180,7 @@ def propose_batch(config: StoreConfig, messages: Sequence[TaskCommit], log: Comm
         )
     letters = letters_of(messages)
     change = StoreChange(
-        tuple(segments_of(messages, "", log.clock.now_ms())),
+        tuple(segments_of(messages, "", {"committedMs": log.clock.now_ms()})),
         tuple(rewrite for message in messages for rewrite in message.rewritten),
         frozenset(job for message in messages for job in message.failed),
         len(messages),

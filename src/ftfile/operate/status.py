@@ -15,8 +15,8 @@ from ftfile.log.records import read_published
 from ftfile.operate.verify.log_scan import look_at_head
 from ftfile.storage.calls import parallel
 from ftfile.storage.paths import shape_fault
-from ftfile.write.files.rolling_groups import GroupTotals, key_of, order_of
-from ftfile.write.files.rolling_rules import ALL_END, ROLLING, deadline_ms, reason_to_end
+from ftfile.write.files.rolling_groups import GroupTotals, Moment, key_of, order_of
+from ftfile.write.files.rolling_rules import ALL_END, ROLLING, deadline_of, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -150,8 +150,8 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
     reason, deadline, problem = jobs[0].reason if jobs else "", None, ""
     try:
         settings = _settings_of(head, first.origin.query_id)
-        deadline = deadline_ms(settings, totals)
-        reason = reason or reason_to_end(settings, totals, now_ms) or ""
+        deadline = deadline_of(settings, totals).now_ms
+        reason = reason or reason_to_end(settings, totals, Moment(now_ms, head.version + 1)) or ""
     except (ConfigError, UserCodeError) as error:
         problem = f"its rule cannot be asked here: {error}"
     attempts = max((job.attempts for job in jobs), default=0)

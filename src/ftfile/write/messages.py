@@ -189,10 +189,10 @@ def author_of(
     return StreamAuthor(writer.query_id, writer.run_id, writer.batch_id, *hash_and_offsets)
 
 
-def segments_of(messages: Sequence[TaskCommit], encoding: str, now_ms: int) -> list[Add]:
-    """Return the segments of all tasks as the log has them, by partition."""
+def segments_of(messages: Sequence[TaskCommit], encoding: str, stats: dict[str, Any]) -> list[Add]:
+    """Return the segments of all tasks as the log has them, by partition, with what they remember of their commit."""
     return [
-        segment_of(segment, encoding, message.identity.origin(), {"committedMs": now_ms})
+        segment_of(segment, encoding, message.identity.origin(), stats)
         for message in messages
         for segment in message.segments
     ]

@@ -17,6 +17,7 @@ from ftfile.log.read.compacted_records import merge_all
 from ftfile.log.state import LogState, SharedMap
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
+from ftfile.write.files.rolling_groups import Moment
 from tests.kit.liveness import (
     ADD_ID_CHARACTERS,
     DueWatch,
@@ -66,17 +67,17 @@ class TestDue:
         for each, is_due in ((rules, True), (NEVER, False)):
             watch = DueWatch(lambda add: [by_id[add.id]], limit=2)
             for _ in range(2):
-                watch.after_batch(each, segments, 100)
+                watch.after_batch(each, segments, Moment(100, 3))
             if is_due:
                 with fails("L1"):
-                    watch.after_batch(each, segments, 100)
+                    watch.after_batch(each, segments, Moment(100, 3))
             else:
-                watch.after_batch(each, segments, 100)
+                watch.after_batch(each, segments, Moment(100, 3))
 
     def test_what_becomes_a_file_in_time(self) -> None:
         watch = DueWatch(lambda _: [RowFacts(0, 0)], limit=2)
         for batch in range(6):
-            watch.after_batch(replace(NEVER, age_ms=100), [segment(f"s{batch // 2}")], 100)
+            watch.after_batch(replace(NEVER, age_ms=100), [segment(f"s{batch // 2}")], Moment(100, 3))
 
 
 def test_what_a_flush_leaves_open() -> None:

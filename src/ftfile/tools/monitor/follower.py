@@ -14,8 +14,9 @@ from ftfile.log.read.history import last_commit_of, version_of
 from ftfile.log.read.times import created_ms
 from ftfile.log.state import LogState
 from ftfile.storage.registry import normalise
-from ftfile.tools.monitor.metrics import METRICS, OTHER_REASON, REASONS
+from ftfile.tools.monitor.metrics import METRICS
 from ftfile.write.files.rolling_groups import key_of
+from ftfile.write.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -154,7 +155,7 @@ class Follower:
         tally.add("ftfile_removed_files_total", by_operation, version.files_removed)
         tally.add("ftfile_bad_records_total", by_operation, version.bad_records)
         for reason, files in measured.files_by_reason.items():
-            label = reason if reason in REASONS else OTHER_REASON
+            label = reason if reason in REASONS else POLICY.reason
             tally.add("ftfile_finished_files_total", (self.url, label), files)
         tally.add("ftfile_merged_runs_total", here, measured.runs_merged)
         tally.add("ftfile_task_retries_total", here, measured.task_retries)

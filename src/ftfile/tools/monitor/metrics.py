@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 # Of times, in seconds: from a small commit on a disk to a batch on a slow store.
 BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-# Why files end that were open over batches. A policy of users has codes of its own, as many as it likes.
-REASONS = frozenset(
-    {
-        *("age", "batches", "encoding", "eventTime", "finalize", "flush", "inactivity", "large", "openSegments"),
-        *("retriedAlone", "rows", "schedule", "segments", "size"),
-    }
-)
-OTHER_REASON = "policy"
-
 
 class Metric(NamedTuple):
     """A row of the table of metrics."""

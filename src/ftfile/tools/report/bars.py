@@ -9,6 +9,7 @@ import numpy as np
 
 from ftfile.core.units import bytes_text, count_text
 from ftfile.tools.report.charts import COUNT, SECONDS
+from ftfile.write.files.rolling_rules import POLICY, REASONS
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -20,23 +21,6 @@ PARTITIONS_SHOWN = 20
 _SIZES_SHOWN = 14
 _SMALLEST_POWER = 10  # sizes below 1 KiB are one group
 
-_REASONS = {
-    "size": "reached the greatest size",
-    "rows": "reached the greatest number of records",
-    "batches": "had records of enough batches",
-    "age": "its first records were old enough",
-    "inactivity": "got no records for long",
-    "schedule": "its time of day had come",
-    "eventTime": "records of a later interval came",
-    "finalize": "a record said so",
-    "segments": "had too many pieces",
-    "openSegments": "all open files together had too many pieces",
-    "large": "one task of one batch filled it",
-    "retriedAlone": "a piece that could not be read with the others",
-    "flush": "a flush, or the end of the stream",
-    "encoding": "format, schema or partitioning had changed",
-}
-_POLICY = "said by your own rolling policy"
 _STAGES = {
     "write": ("Tasks write", "the slowest task, from its first row to its message"),
     "assembly": ("of these, files assembled", "from pieces of open files that were due"),
@@ -95,7 +79,7 @@ def reason_bars(commits: Commits) -> Bars:
     """Return why files ended that were open over batches."""
     about = "Files that were open over batches, by the rule that ended them."
     rows = [
-        Bar(reason, _REASONS.get(reason, _POLICY), count / most, (count_text(count),))
+        Bar(reason, REASONS.get(reason, POLICY.about), count / most, (count_text(count),))
         for reason, count, most in _counted(commits.reasons)
     ]
     return Bars("Why files were finished", about, ("reason", "files"), rows)

@@ -11,6 +11,7 @@ from ftfile.log.directory import check_is_files
 from ftfile.log.format.model import Body, Remove, StreamAuthor
 from ftfile.log.format.record import definition_key
 from ftfile.write.files.namer import Namer
+from ftfile.write.files.rolling_groups import Moment
 from ftfile.write.files.rolling_rules import ALL_END, ROLLING
 from ftfile.write.messages import StreamIdentity, add_of, batch_metrics, letters_of, segments_of
 from ftfile.write.options import check_staged_names, durability_of
@@ -127,16 +128,14 @@ def make_proposal(
     planner: RollingPlanner | None = None,
 ) -> Prepare:
     """Return how the record of the checked messages of all tasks is prepared; without a planner, due jobs stay due."""
-    writer = messages[0].identity.writer
-    is_stream = isinstance(author, StreamAuthor)
+    is_stream, committed_ms = isinstance(author, StreamAuthor), log.clock.now_ms()
     schema, key, settings, definitions = _definitions(config, is_stream=is_stream)
     parts = tuple(add_of(part, key, message.identity.origin()) for message in messages for part in message.parts)
-    letters, segments = letters_of(messages), segments_of(messages, key, log.clock.now_ms())
+    letters = letters_of(messages)
     rewrites = [rewrite for message in messages for rewrite in message.rewritten]
     failed = frozenset(job for message in messages for job in message.failed)
     metrics = _metrics(config, messages, log.fs.capabilities)
-    extensions = {key: config.extension}
-    namer = Namer(config.publishing.naming, writer.name_stem, messages[0].planned_ms, writer.owner, extensions)
+    namer = _namer(config, messages[0], {key: config.extension})
     success = config.publishing.success if is_stream else None
     replacement = None if config.replacement is None else config.replacement.with_clock_values(messages[0].planned_ms)
 
@@ -146,6 +145,7 @@ def make_proposal(
         accepted = Accepted()
         if named.rewrites or named.refused:
             accepted = accept_rewrites(log, head, named.rewrites, (*named.adds, *letters), named.refused)
+        segments = segments_of(messages, key, Moment(committed_ms, head.version + 1).stats())
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
         marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
@@ -169,6 +169,11 @@ def make_proposal(
         return replace(body, assembly_tasks=jobs)
 
     return prepare
+
+
+def _namer(config: SinkConfig, message: TaskCommit, extensions: dict[str, str]) -> Namer:
+    writer = message.identity.writer
+    return Namer(config.publishing.naming, writer.name_stem, message.planned_ms, writer.owner, extensions)
 
 
 def _replaced(replacement: Replacement | None, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from ftfile.log.format.model import Add
     from ftfile.log.state import LogState
@@ -49,6 +49,27 @@ def live_bytes(segment: Add) -> float:
 def size_of(segment: Add) -> int:
     """Return `live_bytes` in whole bytes, for the size of a part."""
     return round(live_bytes(segment))
+
+
+class Moment(NamedTuple):
+    """When a record is made: all that rules may count by."""
+
+    now_ms: int  # by the driver's clock
+    version: int  # of the record
+
+    def stats(self) -> dict[str, int]:
+        """Return the facts that a segment keeps of it, from which `GroupTotals` come."""
+        return {"committedMs": self.now_ms}
+
+
+class Deadline(NamedTuple):
+    """When a group is due if nothing more comes: as soon as one field of the moment has come; None for never."""
+
+    now_ms: int | None = None
+    version: int | None = None
+
+
+AT_ONCE = Deadline(now_ms=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,24 +167,42 @@ class Candidate:
         ]
 
 
-class GroupIndex:
-    """All groups of a query at a log's head, and when each is due at the latest.
+class _Deadlines:
+    """When to look at groups, by one field of a moment."""
 
-    `deadline_ms` returns when a group is due if nothing more comes; None for never, 0 for at once.
-    """
+    def __init__(self) -> None:
+        self.noted: dict[GroupKey, int] = {}
+        self._in_order: list[tuple[int, GroupKey]] = []
+
+    def note(self, key: GroupKey, at: int | None) -> None:
+        """Note when to look at a group, unless it is looked at before: a group that changes often is noted once."""
+        if at is not None and at < self.noted.get(key, at + 1):
+            self.noted[key] = at
+            heapq.heappush(self._in_order, (at, key))
+
+    def passed(self, now: int) -> Iterator[GroupKey]:
+        """Yield the groups whose deadline has passed, in its order, and forget it."""
+        while self._in_order and self._in_order[0][0] <= now:
+            at, key = heapq.heappop(self._in_order)
+            if self.noted.get(key) == at:
+                del self.noted[key]
+                yield key
+
+
+class GroupIndex:
+    """All groups of a query at a log's head, and when each is due at the latest, as `deadline_of` returns it."""
 
     def __init__(
-        self, query_id: str, deadline_ms: Callable[[Candidate], int | None], reason_it_was_over: OverReason
+        self, query_id: str, deadline_of: Callable[[Candidate], Deadline], reason_it_was_over: OverReason
     ) -> None:
         self.groups: dict[GroupKey, _Group] = {}
         self._query_id = query_id
-        self._deadline_ms = deadline_ms
+        self._deadline_of = deadline_of
         self._over_reason = reason_it_was_over
         self._keys: dict[str, GroupKey] = {}
         self._windows: dict[tuple[str, str], set[tuple[int, ...]]] = {}
         self._taken: set[str] = set()
-        self._deadlines: list[tuple[int, GroupKey]] = []
-        self._noted: dict[GroupKey, int] = {}
+        self._deadlines: list[_Deadlines] = [_Deadlines() for _ in Deadline._fields]
         self._newest_ms = 0
         self._at = (-1, "")
 
@@ -182,7 +221,8 @@ class GroupIndex:
                 ended.update(change.ended)
                 opened.update(add.id for add in change.opened)
         else:
-            self.groups, self._keys, self._windows, self._noted, self._deadlines = {}, {}, {}, {}, []
+            self.groups, self._keys, self._windows = {}, {}, {}
+            self._deadlines = [_Deadlines() for _ in Deadline._fields]
             self._newest_ms = 0
             ended, opened = set(), set(head.segments)
         live = (head.segments[add_id] for add_id in opened - taken if add_id in head.segments)
@@ -219,18 +259,15 @@ class GroupIndex:
                     earlier_keys[bucket, encoding, earlier] = None
         return list(earlier_keys)
 
-    def overdue(self, now_ms: int) -> list[GroupKey]:
+    def overdue(self, moment: Moment) -> list[GroupKey]:
         """Return the groups whose deadline has passed, in its order; all of them when the clock was set back."""
-        if now_ms < self._newest_ms:
-            keys = sorted(self.groups, key=lambda key: self._noted.get(key, math.inf))
+        if moment.now_ms < self._newest_ms:
+            by_clock = self._deadlines[0].noted
+            keys = sorted(self.groups, key=lambda key: by_clock.get(key, math.inf))
             self._newest_ms = max((group.totals.last_ms for group in self.groups.values()), default=0)
         else:
-            keys = []
-            while self._deadlines and self._deadlines[0][0] <= now_ms:
-                noted_ms, key = heapq.heappop(self._deadlines)
-                if self._noted.get(key) == noted_ms:
-                    del self._noted[key]
-                    keys.append(key)
+            passed = (deadlines.passed(at) for deadlines, at in zip(self._deadlines, moment, strict=True))
+            keys = list(dict.fromkeys(chain.from_iterable(passed)))
             # They stay due until a record takes them; a deadline that moved is looked at when it passes.
             for key in keys:
                 self._note_deadline(key)
@@ -266,7 +303,8 @@ class GroupIndex:
             if rest := [segment for segment in before.values() if segment.id not in add_ids]:
                 self.groups[key] = self._group(key, rest)
                 continue
-            self._noted.pop(key, None)
+            for deadlines in self._deadlines:
+                deadlines.noted.pop(key, None)
             windows = self._windows.get(key[:2], set())
             windows.discard(key[2])
             if not windows:
@@ -277,11 +315,8 @@ class GroupIndex:
         return _Group(key, self._over_reason, segments)
 
     def _note_deadline(self, key: GroupKey) -> None:
-        """Note when to look at a group, unless it is looked at before: a group that changes often is noted once."""
-        deadline_ms = self._deadline_ms(self.candidate(key))
-        if deadline_ms is not None and deadline_ms < self._noted.get(key, deadline_ms + 1):
-            self._noted[key] = deadline_ms
-            heapq.heappush(self._deadlines, (deadline_ms, key))
+        for deadlines, at in zip(self._deadlines, self._deadline_of(self.candidate(key)), strict=True):
+            deadlines.note(key, at)
 
 
 def _pick(choose: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:

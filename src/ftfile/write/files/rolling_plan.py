@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING
 from ftfile.core.logs import get_logger
 from ftfile.formats.api import Limits
 from ftfile.log.format.model import Add, AssemblyTask, Author, Body, StreamAuthor
-from ftfile.write.files.rolling_groups import Candidate, GroupIndex, GroupKey, by_group, key_of, order_of, size_of
-from ftfile.write.files.rolling_rules import deadline_ms, reason_it_was_over, reason_to_end
+from ftfile.write.files.rolling_groups import (
+    AT_ONCE,
+    Candidate,
+    Deadline,
+    GroupIndex,
+    GroupKey,
+    Moment,
+    by_group,
+    key_of,
+    order_of,
+    size_of,
+)
+from ftfile.write.files.rolling_rules import RULES, deadline_of, reason_it_was_over, reason_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -26,7 +37,7 @@ DUE_SEGMENTS_MAX = 10_000
 # Parts, and bytes, that one job makes in order, at most; more become several jobs.
 IN_ORDER_PARTS, IN_ORDER_BYTES = 100, 1 << 30
 # Reasons after which a tail below the limit stays open: nothing says that it must be seen now.
-LIMITS = frozenset({"size", "rows", "segments"})
+LIMITS = frozenset(rule.reason for rule in RULES if rule.is_limit)
 _SEGMENTS, _FINAL, _ALONE = "segments", "finalize", "retriedAlone"
 
 
@@ -147,7 +158,7 @@ class RollingPlanner:
         self._encoding = encoding
         self._settings = settings
         self._ids = ids
-        self._index = GroupIndex(query_id, self._deadline_ms, partial(reason_it_was_over, settings))
+        self._index = GroupIndex(query_id, self._deadline, partial(reason_it_was_over, settings))
         self.in_progress = 0
         self.has_warned = False
 
@@ -178,7 +189,7 @@ class RollingPlanner:
         room = DUE_SEGMENTS_MAX - sum(len(job.inputs) for job in jobs if not job.attempts)
         open_segments = len(head.segments) + len(opened) - len(ended & head.segments.keys())
         open_segments -= sum(len(job.inputs) for job in (*jobs, *foreign_jobs))
-        for job in self._due(changes, now_ms, open_segments, record.tasks):
+        for job in self._due(changes, Moment(now_ms, head.version + 1), open_segments, record.tasks):
             if len(job.inputs) > room < DUE_SEGMENTS_MAX:
                 break
             room -= len(job.inputs)
@@ -193,7 +204,8 @@ class RollingPlanner:
         self._index.follow(head)
         jobs = [job for job in head.assembly_tasks if self._is_own(job)]
         taken = sum(len(job.inputs) for job in head.assembly_tasks)
-        return [*jobs, *self._due(_Changes({}, {}, set()), now_ms, len(head.segments) - taken, tasks=1)]
+        moment = Moment(now_ms, head.version + 1)
+        return [*jobs, *self._due(_Changes({}, {}, set()), moment, len(head.segments) - taken, tasks=1)]
 
     def _is_own(self, job: AssemblyTask) -> bool:
         return job.inputs[0].origin.query_id == self._query_id
@@ -222,7 +234,7 @@ class RollingPlanner:
                 jobs.append(alone(segment, self._settings, self._ids))
         return jobs
 
-    def _due(self, changes: _Changes, now_ms: int, open_segments: int, tasks: int) -> Iterator[AssemblyTask]:
+    def _due(self, changes: _Changes, moment: Moment, open_segments: int, tasks: int) -> Iterator[AssemblyTask]:
         """Yield the jobs of due groups, those first that have waited for longest, for as many tasks.
 
         `open_segments` is the number of the directory's segments that no job names.
@@ -230,9 +242,9 @@ class RollingPlanner:
         index, new, older, busy = self._index, changes.new, changes.older, changes.busy
         planned: set[GroupKey] = set()
         # A group that is over ends without the rows of the batch; one that has reached a limit, with them.
-        for key in dict.fromkeys((*index.overdue(now_ms), *older)):
+        for key in dict.fromkeys((*index.overdue(moment), *older)):
             candidate = index.candidate(key, older.get(key, ()), busy)
-            for job in self._ending(candidate, now_ms, tasks, at_limits=key not in new):
+            for job in self._ending(candidate, moment, tasks, at_limits=key not in new):
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
@@ -241,7 +253,7 @@ class RollingPlanner:
         for key in dict.fromkeys((*new, *index.groups_ended_by(new))):
             more = new.get(key, []) if key in over else [*older.get(key, ()), *new.get(key, ())]
             candidate = index.candidate(key, more, busy, begins_us.get(key[:2]), afresh=key in over)
-            for job in self._ending(candidate, now_ms, tasks):
+            for job in self._ending(candidate, moment, tasks):
                 planned.add(key)
                 open_segments -= len(job.inputs)
                 yield job
@@ -255,23 +267,23 @@ class RollingPlanner:
                     yield job
 
     def _ending(
-        self, candidate: Candidate, now_ms: int, tasks: int, *, at_limits: bool = True
+        self, candidate: Candidate, moment: Moment, tasks: int, *, at_limits: bool = True
     ) -> Iterator[AssemblyTask]:
         """Yield the jobs of a group if it is due, or of those of its segments that were over before others came."""
-        reason = self._reason(candidate, now_ms) if candidate.totals.segments else None
+        reason = self._reason(candidate, moment) if candidate.totals.segments else None
         if reason and (at_limits or reason not in LIMITS):
             yield from jobs_of(candidate.segments, reason, self._settings, self._ids, tasks)
         elif candidate.over is not None:
             yield from jobs_of(candidate.segments_over, candidate.over[1], self._settings, self._ids, tasks)
 
-    def _reason(self, candidate: Candidate, now_ms: int) -> str | None:
+    def _reason(self, candidate: Candidate, moment: Moment) -> str | None:
         if candidate.key[1] != self._encoding:
             return _OTHER_ENCODING
-        return _EVENT_TIME if candidate.is_passed else reason_to_end(self._settings, candidate.totals, now_ms)
+        return _EVENT_TIME if candidate.is_passed else reason_to_end(self._settings, candidate.totals, moment)
 
-    def _deadline_ms(self, candidate: Candidate) -> int | None:
+    def _deadline(self, candidate: Candidate) -> Deadline:
         is_over = candidate.key[1] != self._encoding or candidate.is_passed or candidate.over is not None
-        return 0 if is_over else deadline_ms(self._settings, candidate.totals)
+        return AT_ONCE if is_over else deadline_of(self._settings, candidate.totals)
 
     def _count_open(self, changes: _Changes, jobs: Iterable[AssemblyTask]) -> int:
         new_keys = {*changes.new, *changes.older, *(key_of(job.inputs[0]) for job in jobs)}

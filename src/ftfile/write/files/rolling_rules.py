@@ -1,4 +1,4 @@
-"""When parts that stay open over batches end: the options, which the log keeps, and rules with reason codes."""
+"""When parts that stay open over batches end: the table of rules, and the options, which the log keeps."""
 
 from __future__ import annotations
 
@@ -11,26 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, UserCodeError
-from ftfile.core.options import ParsedOptions, parse_options
+from ftfile.core.options import OPTIONS, ParsedOptions, parse_options
 from ftfile.core.options.table import ROLLED_BYTES, ROLLED_INACTIVITY_S
 from ftfile.log.format.model import FLAG, NUMBER, OR_NULL, TEXT, Field, Fields
 from ftfile.rows.buffers import from_numpy, values_of
 from ftfile.rows.time_text import clocks_of, instants_of
+from ftfile.write.files.rolling_groups import AT_ONCE, Deadline, GroupTotals, Moment
 
 if TYPE_CHECKING:
-    from ftfile.write.files.rolling_groups import GroupTotals
+    from collections.abc import Callable
 
 
-# These fire only across batches; any of them asks for rolling=policy.
-_ACROSS_BATCHES = (
-    "maxBatchesPerFile",
-    "rolloverInterval",
-    "inactivityInterval",
-    "rolloverSchedule",
-    "eventTimeInterval",
-    "finalizeColumn",
-    "rollingPolicy",
-)
 # These mean nothing where no file stays open.
 _OF_OPEN_FILES = ("strictFileSize", "maxSegmentsPerPart", "maxOpenSegments")
 
@@ -81,7 +72,7 @@ ROLLING = Fields(
 
 def rolling_settings(parsed: ParsedOptions) -> RollingSettings | None:
     """Return the rules that the options ask for, or None if every part ends with its batch."""
-    set_options = [name for name in _ACROSS_BATCHES if name in parsed.given]
+    set_options = [option.name for option in OPTIONS if option.name in ACROSS_BATCHES and option.name in parsed.given]
     mode = parsed.given.get("rolling")
     if mode == "batch" and set_options:
         raise ConfigError(
@@ -144,28 +135,140 @@ class RollingPolicy(Protocol):
         """Return when to ask again if nothing is written to the file; None for not before it changes."""
 
 
-def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A row of the table of rules."""
+
+    reason: str  # its code, in the log and in metrics; docs/rolling.md has it
+    about: str  # completes "the file …" in reports
+    options: tuple[str, ...] = ()  # that set it
+    is_across_batches: bool = False  # it never ends a file with its first batch: its options ask for rolling=policy
+    is_limit: bool = False  # a tail below the limit stays open: nothing says that it must be seen now
+    # If a group is due; None where the planner sees that.
+    is_due: Callable[[RollingSettings, GroupTotals, Moment], bool] | None = None
+    # When a group is due by the moment alone; None for a rule that goes by the totals alone.
+    deadline: Callable[[RollingSettings, GroupTotals], Deadline] | None = None
+
+
+def _reaches(limit: int | None, amount: int) -> bool:
+    return limit is not None and amount >= limit
+
+
+def _has_passed(interval_ms: int | None, since_ms: int, moment: Moment) -> bool:
+    # The clock was set back if a time is an interval ahead of it: the time would not be reached for long.
+    return interval_ms is not None and abs(moment.now_ms - since_ms) >= interval_ms
+
+
+def _after(since_ms: int, interval_ms: int | None) -> int | None:
+    return None if interval_ms is None else since_ms + interval_ms
+
+
+def _has_ticked(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> bool:
+    tick_ms, period_ms = _tick_ms(settings, totals), settings.clock_ms
+    if tick_ms is None or period_ms is None:
+        return False
+    return totals.first_ms - moment.now_ms >= period_ms or moment.now_ms >= tick_ms
+
+
+def _tick_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
+    period_ms = settings.clock_ms
+    return None if period_ms is None else _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
+
+
+# The first one that is due ends the file. Each needs a field of `RollingSettings` with its row in `ROLLING`.
+RULES = (
+    Rule(
+        "finalize",
+        "a record said so",
+        ("finalizeColumn",),
+        is_across_batches=True,
+        is_due=lambda _, totals, __: totals.is_final,
+    ),
+    Rule(
+        "batches",
+        "had records of enough batches",
+        ("maxBatchesPerFile",),
+        is_across_batches=True,
+        is_due=lambda settings, totals, _: _reaches(settings.max_batches, totals.batches),
+    ),
+    Rule(
+        "age",
+        "its first records were old enough",
+        ("rolloverInterval",),
+        is_across_batches=True,
+        is_due=lambda settings, totals, moment: _has_passed(settings.age_ms, totals.first_ms, moment),
+        deadline=lambda settings, totals: Deadline(now_ms=_after(totals.first_ms, settings.age_ms)),
+    ),
+    Rule(
+        "schedule",
+        "its time of day had come",
+        ("rolloverSchedule",),
+        is_across_batches=True,
+        is_due=_has_ticked,
+        deadline=lambda settings, totals: Deadline(now_ms=_tick_ms(settings, totals)),
+    ),
+    Rule(
+        _INACTIVITY,
+        "got no records for long",
+        ("inactivityInterval",),
+        is_across_batches=True,
+        is_due=lambda settings, totals, moment: _has_passed(settings.inactivity_ms, totals.last_ms, moment),
+        deadline=lambda settings, totals: Deadline(now_ms=_after(totals.last_ms, settings.inactivity_ms)),
+    ),
+    Rule(
+        "size",
+        "reached the greatest size",
+        ("maxBytesPerFile",),
+        is_limit=True,
+        is_due=lambda settings, totals, _: _reaches(settings.max_bytes, totals.size_bytes),
+    ),
+    Rule(
+        "rows",
+        "reached the greatest number of records",
+        ("maxRecordsPerFile",),
+        is_limit=True,
+        is_due=lambda settings, totals, _: _reaches(settings.max_rows, totals.rows),
+    ),
+    Rule(
+        "segments",
+        "had too many pieces",
+        ("maxSegmentsPerPart",),
+        is_limit=True,
+        is_due=lambda settings, totals, _: _reaches(settings.max_segments, totals.segments),
+    ),
+    Rule("eventTime", "records of a later interval came", ("eventTimeInterval",), is_across_batches=True),
+    Rule("openSegments", "all open files together had too many pieces", ("maxOpenSegments",)),
+    Rule("large", "one task of one batch filled it"),
+    Rule("retriedAlone", "a piece that could not be read with the others"),
+    Rule("flush", "a flush, or the end of the stream"),
+    Rule("encoding", "format, schema or partitioning had changed"),
+)
+# It has codes of its own, as many as it likes; this stands for all of them.
+POLICY = Rule("policy", "said by your own rolling policy", ("rollingPolicy",), is_across_batches=True)
+
+REASONS = {rule.reason: rule.about for rule in RULES}
+ACROSS_BATCHES = frozenset(option for rule in (*RULES, POLICY) if rule.is_across_batches for option in rule.options)
+
+
+def reason_to_end(settings: RollingSettings, totals: GroupTotals, moment: Moment) -> str | None:
     """Return the code of the first rule that ends a group now, or None."""
-    applies = _limits(settings, totals)
-    if not (applies["finalize"] or applies["batches"]):
-        applies = _times(settings, totals, now_ms) | applies
-    reason = next((reason for reason, is_due in applies.items() if is_due), None)
-    if reason is not None:
-        return reason
-    return _asked(settings.policy, "reason_to_end", str, totals, now_ms) if settings.policy else None
+    for rule in RULES:
+        if rule.is_due is not None and rule.is_due(settings, totals, moment):
+            return rule.reason
+    return _asked(settings.policy, "reason_to_end", str, totals, moment.now_ms) if settings.policy else None
 
 
-def deadline_ms(settings: RollingSettings, totals: GroupTotals) -> int | None:
-    """Return when a group is due if nothing more comes: 0 for at once, None for never."""
-    if any(_limits(settings, totals).values()):
-        return 0
-    deadlines = [
-        None if settings.age_ms is None else totals.first_ms + settings.age_ms,
-        None if settings.inactivity_ms is None else totals.last_ms + settings.inactivity_ms,
-        None if settings.clock_ms is None else _next_tick_ms(totals.first_ms, settings.clock_ms, settings.clock_zone),
-        _asked(settings.policy, "deadline_ms", int, totals) if settings.policy else None,
-    ]
-    return min((deadline for deadline in deadlines if deadline is not None), default=None)
+def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
+    """Return when a group is due if nothing more comes."""
+    ruled = [rule.deadline(settings, totals) for rule in RULES if rule.deadline is not None]
+    at_any_moment = (rule.is_due for rule in RULES if rule.is_due is not None and rule.deadline is None)
+    if any(is_due(settings, totals, Moment(0, 0)) for is_due in at_any_moment):
+        return AT_ONCE
+    if settings.policy:
+        ruled.append(Deadline(now_ms=_asked(settings.policy, "deadline_ms", int, totals)))
+    return Deadline(
+        *(min((at for at in fields if at is not None), default=None) for fields in zip(*ruled, strict=True))
+    )
 
 
 def reason_it_was_over(settings: RollingSettings, totals: GroupTotals, next_ms: int) -> str | None:
@@ -200,32 +303,6 @@ def _asked(name: str, method: str, kind: type[_Answer], *args: object) -> _Answe
     if answer is not None and not isinstance(answer, kind):
         raise UserCodeError(f"rollingPolicy={name!r}: {method}() returned {answer!r}, not {kind.__name__} or None")
     return answer
-
-
-def _limits(settings: RollingSettings, totals: GroupTotals) -> dict[str, bool]:
-    """Return for each reason True if it ends the group at any time."""
-    reached = {
-        "batches": (settings.max_batches, totals.batches),
-        "size": (settings.max_bytes, totals.size_bytes),
-        "rows": (settings.max_rows, totals.rows),
-        "segments": (settings.max_segments, totals.segments),
-    }
-    over = {reason: limit is not None and amount >= limit for reason, (limit, amount) in reached.items()}
-    return {"finalize": totals.is_final} | over
-
-
-def _times(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> dict[str, bool]:
-    # The clock was set back if a time is an interval ahead of it: the time would not be reached for long.
-    age_ms, idle_ms, period_ms = settings.age_ms, settings.inactivity_ms, settings.clock_ms
-    return {
-        "age": age_ms is not None and abs(now_ms - totals.first_ms) >= age_ms,
-        "schedule": period_ms is not None
-        and (
-            totals.first_ms - now_ms >= period_ms
-            or now_ms >= _next_tick_ms(totals.first_ms, period_ms, settings.clock_zone)
-        ),
-        _INACTIVITY: idle_ms is not None and abs(now_ms - totals.last_ms) >= idle_ms,
-    }
 
 
 def _next_tick_ms(after_ms: int, period_ms: int, zone: str) -> int:

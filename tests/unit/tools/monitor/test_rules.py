@@ -18,7 +18,7 @@ import pytest
 
 import ftfile
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.tools.monitor.metrics import METRICS, OTHER_REASON, REASONS
+from ftfile.tools.monitor.metrics import METRICS
 from tests.guarded import free_ports
 
 if TYPE_CHECKING:
@@ -129,6 +129,13 @@ def test_grafana_knows_every_field_of_the_dashboard() -> None:
     assert len(unknown_fields(misspelt, understood(misspelt))) == len(TARGETS)
 
 
+def test_every_metric_is_set_somewhere() -> None:
+    folders = (ROOT / "src/ftfile/tools/monitor", ROOT / "src/ftfile/spark")
+    source = "".join(path.read_text() for folder in folders for path in folder.glob("*.py") if path.stem != "metrics")
+    unset = [name for name in METRICS if f'"{name}"' not in source]
+    assert not unset, f"tools/monitor/follower.py, or its callers, sets no {', '.join(unset)}"
+
+
 def test_the_page_has_every_metric_and_every_alert() -> None:
     rows = re.findall(r"^\| `(ftfile_\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
     assert rows == [
@@ -136,15 +143,6 @@ def test_the_page_has_every_metric_and_every_alert() -> None:
         for metric in METRICS.values()
     ]
     assert re.findall(r"^\| `(Ftfile\w+)` \|", PAGE, re.MULTILINE) == ALERTS
-
-
-def test_reasons_are_those_that_the_page_of_rolling_has() -> None:
-    table = (ROOT / "docs/rolling.md").read_text().partition("\n\nCombine them")[0]
-    codes = {
-        code for row in re.findall(r"^\|.*\| ([^|]*) \|$", table, re.MULTILINE) for code in re.findall(r"`(\w+)`", row)
-    }
-    assert codes | {"encoding"} == REASONS
-    assert OTHER_REASON not in REASONS
 
 
 @pytest.mark.slow

@@ -1,0 +1,100 @@
+"""The table of rolling rules, and each place that must have them and cannot be made of it: a failure names it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftfile.core.options import OPTIONS
+from ftfile.write.files.rolling_groups import GroupTotals, Moment
+from ftfile.write.files.rolling_rules import ALL_END, POLICY, REASONS, ROLLING, RULES, RollingSettings, Rule
+from tests.histories.plan import RULES as DRAWN
+from tests.histories.world import rules_of
+from tests.kit.liveness import Rules
+
+ROOT = Path(__file__).parents[4]
+# Which no history draws: the answer of a user's class, and a limit whose reason depends on all files of a directory.
+NOT_IN_HISTORIES = {"rollingPolicy", "maxOpenSegments"}
+WITH_OPTIONS = [rule for rule in (*RULES, POLICY) if rule.options]
+
+
+def rows_of_page() -> list[tuple[str, str]]:
+    """Return the first and the last cell of the rows of the table in docs/rolling.md."""
+    table = (ROOT / "docs/rolling.md").read_text().partition("\n\nCombine them")[0]
+    return re.findall(r"^\| (.*?) \|.*\| ([^|]*) \|$", table, re.MULTILINE)
+
+
+def is_on_the_page(rule: Rule) -> bool:
+    code = "your own" if rule is POLICY else f"`{rule.reason}`"
+    rows = [cell for cell, codes in rows_of_page() if code in codes]
+    return any(all(f"`{option}" in cell for option in rule.options) for cell in rows)
+
+
+def is_drawn(option: str) -> bool:
+    return option in NOT_IN_HISTORIES or any(option in options for options in DRAWN)
+
+
+def is_read_by_the_oracle(option: str) -> bool:
+    """Return True if histories expect other ends of files with it."""
+    chosen = next((options for options in DRAWN if option in options), {})
+    without = {name: value for name, value in chosen.items() if name != option} | {"rolling": "policy"}
+    return option in NOT_IN_HISTORIES or rules_of(chosen) != rules_of(without)
+
+
+def is_checked_by_the_oracle(rule: Rule) -> bool:
+    source = (ROOT / "tests/kit/liveness.py").read_text()
+    return not {*rule.options} - NOT_IN_HISTORIES or f'"{rule.reason}"' in source
+
+
+@pytest.mark.parametrize("rule", WITH_OPTIONS, ids=lambda rule: rule.reason)
+def test_every_place_has_every_rule(rule: Rule) -> None:
+    named = " and ".join(rule.options)
+    tried = (ROOT / "tests/unit/write/files/test_rolling_together.py").read_text()
+    has = {
+        "core/options/table.py: the option": {*rule.options} <= {option.name for option in OPTIONS},
+        f"docs/rolling.md: a row with {named} and the code {rule.reason}": is_on_the_page(rule),
+        f"tests/histories/plan.py: {named}": all(map(is_drawn, rule.options)),
+        f"tests/histories/world.py, rules_of: {named}": all(map(is_read_by_the_oracle, rule.options)),
+        f"tests/kit/liveness.py: what is due by {rule.reason}": is_checked_by_the_oracle(rule),
+        f"test_rolling_together.py, test_every_rule_says_its_reason: {named}": rule.is_due is None
+        or f'"{rule.options[0]}"' in tried,
+    }
+    places = [place for place, is_there in has.items() if not is_there]
+    assert not places, "\n".join(("lack it:", *places))
+
+
+def test_the_page_has_the_codes_of_all_rules() -> None:
+    codes = {code for _, cell in rows_of_page() for code in re.findall(r"`(\w+)`", cell)}
+    assert codes | {"encoding"} == {*REASONS}
+    assert POLICY.reason not in REASONS, "a class of users has codes of its own"
+    assert len(REASONS) == len(RULES)
+
+
+def test_the_log_keeps_every_field_of_the_settings() -> None:
+    """A field without a row would be forgotten by the next driver."""
+    missing = {field.name for field in fields(RollingSettings)} - {row.attribute for row in ROLLING.rows}
+    assert not missing, f"rolling_rules.py, ROLLING lacks {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.is_due], ids=lambda rule: rule.reason)
+def test_a_rule_that_goes_by_the_moment_has_a_deadline(rule: Rule) -> None:
+    """Files that get no rows are looked at by their deadlines alone."""
+    limits: dict[str, Any] = {field.name: 60_000 for field in fields(RollingSettings) if field.type == "int | None"}
+    settings, totals = replace(ALL_END, **limits), GroupTotals("", 1, 1, 1, 1, 5, 5)
+    assert rule.is_due is not None
+    is_due_later = rule.is_due(settings, totals, Moment(10**12, 10**6))
+    assert is_due_later == (rule.deadline is not None)
+    if rule.deadline is not None:
+        now_ms, version = rule.deadline(settings, totals)
+        assert not rule.is_due(settings, totals, Moment(5, 5))
+        assert rule.is_due(settings, totals, Moment(5 if now_ms is None else now_ms, 5 if version is None else version))
+
+
+def test_the_oracle_has_a_field_for_each_rule() -> None:
+    source = (ROOT / "tests/kit/liveness.py").read_text()
+    unread = [name for name in [field.name for field in fields(Rules)] if f"rules.{name}" not in source]
+    assert not unread, f"tests/kit/liveness.py reads no {', '.join(unread)}"
