@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-_READERS = {
+READERS = {
     "text": "ftfile.read.foreign.decoding.lines:text_rows",
     "json": "ftfile.read.foreign.decoding.json_lines:json_rows",
     "csv": "ftfile.read.foreign.decoding.csv_lines:csv_rows",
@@ -105,7 +105,7 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
 
 def _reader(decoding: FileDecoding) -> Reader:
     """Return the reader of a format, whose module is imported when it is asked for."""
-    readers = _READERS | _MULTI_LINE if decoding.multi_line else _READERS
+    readers = READERS | _MULTI_LINE if decoding.multi_line else READERS
     reader: Reader = pkgutil.resolve_name(readers[decoding.file_format])
     return reader
 

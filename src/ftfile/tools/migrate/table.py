@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, CorruptData
+from ftfile.core.options.kinds import FORMATS
 from ftfile.core.progress import Tracker
 from ftfile.core.units import names_text
 from ftfile.filters.chain import Chain
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # By the ending of a name.
-_FORMATS = {name: name for name in ("parquet", "orc", "avro", "arrow", "json", "csv", "text")}
+_FORMATS = {name: name for name in FORMATS if name != "binary"}
 _FORMATS |= {"jsonl": "json", "ndjson": "json", "txt": "text", "log": "text"}
 # The last group is as long as what makes a name of ftfile's unique.
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{12})")

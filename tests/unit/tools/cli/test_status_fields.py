@@ -1,0 +1,38 @@
+"""Every field of a status, in each place that shows it: a failure names the place that lacks it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftfile.operate.lag import CheckpointStatus, SourceLag
+from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus, UnpublishedFile
+
+ROOT = Path(__file__).parents[4]
+# Fields that `ftfile status` leaves to `--json`; all others are in its tables and lines.
+IN_JSON_ALONE: dict[type[Any], set[str]] = {
+    DirectoryStatus: set(),
+    QueryStatus: set(),
+    OpenFile: {"last_ms", "attempts"},
+    UnpublishedFile: {"query_id"},
+    CheckpointStatus: {"committed_batch"},
+    SourceLag: set(),
+}
+PLACES = [(shown, field.name) for shown in IN_JSON_ALONE for field in fields(shown)]
+
+
+@pytest.mark.parametrize(("shown", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
+def test_every_place_has_every_field_of_a_status(shown: type[Any], name: str) -> None:
+    page = (ROOT / "docs/repair.md").read_text().partition("## Verify")[0]
+    commands = "".join((ROOT / f"src/ftfile/tools/cli/{each}.py").read_text() for each in ("look_commands", "queries"))
+    is_printed = bool(re.search(rf"\.{name}\b", commands))
+    has = {
+        f"docs/repair.md, Status: `{name}`": f"`{name}`" in page,
+        "tools/cli/look_commands.py or queries.py, or IN_JSON_ALONE here": is_printed or name in IN_JSON_ALONE[shown],
+    }
+    places = [place for place, is_there in has.items() if not is_there]
+    assert not places, "\n".join((f"lack {shown.__name__}.{name}:", *places))
