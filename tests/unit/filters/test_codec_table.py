@@ -30,14 +30,12 @@ def lacking(name: str) -> list[str]:
     line = f"| `{name}` | `{row.ending}` | {levels} |"
     checksums = between("docs/compression.md", "- *Damage.* ", " files carry checksums")
     written = between("docs/options.md", "| `compression` | write", "\n")
-    read = between("docs/reading-files.md", "Codecs are told by the ending", "are one file")
     libraries = between("benchmarks/compression.py", "_LIBRARIES: dict", "\n}\n")
     decoders = between("tests/unit/write/files/test_filters.py", "DECODERS: dict", "\n}\n")
     has = {
         f"docs/compression.md, the table: {line} …": line in text("docs/compression.md"),
         "docs/compression.md, *Damage*: if its files carry checksums": (f"`{name}`" in checksums) == row.has_checksum,
         "docs/options.md: run `make docs`": f"`{name}`" in written,
-        f"docs/reading-files.md, 'Codecs are told by the ending': `{row.ending}`": f"`{row.ending}`" in read,
         "benchmarks/compression.py, _LIBRARIES: its library alone": f'"{name}": ' in libraries,
         "tests/unit/write/files/test_filters.py, DECODERS: one that is not ours": f'"{row.ending}": ' in decoders,
     }
