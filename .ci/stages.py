@@ -1,10 +1,10 @@
 """Makes the targets of `make test`: several lanes at once, in each lane one target after the other.
 
-Usage: stages.py LANE..., each of them targets with blanks between. A lane that has made its targets goes on with the
-last one of the lane that has most left, until none is left. A target that fails stops no other. In the end, tests that
-failed run once more with nothing beside them: a target whose failed tests all pass then has passed, and the last lines
-name it. What a target prints comes in one piece when it has ended, and stays in .reports; the last lines sum up all
-reports. Interrupted, it ends the processes of all targets.
+Usage: stages.py [LANE...], each of them targets with blanks between; without any, LANES. A lane that has made its
+targets goes on with the last one of the lane that has most left, until none is left. A target that fails stops no
+other. In the end, tests that failed run once more with nothing beside them: a target whose failed tests all pass then
+has passed, and the last lines name it. What a target prints comes in one piece when it has ended, and stays in
+.reports; the last lines sum up all reports. Interrupted, it ends the processes of all targets.
 
 Where TMPDIR names no place, and there is room, targets with servers have their temporary files in memory.
 """
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / ".reports"
+# What waits for servers and JVMs beside what needs a processor all the time.
+LANES = (
+    "server-tests smoke-spark spark object-store-tests",
+    "lint unit crash histories without unit-pythons trials",
+)
 # Their servers, and Spark's workers, sync thousands of files, each of which takes a disk milliseconds.
 SYNCING = {"server-tests", "spark", "object-store-tests"}
 # One for each checkout: what a run that was killed has left goes with the next one.
@@ -169,4 +174,4 @@ def main(lanes: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:] or LANES))

@@ -11,11 +11,15 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.demos.files.process import list_processes
 from tests.spark.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
 REPORT = """<testsuites><testsuite tests="{}" errors="0" failures="{}" skipped="0" time="1.5">
@@ -98,9 +102,17 @@ FIRST_RUN = {
 }
 
 
+def suites_of(checkout: Path, table: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the command that runs suites of this table."""
+    driver = checkout / "suites.py"
+    driver.write_text(
+        f"import runpy, sys\nsuites = runpy.run_path({str(ROOT / '.ci/suites.py')!r})\n"
+        f"suites['SUITES'].update({table})\nsys.exit(suites['main'](sys.argv[1:]))\n"
+    )
+    return [sys.executable, str(driver)]
+
+
 def test_failed_tests_run_again_and_all_of_a_run_that_did_not_end(tmp_path: Path) -> None:
-    (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci/passed", tmp_path / ".ci")
     hooks = (ROOT / "conftest.py").read_text()
     hook = hooks[hooks.index("def pytest_sessionfinish") :]
     (tmp_path / "conftest.py").write_text(f"import pytest\nfrom pathlib import Path\n{hook[: hook.index('@pytest')]}")
@@ -112,8 +124,8 @@ def test_failed_tests_run_again_and_all_of_a_run_that_did_not_end(tmp_path: Path
             f"def test_second(): {noted.format('second')}; {second}\n"
         )
     (tmp_path / "test_unread.py").write_text("import os\nassert os.path.exists('again')\ndef test_any(): pass\n")
-    runs = {name: f"test_{name}.py" for name in FIRST_RUN} | {"collected": "test_unread.py test_killed.py"}
-    rule = "".join(f"\t$(call pytest,{sys.prefix},{name}) {files}\n" for name, files in runs.items())
+    suites = {name: (f"test_{name}.py",) for name in FIRST_RUN} | {"collected": ("test_unread.py test_killed.py",)}
+    rule = "".join(f"\t{' '.join(suites_of(tmp_path, suites))} $(options) {name}\n" for name in suites)
     make = ["make", "-f", str(ROOT / "Makefile"), "-k", "-i", f"--eval=probe:\n{rule}", "probe", "PROFILE=default"]
     make.append("SEED=")
     subprocess.run([*make, "REPORTS=.reports/probe"], cwd=tmp_path, check=False)
@@ -125,6 +137,35 @@ def test_failed_tests_run_again_and_all_of_a_run_that_did_not_end(tmp_path: Path
     interrupted = ["interrupted first", "interrupted second"]
     assert (tmp_path / "ran").read_text().splitlines() == ["red second", *whole, *interrupted, *whole]
     assert done.returncode == 0
+
+
+def test_two_parts_run_at_once_and_each_counts(tmp_path: Path) -> None:
+    for name, other in (("first", "second"), ("second", "first")):
+        (tmp_path / f"test_{name}.py").write_text(
+            f"import os, time\nopen('{name}', 'w').close()\n"
+            f"while not os.path.exists('{other}'): time.sleep(0.01)\n"
+            f"def test_it(): assert os.environ['RED'] != '{name}'\n"
+        )
+    for red in ("none", "first", "second"):
+        table = {"both": (f"RED={red} test_first.py", f"RED={red} test_second.py")}
+        command = [*suites_of(tmp_path, table), "both"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == (red != "none")
+        assert done.stdout.index("\ntest_first.py") < done.stdout.index("\ntest_second.py")
+        reports = {path.name for path in (tmp_path / ".reports").iterdir()}
+        assert reports == {"both.xml", "both-half.xml", "cache"}
+
+
+def test_paths_of_suites_are_there() -> None:
+    paths = {
+        word.split("=")[-1]
+        for parts in runpy.run_path(str(ROOT / ".ci/suites.py"))["SUITES"].values()
+        for part in parts
+        for word in part.split()
+        if "tests/" in word
+    }
+    assert len(paths) > 50
+    assert not [path for path in paths if not [*ROOT.glob(f"{path}*")]]
 
 
 @pytest.mark.parametrize("tests", [0, 3])

@@ -1,0 +1,169 @@
+"""Runs suites of tests: `suites.py [--again] [--reports=FOLDER] [--profile=NAME] [--seed=NUMBER] SUITE...`.
+
+SUITES is the table of them: for each suite the arguments of pytest, with environment variables before them. A suite of
+two parts runs both at once, on the same Python that runs this; the output of the second follows that of the first.
+Each part leaves a report in the form of JUnit. With --again, the tests that failed before run once more: of the reports
+in the folder above, a part without a failure is left out, and one without a report runs as a whole. The first suite
+that fails is the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NO_FAILURE = b'errors="0" failures="0"'
+
+
+def unit(names: str, option: str = "") -> str:
+    """Return the paths of unit tests, each with this option of pytest before it."""
+    return " ".join(f"{option}tests/unit/{name}" for name in names.split())
+
+
+def spark(names: str) -> str:
+    """Return the paths of modules of tests in Spark."""
+    return " ".join(f"tests/spark/test_{name}.py" for name in names.split())
+
+
+def slow_modules() -> str:
+    """Return the modules of unit tests with slow ones: a process would collect all others, too."""
+    modules = (ROOT / "tests/unit").rglob("test_*.py")
+    return " ".join(sorted(str(path.relative_to(ROOT)) for path in modules if "mark.slow" in path.read_text()))
+
+
+QUICK = "-m 'not slow'"
+# For tests that are repeated in other surroundings: fewer examples of each property.
+FEW = "--hypothesis-profile=few"
+
+# The unit tests in two parts that take about as long.
+HALF = "filters operate read tools/migrate write"
+OLD_HALF = "filters formats rows write"
+
+# The tests that read the log; `make long` also runs those of them that are slow, or about the contents of parts. A log
+# of plans has neither hints nor compacted records. Of a store, tests of runs and of plans in memory read no log.
+LOG_TESTS = f"""
+    {unit("log operate read tools/export tools/migrate write kv/feed kv/operator kv/upkeep")}
+    {unit("kv/test_batches.py kv/test_encrypted_store.py kv/test_exactly_once.py kv/test_extremes.py")}
+    {unit("kv/test_limits.py kv/test_merged_values.py kv/test_reading.py kv/test_reading_beside_writers.py")}
+    {unit("kv/test_side_by_side.py kv/test_store_histories.py kv/test_verify.py kv/test_widened_stores.py")}
+    {unit("log/format read/foreign", "--ignore=")}
+"""
+
+# Neither a Python nor a dependency changes them, beginnings of files; they are imported all the same.
+ALIKE = """
+    log/test_ operate read testing tools/migrate write/test_workers kv/feed kv/operator kv/upkeep
+    write/files/test_closing write/files/test_direct write/files/test_durability write/files/test_hooks
+    write/files/test_limits write/files/test_live_names write/files/test_names write/files/test_offsets
+    write/files/test_openings write/files/test_replacing write/files/test_rolling write/files/test_sealed_log
+    write/files/test_store_limits write/files/test_tasks write/files/test_transactions
+"""
+# tests/unit/spark needs pyspark.
+PORTABLE = f"{FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
+
+# `make spark` runs them in the newest Spark, `make smoke-spark` in the oldest, which asks a source for its offsets in
+# another order, `make long` in each.
+EVERY_SPARK = spark("smoke follow_scenarios files_scenarios files_source")
+LONG_SPARK = spark("pairs benchmarks_smoke chain demo_short demo_logs on_s3 on_azure")
+
+SUITES: dict[str, tuple[str, ...]] = {
+    "unit": (f"{QUICK} {unit(HALF)}", f"{QUICK} tests/unit {unit(HALF, '--ignore=')}"),
+    "crash": (f"-n 2 -m slow tests/crash {slow_modules()}",),
+    "histories": ("FTFILE_HISTORIES=125 -n 2 tests/histories",),
+    "without": (f"{FEW} --without=either -m 'not slow and not contents' {LOG_TESTS}",),
+    "trials": ("-n 2 tests/mutants",),
+    "architecture": ("tests/architecture",),
+    "servers": ("-n 3 --dist loadscope --no-loadscope-reorder tests/cluster tests/hdfs tests/kafka",),
+    "hdfs": ("-n 4 --dist loadscope tests/hdfs",),
+    "cluster": ("tests/cluster tests/kafka",),
+    "object-stores": ("-n 2 --dist loadscope tests/object_stores",),
+    "spark": (f"-n 2 --dist loadfile tests/spark --ignore={spark('smoke')}",),
+    "kills": ("FTFILE_KILLS=24 -o faulthandler_timeout=9000 tests/spark/test_kills.py",),
+    # Of `make long`.
+    "batches": ("FTFILE_BATCHES=100000 tests/unit/log/test_flat.py",),
+    "thorough-unit": ("FTFILE_THOROUGH=1 --hypothesis-profile=thorough -n 2 tests/unit",),
+    "thorough-crash": ("FTFILE_THOROUGH=1 -n 2 tests/crash",),
+    "thorough-histories": ("FTFILE_THOROUGH=1 FTFILE_HISTORIES=5000 -n 2 tests/histories",),
+    "without-hints": (f"--without=hints -n 2 {LOG_TESTS} tests/crash",),
+    "without-ranges": (f"--without=ranges -n 2 {LOG_TESTS} tests/crash",),
+    "thorough-hdfs": ("FTFILE_THOROUGH=1 -n 2 --dist loadfile tests/hdfs tests/spark/test_on_hdfs.py",),
+    "thorough-object-stores": ("FTFILE_THOROUGH=1 -n 2 --dist loadscope tests/object_stores",),
+    "thorough-spark": (f"FTFILE_THOROUGH=1 {LONG_SPARK}",),
+}
+for version in ("40", "41", "42"):  # of Spark
+    SUITES[f"smoke-{version}"] = (EVERY_SPARK if version == "40" else spark("smoke"),)
+    SUITES[f"fully-{version}"] = (EVERY_SPARK,)
+for version in ("3.10", "3.12", "3.13"):  # of Python
+    all_tests = (f"{PORTABLE} {unit(OLD_HALF)}", f"{PORTABLE} tests/unit {unit(OLD_HALF, '--ignore=')}")
+    SUITES[f"all-unit-{version}"] = all_tests
+    SUITES[f"unit-{version}"] = tuple(f"{part} {unit(ALIKE, '--deselect=')}" for part in all_tests)
+
+
+def command(arguments: str, name: str, options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
+    """Return how pytest is called for a part, and its environment."""
+    words = shlex.split(arguments)
+    variables = [word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word)]
+    general = [f"--junitxml={options.reports}/{name}.xml", "-o", f"cache_dir=.reports/cache/{name}"]
+    general += ["--last-failed"] * options.again + [f"--hypothesis-profile={options.profile}"] * bool(options.profile)
+    general += [f"--seed={options.seed}"] * bool(options.seed)
+    rest = words[len(variables) :]
+    return [sys.executable, "-m", "pytest", *general, *rest], os.environ | dict(variables)
+
+
+def has_passed(report: Path) -> bool:
+    """Return True for a report without failures. The sums stand first; a failure's text may have the same words."""
+    return report.exists() and NO_FAILURE in report.read_bytes()[:300]
+
+
+def run(suite: str, options: argparse.Namespace) -> int:
+    """Run the parts of a suite at once; return the exit code of pytest, 0 if all passed."""
+    names = [suite, f"{suite}-half"]
+    options.reports.mkdir(parents=True, exist_ok=True)
+    output = options.reports / f"{suite}.other.log"
+    running: list[subprocess.Popen[bytes]] = []
+    with output.open("wb") as other:
+        try:
+            for name, arguments in zip(names, SUITES[suite], strict=False):
+                if options.again and has_passed(options.reports.parent / f"{name}.xml"):
+                    continue
+                words, variables = command(arguments, name, options)
+                print(shlex.join(words), flush=True)
+                target = other if running else None
+                running.append(subprocess.Popen(words, env=variables, stdout=target, stderr=target))
+            codes = [process.wait() for process in running]
+        finally:
+            for process in running:
+                process.terminate()
+                process.wait()
+    sys.stdout.buffer.write(output.read_bytes())
+    sys.stdout.flush()
+    output.unlink()
+    return max(map(abs, codes), default=0)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the suites, and return 0 if they passed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("suites", nargs="+", choices=[*SUITES], metavar="SUITE")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--reports", type=Path, default=Path(".reports"))
+    parser.add_argument("--profile")
+    parser.add_argument("--seed")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)  # pytest has it, too, and stops servers before it ends
+    for suite in options.suites:
+        if code := run(suite, options):
+            return code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
