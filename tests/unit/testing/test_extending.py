@@ -98,7 +98,7 @@ def test_examples_are_written_and_read_with(packages: Path) -> None:
 def test_an_option_that_a_format_does_not_have(packages: Path, tmp_path: Path) -> None:
     del packages
     query = MicroBatch(str(tmp_path / "out"), {"n": "long"}, {"fileFormat": "numbers", "format.base": "16"})
-    with pytest.raises(ftfile.errors.ConfigError, match=r"fileFormat=numbers has no option format\.checkpoint"):
+    with pytest.raises(ftfile.errors.ConfigError, match=r"fileFormat=numbers has no option format\.base"):
         query.plan()
 
 
