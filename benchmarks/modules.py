@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import ftfile
 from benchmarks.report import Table
@@ -32,6 +32,7 @@ OPERATIONS = {
     for name, method in vars(LocalFileSystem).items()
     if inspect.isfunction(method) and not name.startswith("_")
 }
+ALL_STEPS = "all of a batch"
 COLUMNS = ("step", "modules", "entries", "calls", "store calls", "openings")
 SIZE_COLUMNS = ("folder", "modules", "lines")
 CLOSURE_COLUMNS = ("imported", "modules of ftfile")
@@ -62,6 +63,10 @@ class Trace:
     calls: int = 0
     store_calls: int = 0
     openings: int = 0
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the numbers in the order of COLUMNS."""
+        return len(self.modules), self.entries, self.calls, self.store_calls, self.openings
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Count a call; for `sys.setprofile`."""
@@ -97,30 +102,44 @@ def running_query(directory: Path) -> MicroBatch:
 def run(settings: Settings) -> list[Table]:
     """Trace the steps of a batch and of a read; count what writers import, and the lines of each folder."""
     query = running_query(settings.directory)
-    rows: list[tuple[Cell, ...]] = []
-
-    def traced(label: str, step: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the step returns
-        trace = Trace()
-        result = trace.of(step)
-        rows.append((label, len(trace.modules), trace.entries, trace.calls, trace.store_calls, trace.openings))
-        return result
-
-    traced("options to config", query.config)
-    query.write_offsets(BATCHES)
-    planned = traced("plan, with its config", query.plan)
-    message = traced(
-        "one batch to a staged file", lambda: query.run_task(planned, query.identity(BATCHES), 0, [{"id": 1}])
-    )
-    traced("messages to a record", lambda: query.commit(BATCHES, [pickle.loads(pickle.dumps(message))]))
-    table = traced("open and read", lambda: ftfile.open(query.path).to_arrow())
+    traces = {"options to config": Trace()}
+    traces["options to config"].of(query.config)
+    traces |= trace_batch(query)
+    traces["open and read"] = Trace()
+    table = traces["open and read"].of(lambda: ftfile.open(query.path).to_arrow())
     assert table.num_rows == BATCHES + 1
     query.restart()
-    traced("plan after a restart, with its config", query.plan)
+    traces["plan after a restart, with its config"] = Trace()
+    traces["plan after a restart, with its config"].of(query.plan)
+    rows = [(step, *trace.cells()) for step, trace in traces.items()]
     return [
         Table("modules on the way", COLUMNS, tuple(rows), NOTE),
         Table("import closure", CLOSURE_COLUMNS, tuple((name, closure(name)) for name in WRITERS), CLOSURE_NOTE),
         Table("sizes", SIZE_COLUMNS, _sizes()),
     ]
+
+
+def trace_batch(query: MicroBatch) -> dict[str, Trace]:
+    """Run the batch after those of `running_query`; return the trace of each step, and the sum of them, `ALL_STEPS`."""
+    plan, write, commit = Trace(), Trace(), Trace()
+    query.write_offsets(BATCHES)
+    planned = plan.of(query.plan)
+    message = write.of(lambda: query.run_task(planned, query.identity(BATCHES), 0, [{"id": BATCHES}]))
+    messages = [pickle.loads(pickle.dumps(message))]
+    commit.of(lambda: query.commit(BATCHES, messages))
+    whole = Trace(
+        plan.modules | write.modules | commit.modules,
+        plan.entries + write.entries + commit.entries,
+        plan.calls + write.calls + commit.calls,
+        plan.store_calls + write.store_calls + commit.store_calls,
+        plan.openings + write.openings + commit.openings,
+    )
+    return {
+        "plan, with its config": plan,
+        "one batch to a staged file": write,
+        "messages to a record": commit,
+        ALL_STEPS: whole,
+    }
 
 
 def closure(module: str) -> int:

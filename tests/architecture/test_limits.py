@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.modules import BATCHES, Trace, running_query
+from benchmarks.modules import ALL_STEPS, closure, running_query, trace_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,8 @@ MODULES = [
     *(ROOT / "src/ftfile/read").glob("log_*.py"),
     *(path for room in ROOMS for path in (ROOT / "src/ftfile" / room).rglob("*.py")),
 ]
+BATCH_MODULES_MAX = 55
+CLOSURE_MAX = 100
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 ROW = re.compile(r"^\| ((?:`_?[A-Z][A-Z0-9_]*`(?:, )?)+) \| (.*) \|$", re.MULTILINE)
 
@@ -75,15 +77,18 @@ def rows(heading: str) -> dict[str, str]:
     return found
 
 
-def test_a_commit_makes_few_calls(tmp_path: Path) -> None:
-    """One json row, the fifth batch; 14 are what it must read, sync, create, move and remove."""
-    query, trace = running_query(tmp_path), Trace()
-    query.write_offsets(BATCHES)
-    messages = query.write(BATCHES, [[{"id": BATCHES}]])
-    trace.of(lambda: query.commit(BATCHES, messages))
-    assert trace.store_calls <= 14
-    assert trace.calls <= 800
-    assert not [path for path in trace.modules if "/ftfile/encoding/" in path], "no format is built to name its files"
+def test_a_batch_passes_few_modules_and_its_commit_makes_few_calls(tmp_path: Path) -> None:
+    """One json row, the fifth batch; 14 calls of the store are what a commit must read, sync, create, move, remove."""
+    traces = trace_batch(running_query(tmp_path))
+    commit = traces["messages to a record"]
+    assert commit.store_calls <= 14
+    assert commit.calls <= 800
+    assert not [path for path in commit.modules if path.endswith("/json_lines.py")], "no format is built to name files"
+    assert len(traces[ALL_STEPS].modules) <= BATCH_MODULES_MAX
+
+
+def test_a_writer_imports_few_modules() -> None:
+    assert closure("ftfile.spark.writers") <= CLOSURE_MAX
 
 
 NUMBERS, TESTED, UNBOUND = numbers(), rows("## Limits"), rows("### Numbers that bound nothing")
