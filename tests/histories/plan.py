@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tests.kit.rolling import EVENT_RULES, FINAL_RULES, RULES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -63,28 +65,6 @@ HARM = (
 )
 STORES: tuple[Store | None, ...] = (None, None, "disk", "hdfs", "webhdfs", "s3")
 
-_RULES: tuple[dict[str, str], ...] = (
-    {},
-    {"maxBatchesPerFile": "2"},
-    {"maxBatchesPerFile": "5"},
-    {"rolling": "policy", "maxRecordsPerFile": "1"},
-    {"rolling": "policy", "maxRecordsPerFile": "3"},
-    {"rolling": "policy", "maxBytesPerFile": "40"},
-    {"rolling": "policy", "maxBytesPerFile": "60", "strictFileSize": "true"},
-    {"rolloverInterval": "10min"},
-    {"inactivityInterval": "5min"},
-    {"rolloverSchedule": "1h"},
-    {"rolling": "policy", "maxSegmentsPerPart": "3"},
-    {"rolling": "policy", "maxOpenSegments": "10"},
-    {"maxBatchesPerFile": "3", "maxSegmentsPerPart": "4"},
-)
-_EVENT_RULES: tuple[dict[str, str], ...] = ({"eventTimeInterval": "t:10min"},)
-_FINAL_RULES: tuple[dict[str, str], ...] = (
-    {"finalizeColumn": "last"},
-    {"finalizeColumn": "last", "maxSegmentsPerPart": "2"},
-    {"finalizeColumn": "last", "maxBatchesPerFile": "3"},
-)
-RULES = (*_RULES, *_EVENT_RULES, *_FINAL_RULES)
 _MORE: tuple[dict[str, str], ...] = ({}, {}, {}, {"partPrefix": "p" * 150}, {"partFileName": "{name}-{number}{ext}"})
 
 
@@ -145,9 +125,9 @@ def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) 
     options["compression"] = draw.choice(("none", "none", "none", "gzip"))
     options["publishTimeout"] = "1s"
     options["onNewQuery"] = "continue"
-    rules = _RULES + {"event": _EVENT_RULES * 8, "final": _FINAL_RULES * 6}.get(shape, ())
+    rules = RULES + {"event": EVENT_RULES * 8, "final": FINAL_RULES * 6}.get(shape, ())
     if shape == "final":
-        rules = _FINAL_RULES
+        rules = FINAL_RULES
     queries = tuple(_draw_query(draw, rules) for _ in range(draw.choice((1, 1, 2, 3))))
     wide = draw.random() < 0.15
     harm = draw.choice((0.0, 0.3, 1.0))

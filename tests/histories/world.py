@@ -12,10 +12,10 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from ftfile.testing.fs.memory import MemoryFileSystem
 from ftfile.testing.log_check import InvariantViolation
 from ftfile.testing.micro_batch import MicroBatch
-from ftfile.write.files.rolling_rules import ACROSS_BATCHES
 from tests.histories.oracle import Oracle
 from tests.histories.troubles import TroubledFileSystem
-from tests.kit.liveness import DueWatch, RowFacts, Rules
+from tests.kit.liveness import DueWatch
+from tests.kit.rolling import RowFacts, Rules, rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,27 +28,9 @@ if TYPE_CHECKING:
     from tests.histories.plan import History, QueryPlan
 
 
-_MINUTE_MS = 60_000
 _numbers = itertools.count()
 
 Tasks = list[list[dict[str, Any]]]
-
-
-def rules_of(options: dict[str, str]) -> Rules | None:
-    """Return when files end by these options; None where they end with their batch."""
-    if not ACROSS_BATCHES & options.keys() and options.get("rolling") != "policy":
-        return None
-    return Rules(
-        max_bytes=int(options["maxBytesPerFile"]) if "maxBytesPerFile" in options else None,
-        max_rows=int(options["maxRecordsPerFile"]) if "maxRecordsPerFile" in options else None,
-        max_batches=int(options["maxBatchesPerFile"]) if "maxBatchesPerFile" in options else None,
-        age_ms=10 * _MINUTE_MS if "rolloverInterval" in options else None,
-        inactivity_ms=(5 if "inactivityInterval" in options else 60) * _MINUTE_MS,
-        clock_ms=60 * _MINUTE_MS if "rolloverSchedule" in options else None,
-        event_us=600_000_000 if "eventTimeInterval" in options else None,
-        finalize="finalizeColumn" in options,
-        max_segments=int(options.get("maxSegmentsPerPart", 1_000)),
-    )
 
 
 @dataclass

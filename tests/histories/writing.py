@@ -23,7 +23,7 @@ from ftfile.testing.log_check import InvariantViolation, require
 from ftfile.write.files.file_writer import forget_caches
 from ftfile.write.files.rolling_groups import Moment
 from tests.histories.oracle import Claim
-from tests.histories.world import rules_of
+from tests.kit.rolling import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -19,6 +19,7 @@ from ftfile.log.format import layout
 from ftfile.log.places import walk
 from ftfile.log.read.snapshot import snapshot_at
 from ftfile.testing.log_check import require
+from tests.kit.rolling import due_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
     from ftfile.storage.api import FileSystem
     from ftfile.write.files.rolling_groups import Moment
+    from tests.kit.rolling import RowFacts, Rules
 
 __all__ = (
     "ADD_ID_CHARACTERS",
     "BATCHES_UNTIL_FILE",
     "DueWatch",
-    "RowFacts",
-    "Rules",
     "check_flushed",
     "check_published",
     "check_state_size",
@@ -48,31 +48,6 @@ BATCHES_UNTIL_FILE = 8
 ADD_ID_CHARACTERS = 128
 STATE_BYTES = 64 << 10
 BYTES_PER_ENTRY = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class RowFacts:
-    """The known facts of one row of an open file, from its writer."""
-
-    batch: int
-    committed_ms: int  # when its batch was committed
-    event_us: int | None = None  # its value in the column of `eventTimeInterval`; None without one
-    is_final: bool = False  # its value in the column of `finalizeColumn`
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """When files end, as the options of the query say; None where one is not set. Times in ms of the UTC clock."""
-
-    max_bytes: int | None = None
-    max_rows: int | None = None
-    max_batches: int | None = None
-    age_ms: int | None = None
-    inactivity_ms: int | None = 3_600_000
-    clock_ms: int | None = None
-    event_us: int | None = None
-    finalize: bool = False
-    max_segments: int = 1_000
 
 
 @dataclass
@@ -90,62 +65,12 @@ class DueWatch:
             groups.setdefault((segment.bucket, segment.encoding), []).append((segment, self.facts_of(segment)))
         waited: dict[str, int] = {}
         for (bucket, _), group in groups.items():
-            for segment, why in _due(rules, group, moment):
+            for segment, why in due_segments(rules, group, moment):
                 whole_id = segment.id.partition(".")[0]
                 waited[whole_id] = count = self.waited.get(whole_id, 0) + 1
                 found = f"{segment.id}, {segment.rows} rows in {bucket!r}, is due ({why}) for {count} batches"
                 require(count <= self.limit, "L1", f"{found}, and is no file")
         self.waited = waited
-
-
-def _due(rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], moment: Moment) -> Iterable[tuple[Add, str]]:
-    """Yield the segments that must go into files now, whatever their order within a batch is."""
-    facts = [fact for _, rows in group for fact in rows]
-    if not facts:
-        return
-    why = _whole_group_due(rules, group, facts, moment)
-    for segment, rows in group:
-        last = max((fact.batch for fact in rows), default=0)
-        reason = why or _segment_due(rules, rows, [fact for fact in facts if fact.batch > last])
-        if reason is None and rules.max_bytes is not None:
-            later = sum(other.length for other, those in group if min((f.batch for f in those), default=0) > last)
-            reason = "size" if later >= rules.max_bytes else None
-        if reason is not None:
-            yield segment, reason
-
-
-def _whole_group_due(
-    rules: Rules, group: Sequence[tuple[Add, Sequence[RowFacts]]], facts: Sequence[RowFacts], moment: Moment
-) -> str | None:
-    times = sorted({fact.committed_ms for fact in facts})
-    pauses = [later - earlier for earlier, later in zip(times, [*times[1:], moment.now_ms], strict=True)]
-    if rules.max_batches is not None and len({fact.batch for fact in facts}) >= rules.max_batches:
-        return "batches"
-    if rules.age_ms is not None and moment.now_ms - times[0] >= rules.age_ms:
-        return "age"
-    if rules.inactivity_ms is not None and pauses[-1] >= rules.inactivity_ms:
-        return "inactivity"
-    if rules.clock_ms is not None and times[0] // rules.clock_ms < moment.now_ms // rules.clock_ms:
-        return "schedule"
-    return "segments" if len(group) >= rules.max_segments else None
-
-
-def _segment_due(rules: Rules, rows: Sequence[RowFacts], later: Sequence[RowFacts]) -> str | None:
-    """Return why a segment is due, by what came after it."""
-    if rules.finalize and any(fact.is_final for fact in (*rows, *later)):
-        return "finalize"
-    if rules.max_rows is not None and len(later) >= rules.max_rows:
-        return "rows"
-    times = [fact.committed_ms for fact in later]
-    if rules.inactivity_ms is not None and times and rows:
-        pause = min(times) - max(fact.committed_ms for fact in rows)
-        if pause >= rules.inactivity_ms:
-            return "a pause"
-    events = [fact.event_us for fact in rows if fact.event_us is not None]
-    later_events = [fact.event_us for fact in later if fact.event_us is not None]
-    if rules.event_us is not None and events and later_events and max(later_events) - max(events) >= rules.event_us:
-        return "eventTime"
-    return None
 
 
 def check_flushed(head: LogState, error: BaseException | None, damaged: Collection[str]) -> None:

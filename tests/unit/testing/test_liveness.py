@@ -21,13 +21,12 @@ from ftfile.write.files.rolling_groups import Moment
 from tests.kit.liveness import (
     ADD_ID_CHARACTERS,
     DueWatch,
-    RowFacts,
-    Rules,
     check_flushed,
     check_published,
     check_state_size,
     check_vacuumed,
 )
+from tests.kit.rolling import RowFacts, Rules
 from tests.unit.log.conftest import Driver
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ from ftfile.write.files.rolling_plan import jobs_of
 from ftfile.write.files.rolling_rules import ALL_END
 from ftfile.write.messages import TaskIdentity
 from ftfile.write.stage import Stage
+from tests.kit.rolling import AT_ONCE
 from tests.unit.write.files import user_code
 
 if TYPE_CHECKING:
@@ -436,14 +437,7 @@ def test_every_rule_says_its_reason(out: str) -> None:
     """In the record of the file, counted, and in the job."""
     with repeatable(clock := ManualClock(1_700_000_000_000)):
         options = {
-            "size": {"maxBytesPerFile": "1"},
-            "rows": {"maxRecordsPerFile": "1"},
-            "batches": {"maxBatchesPerFile": "1"},
-            "age": {"rolloverInterval": "1h"},
-            "inactivity": {"inactivityInterval": "1h"},
-            "schedule": {"rolloverSchedule": "1h", "inactivityInterval": "9h"},
-            "segments": {"maxSegmentsPerPart": "1"},
-            "openSegments": {"maxOpenSegments": "1"},
+            **AT_ONCE,
             "own": {"rollingPolicy": f"{__name__}:AtOnce"},
             "encoding": {},
             "flush": {},
