@@ -39,7 +39,18 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # ------------------------------------------------------------------------------------------------- while you change code
-.PHONY: unit lint format docs
+.PHONY: try contexts unit lint format docs
+
+# `make try FILE="src/ftfile/log/publish.py tests/unit/log/test_wal.py"`
+FILE :=
+try: environment ## run the tests that cover FILE, one or several of src, for a minute at most; a module of tests runs itself
+	@$(python) .ci/try.py --hypothesis-profile=$(PROFILE) $(SEED:%=--seed=%) $(FILE)
+
+# Tests that count calls, or seconds, may fail beside coverage.
+contexts: environment ## find out which of the quick tests run which file, for `make try` (three minutes)
+	@rm -rf build/contexts
+	-@$(python) $(suite) contexts
+	@$(python) .ci/contexts.py
 
 unit: environment ## the quick tests without a JVM (a minute)
 	@$(python) $(suite) unit

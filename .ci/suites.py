@@ -72,8 +72,13 @@ PORTABLE = f"{FEW} -m 'packages or not slow' --ignore=tests/unit/spark"
 EVERY_SPARK = spark("smoke follow_scenarios files_scenarios files_source")
 LONG_SPARK = spark("pairs benchmarks_smoke chain demo_short demo_logs on_s3 on_azure")
 
+QUICK_TESTS = (f"{QUICK} {unit(HALF)}", f"{QUICK} tests/unit {unit(HALF, '--ignore=')}")
+# The other core of coverage has no contexts.
+CONTEXTS = "COVERAGE_CORE=ctrace PYTHONPATH=.ci -p contexts --tb=no"
+
 SUITES: dict[str, tuple[str, ...]] = {
-    "unit": (f"{QUICK} {unit(HALF)}", f"{QUICK} tests/unit {unit(HALF, '--ignore=')}"),
+    "unit": QUICK_TESTS,
+    "contexts": tuple(f"{CONTEXTS} {part}" for part in QUICK_TESTS),
     "crash": (f"-n 2 -m slow tests/crash {slow_modules()}",),
     "histories": ("FTFILE_HISTORIES=125 -n 2 tests/histories",),
     "without": (f"{FEW} --without=either -m 'not slow and not contents' {LOG_TESTS}",),

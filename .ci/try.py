@@ -1,0 +1,159 @@
+"""Runs the tests that cover files: `try.py [OPTION...] FILE...`, in a minute at most; options are those of pytest.
+
+A FILE below `src` is run by the tests that `contexts.py` found, the quickest of them; tests that have been added to
+their modules since then run, too. A FILE that is a module of tests runs itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CONTEXTS = ROOT / "build/contexts.json"
+# Of the chosen tests, as they were measured, beside coverage: they take about half of it. Those that have not begun at
+# the deadline are left out.
+TESTS_S = 60.0
+DEADLINE_S = 55.0
+
+
+class Choice(NamedTuple):
+    """The tests to run.
+
+    Attributes:
+        whole: modules all of whose tests run.
+        tests: other tests.
+        known: all tests that the contexts have; others in their modules are new.
+    """
+
+    whole: set[str]
+    tests: set[str]
+    known: set[str]
+
+    @property
+    def modules(self) -> list[str]:
+        """The modules that pytest collects."""
+        return sorted(self.whole | {module_of(test) for test in self.tests})
+
+    def has(self, item: pytest.Item) -> bool:
+        """Return True for a test to run."""
+        if module_of(item.nodeid) in self.whole or item.nodeid in self.tests:
+            return True
+        return item.nodeid not in self.known and item.get_closest_marker("slow") is None
+
+
+class Chosen:
+    """A plugin of pytest: runs the chosen tests, until the deadline."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self._deadline_s = time.monotonic() + DEADLINE_S
+        self.left_out = 0
+        self.gone: set[str] = set()
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out the other tests of the same modules."""
+        self.gone = self._choice.tests - {item.nodeid for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if not self._choice.has(item)])
+        items[:] = filter(self._choice.has, items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> bool | None:
+        """Pass over tests after the deadline."""
+        if time.monotonic() < self._deadline_s:
+            return None
+        self.left_out += 1
+        return True
+
+
+def module_of(test: str) -> str:
+    """Return the path of a test's module."""
+    return test.split("::", maxsplit=1)[0]
+
+
+def fail(message: str) -> NoReturn:
+    """End with a message."""
+    sys.exit(f"make try: {message}")
+
+
+def is_module_of_tests(file: str) -> bool:
+    """Return True for a module that pytest collects."""
+    return file.startswith("tests/") and Path(file).match("test_*.py")
+
+
+def choose(files: list[str]) -> Choice:
+    """Return the tests that cover files."""
+    whole = {file for file in files if is_module_of_tests(file)}
+    sources = [file for file in files if file not in whole]
+    if not sources:
+        return Choice(whole, set(), set())
+    if not CONTEXTS.exists():
+        fail("it is not known yet which tests run which file: run `make contexts`, once (three minutes)")
+    contexts = json.loads(CONTEXTS.read_text())
+    numbers: set[int] = set()
+    for file in sources:
+        if file not in contexts["files"]:
+            fail(f"{file} is new since the contexts were made, or not below src: run `make contexts`")
+        if not contexts["files"][file]:
+            fail(f"no quick test runs a function of {file}")
+        numbers |= set(contexts["files"][file])
+    covering = [tuple(contexts["tests"][number]) for number in numbers]
+    there = [(test, seconds) for test, seconds in covering if (ROOT / module_of(test)).exists()]
+    tell_of_changes(contexts["modules"], len(covering) - len(there))
+    if not there:
+        fail("none of the tests that covered it is there any more: run `make contexts`")
+    tests = quickest(there)
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(CONTEXTS.stat().st_mtime))
+    print(f"{len(tests)} of {len(covering)} tests, the quickest, by the contexts of {made}", flush=True)
+    return Choice(whole, tests, {test for test, _ in contexts["tests"]})
+
+
+def quickest(tests: list[tuple[str, float]]) -> set[str]:
+    """Return the quickest tests that together are within the time."""
+    chosen: set[str] = set()
+    total_s = 0.0
+    for test, seconds in sorted(tests, key=lambda pair: pair[::-1]):
+        total_s += seconds
+        if chosen and total_s > TESTS_S:
+            break
+        chosen.add(test)
+    return chosen
+
+
+def tell_of_changes(modules: list[str], gone: int) -> None:
+    """Say what the contexts do not have right."""
+    if gone:
+        print(f"{gone} tests are in modules that are gone: run `make contexts`")
+    known = set(modules)
+    new = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests/unit").rglob("test_*.py"))]
+    new = [module for module in new if module not in known]
+    if new:
+        print(f"new modules of tests, not in the contexts, which you can name as FILE: {' '.join(new)}")
+
+
+def main(words: list[str]) -> int:
+    """Run the tests; return 0 if they passed."""
+    options = [word for word in words if word.startswith("-")]
+    paths = [Path(word).absolute() for word in words if word not in options]
+    if not paths:
+        fail('name a file or several: `make try FILE="src/ftfile/log/publish.py tests/unit/log/test_wal.py"`')
+    for path in paths:
+        if not path.is_file() or not path.is_relative_to(ROOT):
+            fail(f"there is no file {path}")
+    choice = choose([str(path.relative_to(ROOT)) for path in paths])
+    chosen = Chosen(choice)
+    code = pytest.main(["-o", "cache_dir=.reports/cache/try", *options, *choice.modules], plugins=[chosen])
+    if chosen.left_out:
+        print(f"the time is over: {chosen.left_out} tests were left out")
+    if chosen.gone:
+        print(f"{len(chosen.gone)} tests are gone, such as {min(chosen.gone)}: run `make contexts`")
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
