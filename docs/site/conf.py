@@ -8,7 +8,7 @@ project = "ftfile"
 copyright = "the ftfile developers"  # noqa: A001 - Sphinx names it
 release = version = __version__
 root_doc = "docs/site/index"
-include_patterns = ["README.md", "CHANGELOG.md", "docs/**"]
+include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**"]
 exclude_patterns = ["docs/site/start"]
 autodoc_mock_imports = ["pyspark", "py4j"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]

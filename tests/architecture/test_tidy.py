@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 TOP_LEVEL = {
-    *(".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "conftest.py"),
+    *(".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "conftest.py"),
     *("benchmarks", "docs", "pyproject.toml", "src", "tests"),
 }
 MODULE_LINES_MAX = 400
