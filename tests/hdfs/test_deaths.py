@@ -38,7 +38,7 @@ PATIENT = TEXT | {"storage.patience": "600"}
 
 KILLED = """\
 import os, signal, sys
-from ftfile.storage.hdfs.{module}.filesystem import {name}
+from ftfile.storage.hdfs.{module} import {name}
 from ftfile.testing.micro_batch import MicroBatch
 query = MicroBatch(sys.argv[1], {{"value": "string"}}, {{"fileFormat": "text"}}, checkpoint=sys.argv[1] + "-checkpoint")
 left = int(sys.argv[2])
