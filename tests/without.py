@@ -91,7 +91,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "test_accident[The log is lost]",
             "test_accident[The log of a store is lost]",
             "test_accident[Only the log is older]",
-            "test_accident[Hints, checkpoints",
+            "test_accident[Hints, log checkpoints",
         ),
     },
     "ranges": {
@@ -153,9 +153,9 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "TestLimits::test_more_ranges_than_are_kept_apart",
         ),
         "unit/operate/test_accidents.py": (
-            "test_accident[All checkpoints",
+            "test_accident[All log checkpoints",
             *(
-                f"test_in_other_directories[{variant}-All checkpoints"
+                f"test_in_other_directories[{variant}-All log checkpoints"
                 for variant in ("no hints", "several queries", "open", "encrypted")
             ),
         ),

@@ -24,7 +24,6 @@ from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
 from ftfile.log.places import list_or_empty, stat_or_none
-from ftfile.log.read.snapshot import snapshot_at
 from ftfile.log.read.times import time_text
 from ftfile.storage.api import FileInfo
 from ftfile.storage.calls import parallel
@@ -164,6 +163,8 @@ def live_names(log: CommitLog, head: LogState) -> AbstractSet[str]:
     """Return the names of live parts that may repeat: made of a snapshot once, then of the records that follow."""
     known_paths = log.known_paths
     if not _apply_records_since(log, head, known_paths):
+        from ftfile.log.read.snapshot import snapshot_at  # noqa: PLC0415 - few commits need it
+
         known_paths.live = _repeating(snapshot_at(log, head).adds.values())
     known_paths.version, known_paths.nonce = head.version, head.nonce
     return known_paths.live

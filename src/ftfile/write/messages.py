@@ -12,7 +12,6 @@ from ftfile.log.format import layout
 from ftfile.log.format.layout import dead_letter_path
 from ftfile.log.format.model import Add, Fingerprint, JobAuthor, Origin, StreamAuthor
 from ftfile.log.policy import find_record
-from ftfile.write.fingerprint import FingerprintAccumulator
 from ftfile.write.spark_checkpoint import read_offsets
 
 if TYPE_CHECKING:
@@ -211,6 +210,8 @@ def letters_of(messages: Sequence[TaskCommit]) -> tuple[Add, ...]:
 
 def fingerprint_of(messages: Sequence[TaskCommit]) -> Fingerprint:
     """Return the fingerprint of the rows of all tasks."""
+    from ftfile.write.fingerprint import FingerprintAccumulator  # noqa: PLC0415 - a plan needs identities alone
+
     first, *rest = (FingerprintAccumulator.from_json(message.fingerprint) for message in messages)
     for other in rest:
         first.merge(other)

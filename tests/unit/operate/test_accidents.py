@@ -49,7 +49,7 @@ FOUND: dict[str, dict[int, int]] = dict.fromkeys(SECTIONS, ONE_MORE) | {
 # Where plain readers find more: what the new log does not know.
 SEEN = {"The log is lost": ONE_MORE}
 # Where a log is long enough for a vacuum that deletes records.
-LONG = {"All checkpoints are lost, and old records are gone"}
+LONG = {"All log checkpoints are lost, and old records are gone"}
 # Where a migration makes the new log, which it cannot where no file is finished, or none is in the clear.
 MIGRATED = {"The directory of the log, and all beside it, is lost"}
 # Accidents that cannot be done where all files are open, or where all of the log is sealed.

@@ -14,17 +14,14 @@ if TYPE_CHECKING:
 
 SELDOM_USED = {
     *("cryptography", "difflib", "importlib.metadata", "pandas", "pyarrow.compute", "pyarrow.dataset"),
-    *("ftfile.tools.export.export", "ftfile.filters.keys", "ftfile.write.files.publishing"),
+    *("ftfile.tools.export.export", "ftfile.filters.key_providers"),
 }
 UNUSED = {
     "plan": {
-        *("ftfile.write.fingerprint", "ftfile.write.messages", "ftfile.write.stage", "ftfile.log.protocol"),
-        *("ftfile.log.read.snapshot", "ftfile.write.files.proposal", "ftfile.write.files.task"),
+        *("ftfile.write.fingerprint", "ftfile.write.stage", "ftfile.log.protocol", "ftfile.log.read.snapshot"),
+        "ftfile.write.files.task",
     },
-    "write": {
-        *("ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.write.files.assembler"),
-        "ftfile.write.files.proposal",
-    },
+    "write": {"ftfile.log.protocol", "ftfile.log.read.snapshot", "ftfile.write.files.assembler"},
     "commit": {"ftfile.write.bad_records", "ftfile.write.stage", "ftfile.write.files.task"},
     "read": {"ftfile.write.files.file_options", "ftfile.spark.pushdown"},
 }

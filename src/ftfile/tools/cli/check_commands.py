@@ -15,7 +15,7 @@ from ftfile.tools.cli.exit_codes import FOUND
 from ftfile.tools.cli.output import heading, print_fields, print_json, progress_bar, say, waiting, write_utf8
 from ftfile.tools.cli.place import Json, KeyProvider, Path, Place, Storage, Threads, note_path, settings_of
 from ftfile.tools.cli.tables import BYTES, Column, is_terminal, print_table
-from ftfile.tools.report.advice import PATH, command_in, command_of, in_commands
+from ftfile.tools.report.remedies import PATH, command_in, command_of, in_commands
 
 if TYPE_CHECKING:
     from ftfile.operate.verify.findings import Finding

@@ -19,7 +19,7 @@ from ftfile.tools.cli.output import heading, print_fields, print_json, print_jso
 from ftfile.tools.cli.place import Json, Place, Timestamp, Version, version_of
 from ftfile.tools.cli.queries import print_open, print_queries
 from ftfile.tools.cli.tables import BYTES, COUNT, SECONDS, TEXT, TIME, Column, is_terminal, print_table
-from ftfile.tools.report.advice import in_commands
+from ftfile.tools.report.remedies import in_commands
 
 if TYPE_CHECKING:
     from ftfile.log.read.history import Version as RecordedVersion

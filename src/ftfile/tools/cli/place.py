@@ -14,7 +14,7 @@ import typer
 
 import ftfile
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.tools.report.advice import PATH
+from ftfile.tools.report.remedies import PATH
 
 if TYPE_CHECKING:
     from ftfile.operate.open_directory import OpenedDirectory

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.units import ago, bytes_text, count_text, duration_text
 from ftfile.tools.cli.output import heading, say
 from ftfile.tools.cli.tables import BYTES, COUNT, TEXT, Column, is_terminal, print_table
-from ftfile.tools.report.advice import in_commands
+from ftfile.tools.report.remedies import in_commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

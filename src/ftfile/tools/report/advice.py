@@ -1,20 +1,17 @@
-"""Warnings in plain words, and what to do about each; messages of Python in the words of the command `ftfile`."""
+"""Warnings in plain words, and what to do about each."""
 
 from __future__ import annotations
 
-import ast
-import re
-import shlex
 from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ftfile.core.arguments import CONDITION_TAKEN
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, names_text
 from ftfile.operate.verify.findings import KINDS
 from ftfile.tools.report.charts import SECONDS
+from ftfile.tools.report.remedies import in_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,11 +23,7 @@ if TYPE_CHECKING:
 
 
 __all__ = (
-    "PATH",
     "ReportWarning",
-    "command_in",
-    "command_of",
-    "in_commands",
     "of_checks",
     "of_commits",
     "of_files",
@@ -39,93 +32,6 @@ __all__ = (
     "of_stage",
     "of_status",
 )
-
-
-# In the place of a path that is not known.
-PATH = "PATH"
-_WORDS = {
-    CONDITION_TAKEN["where"]: CONDITION_TAKEN["replaceWhere"],
-    "Set force=True": "Add --force",
-    "such as version=7, or a timestamp": "such as --version 7, or a --timestamp",
-    "readStream.option('checkpointLocation', '/data/checkpoint')": "--checkpoint /data/checkpoint",
-    "readStream.option('stateLocation', '/data/state')": "--option stateLocation=/data/state",
-    "merge its runs with ftfile.kv.compact": "merge its runs with `ftfile kv compact`",
-    "merge its files with ftfile.compact": "merge its files with `ftfile compact`",
-    "; without the last it only tells what it would do": "; with --dry-run it only tells what it would do",
-    "those that verify() names": "those that `ftfile verify` names",
-    "is found with full=True": "is found with --full",
-    ", or open it with ftfile.kv.open": "",
-    "give it as one of sources": "give it by --source PATH",
-    "that are given as sources": "that are given by --source",
-    "ftfile.source_status(path, stateLocation=…)": f"`ftfile source {PATH} --option stateLocation=…`",
-    "ftfile.source_status(path, checkpointLocation=…)": f"`ftfile source {PATH} --checkpoint …`",
-    "With dry_run=True the report lists them": "--dry-run lists them",
-}
-_IN_PYTHON = re.compile(r", in Python [\w.]+(?:\(path\)|=True|=\{[^}]*\}|=)(?:,(?= takes))?")
-_OF_COMMAND = re.compile(rf"(`ftfile (?:kv )?\w+) {PATH}\b")
-# With which errors begin.
-_OPTION = re.compile(
-    r"^(checkpoint|columns|commit_every|give_up|keep_last|key_provider|older_than|partition_by|quarantine|retention"
-    r"|schema|table|target_bytes|threads|timestamp|to|version|where)(?==|: )"
-)
-_OPTIONS = {"target_bytes": "target"}
-_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_VALUE = rf"\[(?:{_TEXT}|[^\]'\"])*\]|\w+"
-_CALL = re.compile(
-    rf"`?ftfile\.(?:open\(path\)\.(history|verify)\(\)"
-    rf"|(flush|migrate|repair|undo_migration|vacuum)\(path((?:, \w+=(?:{_VALUE}))*)\))`?"
-)
-_ARGUMENT = re.compile(rf", (\w+)=({_VALUE})")
-
-
-def in_commands(text: str, path: str = PATH) -> str:
-    """Return a text in which calls of Python are commands for a path, between backticks."""
-    for python, option in _WORDS.items():
-        text = text.replace(python, option)
-    shown = path if path == PATH else shlex.quote(path)
-    text = _OF_COMMAND.sub(lambda match: f"{match[1]} {shown}", _IN_PYTHON.sub("", text))
-    text = _OPTION.sub(lambda match: f"--{_OPTIONS.get(match[1], match[1]).replace('_', '-')}", text)
-    return _CALL.sub(lambda call: f"`{_command_of(call, shown)}`", text)
-
-
-def command_in(text: str, path: str) -> str | None:
-    """Return the first command of `in_commands`; None where a text has none."""
-    call = _CALL.search(text)
-    return None if call is None else _command_of(call, shlex.quote(path))
-
-
-def command_of(finding: Finding, path: str, *, full: bool = False) -> str | None:
-    """Return the command that mends a finding of a directory, whose content was read if `full`; None without one."""
-    if finding.repair == "no":
-        return None
-    words = ["ftfile", "repair", path]
-    if any(action.kind == "give-up" for action in finding.actions):
-        words += ["--give-up", finding.path]
-    elif not finding.path:
-        words += ["--quarantine", finding.actions[0].path if len(finding.actions) == 1 else "PATTERN"]
-    elif finding.repair == "on request":
-        words.append("--accept-lost-records")
-    return shlex.join([*words, "--full"] if full and finding.code.startswith("damaged-") else words)
-
-
-def _command_of(call: re.Match[str], path: str) -> str:
-    name = call[1] or call[2]
-    words = ["ftfile", *(["migrate", path, "--undo"] if name == "undo_migration" else [name, path])]
-    for argument, value in _ARGUMENT.findall(call[3] or ""):
-        option = f"--{argument.replace('_', '-')}"
-        if value.startswith("["):
-            words += [word for text in _given(value) for word in (option, text)]
-        elif argument != "dry_run":
-            words.append(option)
-    return " ".join(words)
-
-
-def _given(value: str) -> list[str]:
-    """Return the texts of a list in Python, quoted for a shell; the word FILE for what stands for any."""
-    try:
-        return [shlex.quote(text) for text in ast.literal_eval(value)]
-    except (SyntaxError, ValueError):
-        return ["FILE"]
 
 
 SMALL_BYTES = 16 << 20  # a mean size below costs readers more time to open files than to read them

@@ -17,8 +17,6 @@ from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.log.format import layout
 from ftfile.log.format.layout import bucket_directory
 from ftfile.log.format.model import Add, Body, MaintenanceAuthor
-from ftfile.log.protocol import commit
-from ftfile.log.read.snapshot import added_by
 from ftfile.storage.paths import join
 from ftfile.write.files.naming import Naming, name_fault
 from ftfile.write.options import Storage
@@ -269,6 +267,9 @@ def report_pending_flushes(log: CommitLog, name: str, url: str, query_id: str) -
 
     Parts that are not published yet wait for the next time; the function hears again of what was not recorded.
     """
+    from ftfile.log.protocol import commit  # noqa: PLC0415 - for the driver, and only with a hook
+    from ftfile.log.read.snapshot import added_by  # noqa: PLC0415
+
     head = log.refresh()
     owners = {int(version): owner for version, (_, owner) in head.tables.get(UNREPORTED_FLUSHES, {}).items()}
     waiting = sorted(at for at, owner in owners.items() if owner == query_id and at not in head.unpublished)
