@@ -147,9 +147,9 @@ def commit_requests(sink: Sink, parts: int, *, like_aws: bool = False, **options
     return writing, committing
 
 
-# Twice whether a checkpoint came meanwhile, and the stage of the batch; the newest record, the next and a hint; the
-# record, and the hint.
-PROTOCOL = Counter({"list": 3, "read": 3, "put": 2})
+# Twice whether a checkpoint came meanwhile, and the stage of the batch; the newest record, and the next; the record,
+# and the hint.
+PROTOCOL = Counter({"list": 3, "read": 2, "put": 2})
 
 
 @pytest.mark.parametrize("parts", [1, 8])
