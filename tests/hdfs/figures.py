@@ -43,7 +43,7 @@ def _measure_processes(rounds: int) -> None:
     kinds = {
         "silent": (silence, rounds),
         "killed": (kill, rounds),
-        "handed over": (HaCluster.settings_for_executors, rounds),
+        "handed over": (HaCluster.hand_over, rounds),
     }
     with HaCluster() as ha:
         for scheme in ("hdfs", "webhdfs"):
@@ -67,7 +67,7 @@ def _measure_host(rounds: int) -> None:
                 ha.kill("nn1")
                 ha.start_namenode("nn1")
                 ha.wait_until_ready()
-                ha.settings_for_executors()
+                ha.hand_over()
                 ha.wait_until_ready()
 
             for scheme in ("webhdfs", "hdfs"):

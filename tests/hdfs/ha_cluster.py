@@ -91,7 +91,7 @@ class HaCluster(Servers):
         """Make a NameNode active whatever has become of the other, which the journal shuts out."""
         self._run_to_end("admin", HA_ADMIN, "-transitionToActive", "--forceactive", name, conf=self.conf)
 
-    def settings_for_executors(self) -> None:
+    def hand_over(self) -> None:
         """Make the active NameNode a standby, and the standby active."""
         active = self.active
         self._run_to_end("admin", HA_ADMIN, "-transitionToStandby", active, conf=self.conf)

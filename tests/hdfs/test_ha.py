@@ -138,7 +138,7 @@ def streams(ha: HaCluster, monkeypatch: pytest.MonkeyPatch) -> Streams:
 @pytest.mark.skipif(bool(why_no_dead_host()), reason=why_no_dead_host() or "none")
 def test_a_host_that_is_dead_is_left_for_the_other(ha: HaCluster, host: DeadHost, streams: Streams) -> None:
     if ha.active != "nn1":
-        ha.settings_for_executors()
+        ha.hand_over()
         ha.wait_until_ready()
 
     def die() -> None:
@@ -155,7 +155,7 @@ def test_a_host_that_is_dead_is_left_for_the_other(ha: HaCluster, host: DeadHost
         ha.kill("nn1")  # it believes that it is active still
 
 
-FAULTS: tuple[Callable[[HaCluster], object], ...] = (HaCluster.settings_for_executors, kill, silence)
+FAULTS: tuple[Callable[[HaCluster], object], ...] = (HaCluster.hand_over, kill, silence)
 
 
 def test_every_row_is_there_once_whatever_becomes_of_the_active_namenode(

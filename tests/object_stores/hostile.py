@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.object_stores.proxy import Proxy
     from tests.object_stores.servers import Store
 
-__all__ = ("Ordeal", "Stream", "limit_first_word")
+__all__ = ("Ordeal", "Stream", "hasten")
 
 ROOT = Path(__file__).parents[2]
 TASKS = 3
@@ -224,7 +224,7 @@ class Ordeal:
         )
 
 
-def limit_first_word() -> Callable[[], None]:
+def hasten() -> Callable[[], None]:
     """Let clients of GCS and Azure wait less before they try again, which are seconds; return what undoes it."""
     import gcsfs.retry
     from azure.storage.blob._shared import policies_async
@@ -242,7 +242,7 @@ def limit_first_word() -> Callable[[], None]:
 
 
 if __name__ == "__main__":
-    limit_first_word()
+    hasten()
     stream = Stream(**json.loads(sys.argv[1]))
     stream.prove()
     print("proven", flush=True)

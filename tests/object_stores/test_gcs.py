@@ -17,7 +17,7 @@ from ftfile.testing.contracts.filesystem import ODD_NAMES, FileSystemContract
 from ftfile.testing.micro_batch import MicroBatch
 from tests.crash.share import THOROUGH
 from tests.object_stores import gcs
-from tests.object_stores.hostile import limit_first_word
+from tests.object_stores.hostile import hasten
 from tests.object_stores.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_a_bucket_that_is_not_there(store: GcsStore) -> None:
 
 @pytest.fixture
 def hasty() -> Iterator[None]:
-    undo = limit_first_word()
+    undo = hasten()
     yield
     undo()
 

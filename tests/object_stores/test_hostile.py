@@ -12,7 +12,7 @@ import pytest
 from ftfile.write.files import file_writer as sink_writer
 from tests.crash.share import THOROUGH
 from tests.object_stores import azure, gcs, servers
-from tests.object_stores.hostile import Ordeal, Stream, limit_first_word
+from tests.object_stores.hostile import Ordeal, Stream, hasten
 from tests.object_stores.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def store(what: str, request: pytest.FixtureRequest) -> Iterator[Store]:
 
 @pytest.fixture(autouse=True)
 def hasty() -> Iterator[None]:
-    undo = limit_first_word()
+    undo = hasten()
     logging.getLogger("gcsfs").disabled = True  # it tells of each fault with two pages
     sink_writer.forget_caches()
     yield

@@ -15,7 +15,7 @@ from ftfile.testing.context import open_filesystem
 from ftfile.testing.micro_batch import MicroBatch
 from tests.certificates import make_certificate
 from tests.object_stores import gcs, servers
-from tests.object_stores.hostile import limit_first_word
+from tests.object_stores.hostile import hasten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +123,7 @@ def google(files: tuple[Path, Path]) -> Iterator[GcsStore]:
 
 @pytest.fixture
 def hasty() -> Iterator[None]:
-    undo = limit_first_word()
+    undo = hasten()
     yield
     undo()
 

@@ -133,8 +133,8 @@ def _columns(report: "MigrateReport") -> tuple[str, str]:
 
 def _print_report(report: "MigrateReport") -> None:
     would = _summary(report, "Would record")
-    has_warned = report.dry_run or report.already_migrated
-    print(would if has_warned else f"{_summary(report, 'Recorded')}, as version {report.version}")
+    is_unchanged = report.dry_run or report.already_migrated
+    print(would if is_unchanged else f"{_summary(report, 'Recorded')}, as version {report.version}")
     query = None if report.query_id is None else f"{report.query_id}, after batch {report.last_batch}"
     in_files, in_paths = _columns(report)
     fields = [("columns", in_files), ("columns in the paths", in_paths), ("log moved", report.moved_log)]
