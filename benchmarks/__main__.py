@@ -29,7 +29,7 @@ BENCHMARKS = {
     "verifying": "verifying",
     "command": "command",
     "reading": "reading",
-    "buckets": "buckets",
+    "directories": "directories",
     "rolling": "rolling",
     "compaction": "compaction",
     "export": "exports",

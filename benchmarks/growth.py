@@ -87,7 +87,7 @@ class _Writer:
             stream.write(CONTENT * (SEGMENTS_PER_BATCH if ending == "spool" else 1))
         return path
 
-    def _add(self, kind: Literal["part", "segment"], path: str, bucket: str = "") -> Add:
+    def _add(self, kind: Literal["part", "segment"], path: str, directory: str = "") -> Add:
         unique = SYSTEM.ids.unique()
         return Add(
             id=unique,
@@ -98,7 +98,7 @@ class _Writer:
             logical_length=len(CONTENT),
             checksum=self.checksum,
             rows=1,
-            bucket=bucket,
+            directory_key=directory,
             encoding="text",
             origin=Origin("query", self.batches, self.batches),
         )

@@ -118,7 +118,7 @@ def _add(batch: int) -> Add:
         logical_length=0,
         checksum=checksum(b""),
         rows=0,
-        bucket="",
+        directory_key="",
         encoding=ENCODING,
         origin=Origin("query", batch, batch),
     )

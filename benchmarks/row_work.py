@@ -1,4 +1,4 @@
-"""CPU time of what the sink does with rows besides encoding them: fingerprints, and routing into buckets."""
+"""CPU time of what the sink does with rows besides encoding them: fingerprints, and routing into directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet
 from benchmarks.report import Table
 from benchmarks.rows import make_rows
 from ftfile.write.bad_records import raise_fault
-from ftfile.write.files.buckets import PartitionColumn, Router
+from ftfile.write.files.directories import PartitionColumn, Router
 from ftfile.write.fingerprint import FingerprintAccumulator
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LOGGER = logging.getLogger(__name__)
 ROWS, SMOKE_ROWS = 1_000_000, 1_000
 ROUNDS, SMOKE_ROUNDS = 9, 1
 BATCH_ROWS = (10_000, 100_000)  # what Spark sends by default; what the sink collects before it routes
-BUCKETS = (10, 1_000)
+DIRECTORIES = (10, 1_000)
 NOTE = "The lowest of {} alternating rounds in one process. Encoding stands there for comparison; it writes to memory."
 
 
@@ -41,7 +41,7 @@ def run(settings: Settings) -> list[Table]:
         "parquet, zstd": (rows, _encode),
         "fingerprint content": (rows, partial(_fingerprint, kind="content")),
         "fingerprint strong": (rows, partial(_fingerprint, kind="strong")),
-        **{f"route to {count:,} buckets": (_with_key(rows, count), _route) for count in BUCKETS},
+        **{f"route to {count:,} directories": (_with_key(rows, count), _route) for count in DIRECTORIES},
     }
     inputs = {(label, size): _batches(table, size) for label, (table, _) in work.items() for size in BATCH_ROWS}
     times_ms: dict[tuple[str, int], list[float]] = {key: [] for key in inputs}

@@ -37,7 +37,7 @@ def settled_once() -> Iterator[None]:
         return made(tuple(options.items()), schema_json, overwrite=overwrite)
 
     def check_paths_once(config: SinkConfig, store: Capabilities, planned_ms: int) -> None:
-        asked = (config, store, config.bucketing.only_directory(planned_ms))
+        asked = (config, store, config.directories.only_directory(planned_ms))
         if asked not in checked:
             check_paths(config, store, planned_ms)
             checked.add(asked)

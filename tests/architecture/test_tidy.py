@@ -181,6 +181,21 @@ def test_values_are_named_after_what_they_are() -> None:
     )
 
 
+def test_rows_lie_in_directories_and_keys_in_buckets() -> None:
+    """`partition` is for columns, as Spark and Hive have them; `bucket` for stores, S3 and histograms."""
+    below = [
+        ROOT / "src/ftfile" / room for room in ("core", "rows", "filters", "log", "formats", "read", "write", "operate")
+    ]
+    wrong = [
+        f"{short(path)}: {name}: say directory"
+        for path in SOURCES
+        if any(path.is_relative_to(room) for room in below)
+        for name in (*parsed(path).bound, *parsed(path).defined)
+        if "bucket" in name.lower()
+    ]
+    assert not wrong
+
+
 def test_all_names_what_a_module_offers() -> None:
     wrong = []
     for path in SOURCES:

@@ -83,9 +83,9 @@ def _write_blocked(world: World, step: Step) -> None:
     _put_foreign(world, step)
 
 
-def _remove_bucket(world: World, step: Step) -> None:
+def _remove_directory(world: World, step: Step) -> None:
     """Delete a directory of finished files with everything in it."""
-    directory = f"m={step.pick(0, world.history.buckets)}"
+    directory = f"m={step.pick(0, world.history.directories)}"
     parts = [add for add in _visible_parts(world) if (add.final_path or "").startswith(f"{directory}/")]
     world.oracle.mark_damaged([add for add in parts if not world.raw.exists(add.path) or add.path == add.final_path])
     _remove_tree(world, directory)
@@ -227,7 +227,7 @@ HARMING = {
     "take_part": _take_part,
     "put_foreign": _put_foreign,
     "write_blocked": _write_blocked,
-    "remove_bucket": _remove_bucket,
+    "remove_directory": _remove_directory,
     "remove_retired": _remove_retired,
     "remove_hints": _remove_hints,
     "remove_ranges": _remove_ranges,

@@ -46,19 +46,19 @@ def _flush(world: World, step: Step) -> None:
 
 
 def _drop(world: World, step: Step) -> None:
-    _drop_buckets(world, {str(step.pick(0, world.history.buckets))})
+    _drop_directories(world, {str(step.pick(0, world.history.directories))})
 
 
 def _drop_all(world: World, step: Step) -> None:
     del step
-    _drop_buckets(world, {str(number) for number in range(world.history.buckets)})
+    _drop_directories(world, {str(number) for number in range(world.history.directories)})
 
 
-def _drop_buckets(world: World, buckets: set[str]) -> None:
+def _drop_directories(world: World, directories: set[str]) -> None:
     if not _has_log(world):
         return
-    where = "all" if len(buckets) == world.history.buckets > 1 else {"m": sorted(buckets)}
-    world.oracle.dropping = frozenset(buckets)
+    where = "all" if len(directories) == world.history.directories > 1 else {"m": sorted(directories)}
+    world.oracle.dropping = frozenset(directories)
     world.call("a drop", drop, world.url, where, context=current())
     world.oracle.follow(world.clock.now_ms())
     world.oracle.dropping = None
@@ -67,7 +67,7 @@ def _drop_buckets(world: World, buckets: set[str]) -> None:
 def _compact(world: World, step: Step) -> None:
     if not _has_log(world):
         return
-    where = {"m": str(step.pick(0, world.history.buckets))} if step.pick(1, 2) else None
+    where = {"m": str(step.pick(0, world.history.directories))} if step.pick(1, 2) else None
     world.call("a compaction", compact, world.url, where, of_damage=True, context=current())
 
 

@@ -30,7 +30,7 @@ def lines_of(content: bytes) -> list[Hashable]:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The rows that a writer is about to commit: rows, each once, each beginning with its bucket and a bar."""
+    """The rows that a writer is about to commit: rows, each once, each beginning with its directory and a bar."""
 
     rows: frozenset[bytes]
     overwrite: bool = False
@@ -42,7 +42,7 @@ class Oracle:
 
     fs: FileSystem  # without troubles
     claims: dict[Hashable, Claim] = field(default_factory=dict)  # by author
-    dropping: frozenset[str] | None = None  # buckets of the drop that is under way
+    dropping: frozenset[str] | None = None  # directories of the drop that is under way
     expected: set[bytes] = field(default_factory=set)  # rows that must be there
     live: dict[str, Add] = field(default_factory=dict)  # adds of the head
     rows: dict[str, frozenset[bytes]] = field(default_factory=dict)  # by id of an add
@@ -106,8 +106,8 @@ class Oracle:
                 self.spools.setdefault(add.path, []).append(add)
             require(len(rows) == add.rows, "rows", f"{add.id} has rows twice")
             require(not rows & self._found, "rows", f"{add.id} brings rows that are there: {_some(rows & self._found)}")
-            strange = [row for row in rows if f"m={row.partition(b'|')[0].decode()}" != add.bucket]
-            require(not strange, "rows", f"{add.id} of {add.bucket!r} has {strange}")
+            strange = [row for row in rows if f"m={row.partition(b'|')[0].decode()}" != add.directory_key]
+            require(not strange, "rows", f"{add.id} of {add.directory_key!r} has {strange}")
             self._found |= rows
             if add.final_path is not None and not _is_of(record.author, "compact"):
                 self.published_by_queries.append(add)

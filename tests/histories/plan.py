@@ -41,7 +41,7 @@ KINDS: dict[str, int] = {
     "store_fails": 4,
     "take_part": 4,
     "put_foreign": 3,
-    "remove_bucket": 2,
+    "remove_directory": 2,
     "remove_retired": 1,
     "remove_hints": 2,
     "remove_ranges": 1,
@@ -58,7 +58,7 @@ HARM = (
     "write_blocked",
     "take_part",
     "put_foreign",
-    "remove_bucket",
+    "remove_directory",
     "damage_segment",
     "damage_part",
     "delete_spool",
@@ -98,7 +98,7 @@ class History:
     columns: Mapping[str, Any]
     format_options: Mapping[str, str]  # of all writers
     queries: tuple[QueryPlan, ...]
-    buckets: int  # directories that rows go to
+    directories: int  # directories that rows go to
     rows_max: int  # of a task of a batch
     small_limits: bool  # of the product, so that a short history goes beyond them
     steps: tuple[Step, ...]
@@ -108,7 +108,7 @@ class History:
         return replace(self, steps=steps)
 
     def __str__(self) -> str:
-        world = f"store {self.store or 'memory'}, {self.buckets} buckets, small limits {self.small_limits}"
+        world = f"store {self.store or 'memory'}, {self.directories} directories, small limits {self.small_limits}"
         queries = "\n".join(f"query {number}: {plan}" for number, plan in enumerate(self.queries))
         steps = "\n".join(f"  {step.kind} of query {step.query} {step.draws}" for step in self.steps)
         return f"{world}, {dict(self.format_options)}\n{queries}\n{steps}"
@@ -137,7 +137,7 @@ def draw_history(seed: int, steps: int = 200, *, without: tuple[str, ...] = ()) 
         columns=columns,
         format_options=options,
         queries=queries,
-        buckets=draw.choice((10, 20)) if wide else draw.choice((1, 2, 3, 5)),
+        directories=draw.choice((10, 20)) if wide else draw.choice((1, 2, 3, 5)),
         rows_max=draw.choice((2, 4, 4, 12)),
         small_limits=draw.random() < 0.6,
         steps=(),

@@ -45,9 +45,9 @@ def _rows(world: World, draw: random.Random, name: str) -> Tasks:
     for _ in range(draw.choice((1, 1, 1, 1, 2, 3))):
         rows = []
         for _ in range(draw.randrange(history.rows_max + 1)):
-            bucket = draw.randrange(history.buckets)
-            value = f"{bucket}|{name}.{next(world.numbers)}"
-            row: dict[str, Any] = {"m": str(bucket), "value": value}
+            directory = draw.randrange(history.directories)
+            value = f"{directory}|{name}.{next(world.numbers)}"
+            row: dict[str, Any] = {"m": str(directory), "value": value}
             event_us, final = None, False
             if "t" in history.columns:
                 event = _EPOCH + timedelta(milliseconds=world.clock.now_ms() % 10**9, minutes=draw.randrange(30))

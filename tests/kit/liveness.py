@@ -62,13 +62,13 @@ class DueWatch:
         """Check L1 after a batch of a query; `segments` are all of its open ones that are not damaged."""
         groups: dict[tuple[str, str], list[tuple[Add, Sequence[RowFacts]]]] = {}
         for segment in segments:
-            groups.setdefault((segment.bucket, segment.encoding), []).append((segment, self.facts_of(segment)))
+            groups.setdefault((segment.directory_key, segment.encoding), []).append((segment, self.facts_of(segment)))
         waited: dict[str, int] = {}
-        for (bucket, _), group in groups.items():
+        for (directory, _), group in groups.items():
             for segment, why in due_segments(rules, group, moment):
                 whole_id = segment.id.partition(".")[0]
                 waited[whole_id] = count = self.waited.get(whole_id, 0) + 1
-                found = f"{segment.id}, {segment.rows} rows in {bucket!r}, is due ({why}) for {count} batches"
+                found = f"{segment.id}, {segment.rows} rows in {directory!r}, is due ({why}) for {count} batches"
                 require(count <= self.limit, "L1", f"{found}, and is no file")
         self.waited = waited
 

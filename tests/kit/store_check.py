@@ -132,7 +132,7 @@ class _Check:
         found: defaultdict[str, list[Run]] = defaultdict(list)
         for add in open_marks(self._fs, self.log.snapshots[version].values()):
             if add.kind == "segment":
-                found[add.bucket].append(run_of(add))
+                found[add.directory_key].append(run_of(add))
         return {bucket: sorted(runs, key=lambda run: run.marks.at) for bucket, runs in found.items()}
 
     def _check_runs(self, bucket: str, runs: Sequence[Run], definition: StoreDefinition) -> None:
@@ -277,7 +277,11 @@ def _check_rows(run: Run, rows: pa.Table, definition: StoreDefinition) -> None:
     fall = first_fall([batch.column(name) for name in definition.keys])
     require(fall is None, "K2", f"keys of {add.id} do not rise behind row {fall}")
     numbers = set(buckets_of(hash_rows([batch.column(name) for name in definition.bucket_by]), definition.buckets))
-    require(numbers == {bucket_number(add.bucket)}, "K2", f"{add.id} of bucket {add.bucket} has rows of {numbers}")
+    require(
+        numbers == {bucket_number(add.directory_key)},
+        "K2",
+        f"{add.id} of bucket {add.directory_key} has rows of {numbers}",
+    )
 
 
 def _are_same(expected: pa.Table, found: pa.Table) -> bool:

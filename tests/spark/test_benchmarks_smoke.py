@@ -175,9 +175,9 @@ def test_growth(tables: Tables) -> None:
     assert all(row["commit p50 ms"] > 0 and row["restart ms"] > 0 for row in rows)
 
 
-def test_buckets(tables: Tables) -> None:
-    (rows,) = tables["buckets"]
-    assert [row["buckets"] for row in rows] == [1, 1000] * 4
+def test_directories(tables: Tables) -> None:
+    (rows,) = tables["directories"]
+    assert [row["directories"] for row in rows] == [1, 1000] * 4
 
 
 def test_rolling(tables: Tables) -> None:

@@ -464,7 +464,7 @@ def test_other_directories(spark: SparkSession, tmp_path: Path) -> None:
         "id": ("long", [1, 2, 3]),
         "day": ("date", [dt.date(2024, 7, 1), dt.date(2024, 7, 2), dt.date(2024, 7, 3)]),
     }
-    by_day = {"bucketPattern": "day:'day='yyyy-MM-dd"}
+    by_day = {"directoryPattern": "day:'day='yyyy-MM-dd"}
     same(spark, written(str(tmp_path / "1"), columns, **by_day))
     same(spark, written(str(tmp_path / "2"), columns, partitionBy="id", **by_day))
     named = columns | {"target": ("string", ["a/b", "c", "d"])}

@@ -33,7 +33,7 @@ def dying() -> Iterator[None]:
 
 
 def written(out: str, batches: range, **options: str) -> None:
-    """Write one small part of each of four buckets in each batch."""
+    """Write one small part of each of four directories in each batch."""
     query = MicroBatch(out, {"id": "long", "k": "string"}, {"fileFormat": "json", "partitionBy": "k"} | options)
     for batch in batches:
         query.run(batch, [[{"id": batch, "k": letter} for letter in "abcd"]])

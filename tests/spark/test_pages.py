@@ -103,13 +103,13 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_buckets_and_names(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directories_and_names(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     page.names["path"] = str(page.home / "out")
     page.write({"value": "string"}, [{"value": "two\nlines"}], fileFormat="text", badRecords="deadLetter")
-    page.run(*examples("docs/buckets-and-names.md"))
+    page.run(*examples("docs/directories-and-names.md"))
     assert "two\\nlines" in capsys.readouterr().out
     batch = pa.RecordBatch.from_pydict({"country": ["ch", None]})
-    assert page.names["ByCountry"]({"unknown": "xx"}).bucket_keys(batch).to_pylist() == ["ch", "xx"]
+    assert page.names["ByCountry"]({"unknown": "xx"}).paths(batch).to_pylist() == ["ch", "xx"]
 
 
 def test_cluster(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""Bucket names beside those that Spark's own file sink gives, and our names read by Spark."""
+"""Directory names beside those that Spark's own file sink gives, and our names read by Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ftfile.formats.partition_paths import bucket_names, parse_bucket_path
+from ftfile.formats.partition_paths import parse_partition_path, partition_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,11 +63,11 @@ def test_names_are_those_of_spark(spark: SparkSession, tmp_path: Path, type_: st
     frame.write.partitionBy("a key").parquet(str(tmp_path / "out"))
     theirs = {path.name for path in (tmp_path / "out").iterdir() if "=" in path.name}
     values = frame.toArrow().combine_chunks().column("a key").combine_chunks()
-    names = bucket_names("a key", values, ZONE)
+    names = partition_names("a key", values, ZONE)
     assert set(names) == theirs
     schema = pa.schema([("a key", values.type)])
     for name, value in zip(names, values, strict=True):
-        back = parse_bucket_path(name, schema, ZONE)["a key"]
+        back = parse_partition_path(name, schema, ZONE)["a key"]
         assert back.equals(value) or str(value) in {"nan", ""}
 
 
@@ -82,8 +82,8 @@ def test_spark_reads_every_value_back(spark: SparkSession, tmp_path: Path, type_
     kind = pa.string() if type_ == "string" else pa.timestamp("us", "UTC")
     values = pa.array(ODD[type_], kind)
     for number, value in enumerate(values):
-        (name,) = bucket_names(".key", pa.repeat(value, 1), ZONE)
-        (inner,) = bucket_names("_v", pa.array(["x"]))
+        (name,) = partition_names(".key", pa.repeat(value, 1), ZONE)
+        (inner,) = partition_names("_v", pa.array(["x"]))
         folder = tmp_path / name / inner
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"n": pa.array([number], pa.int32())}), folder / "part.parquet")

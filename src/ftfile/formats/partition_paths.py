@@ -1,9 +1,9 @@
-"""Bucket paths as Spark and Hive write them, `column=value/column=value`; and the buckets that a condition chooses.
+"""Paths of directories as Spark and Hive write them, `column=value/column=value`, and which a condition chooses.
 
 The text of a value is Spark's cast to string, escaped as in its `ExternalCatalogUtils.escapePathName`. As in Spark, the
-empty string shares a bucket with null, and is read as null. Names that Spark cannot make, or that a reader overlooks or
-takes for null, get one more escape, which readers undo: a string that spells the name of null, a value ending in
-`._COPYING_`, a column beginning with a dot or an underscore, and a string with NUL.
+empty string shares a directory with null, and is read as null. Names that Spark cannot make, or that a reader
+overlooks or takes for null, get one more escape, which readers undo: a string that spells the name of null, a value
+ending in `._COPYING_`, a column beginning with a dot or an underscore, and a string with NUL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    Place = tuple[str, str]  # the path of a bucket, and the time zone by whose clocks timestamps in it are written
+    Place = tuple[str, str]  # the path of a directory, and the time zone by whose clocks timestamps in it are written
 
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
@@ -51,7 +51,7 @@ def partition_schema(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
     return pa.schema([schema.field(column) for column in columns])
 
 
-def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
+def partition_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[str]:
     """Return the directory names `column=value` of distinct values or null; `EncodingError` if one has no name."""
     values = values.cast(value_type(values.type))
     try:
@@ -73,7 +73,7 @@ def bucket_names(column: str, values: pa.Array, time_zone: str = UTC) -> list[st
     return names
 
 
-def parse_bucket_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
+def parse_partition_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> dict[str, pa.Scalar]:
     """Return the values of the columns of `schema`, typed as there, from a path; `CorruptData` if it has none."""
     texts: dict[str, str] = {}
     for name in path.split("/"):
@@ -109,13 +109,15 @@ def columns_in_path(encoding: Mapping[str, Any]) -> frozenset[str]:
     return frozenset([*encoding["partitionBy"], *([file_name["column"]] if file_name else [])])
 
 
-def bucket_values(encoding: Mapping[str, Any], directory: str, stem: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """Return the values of those columns of `schema` that are in the path of a bucket, typed as there.
+def path_column_values(
+    encoding: Mapping[str, Any], directory: str, stem: str, schema: pa.Schema
+) -> dict[str, pa.Scalar]:
+    """Return the values of those columns of `schema` that are in the path of a directory, typed as there.
 
     `stem` is the start of its file names, where a column chooses them; `encoding` is as in the log.
     """
     partition = pa.schema([field for field in schema if field.name in encoding["partitionBy"]])
-    values = parse_bucket_path(directory, partition, encoding["timeZone"]) if len(partition) else {}
+    values = parse_partition_path(directory, partition, encoding["timeZone"]) if len(partition) else {}
     file_name = encoding.get("fileName")
     if file_name and file_name["column"] in schema.names:
         below = directory.split("/")[file_name["directoriesAbove"] :] if directory else []
@@ -200,7 +202,7 @@ def partitions_of(places: Sequence[Place], schema: pa.Schema) -> list[str]:
     names_by_place: dict[Place, str] = {}
     for time_zone, paths in _by_zone(places).items():
         values = _values(paths, schema, time_zone)
-        names = [bucket_names(name, array, UTC) for name, array in values.items()]
+        names = [partition_names(name, array, UTC) for name, array in values.items()]
         names_by_place.update(((path, time_zone), "/".join(row)) for path, *row in zip(paths, *names, strict=True))
     return [names_by_place[place] for place in places]
 
@@ -214,5 +216,5 @@ def _by_zone(places: Iterable[Place]) -> dict[str, list[str]]:
 
 def _values(paths: Sequence[str], schema: pa.Schema, time_zone: str) -> dict[str, pa.Array]:
     """Return the values of each path, by column."""
-    rows = [parse_bucket_path(path, schema, time_zone) for path in paths]
+    rows = [parse_partition_path(path, schema, time_zone) for path in paths]
     return {field.name: pa.array([row[field.name] for row in rows], value_type(field.type)) for field in schema}

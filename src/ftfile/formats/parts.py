@@ -13,9 +13,9 @@ from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain
 from ftfile.filters.decoded import decoded_file, decrypted_file, stream_errors
 from ftfile.formats.api import LineFormat, Wanted, format_from_definition
-from ftfile.formats.partition_paths import bucket_values, columns_in_path, with_path_columns
+from ftfile.formats.partition_paths import columns_in_path, path_column_values, with_path_columns
 from ftfile.formats.reading import batch_as
-from ftfile.log.format.layout import bucket_directory, bucket_stem, storage_identity
+from ftfile.log.format.layout import directory_of, stem_of, storage_identity
 from ftfile.log.places import checksum_of, open_add
 from ftfile.log.sealed import keys_of
 from ftfile.rows.spark_types import arrow_schema, misfits
@@ -194,7 +194,7 @@ def read_add(
     file_format = format_from_definition(encoding["format"], keys)
     # Text is parsed as the type that was written, and then cast, so that every format gives the same value.
     decoded = _narrowed(encoding, in_file) if isinstance(file_format, LineFormat) else in_file
-    values = bucket_values(encoding, bucket_directory(add.bucket), bucket_stem(add.bucket), schema)
+    values = path_column_values(encoding, directory_of(add.directory_key), stem_of(add.directory_key), schema)
     with open_add(add, fs.open, is_old=is_old) as file:
         if add.kind == "segment":
             batches = _segment_rows(file, add, encoding, decoded, keys)

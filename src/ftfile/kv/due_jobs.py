@@ -318,7 +318,7 @@ class Merger:
         # Another run must not lie between the keys of one.
         walls = [run.marks.keys[0] for run in share.relabelled if run.marks.keys is not None]
         rows = FoldedRows(self._alike(tables, share), walls, len(self.definition.keys), outputs.piece_bytes)
-        bucket, origin = share.group.runs[0].add.bucket, _origin(share)
+        bucket, origin = share.group.runs[0].add.directory_key, _origin(share)
         written_runs = []
         while rows.has_more():
             written_runs.append(outputs.write(bucket, rows, origin))

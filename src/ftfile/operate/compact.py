@@ -1,4 +1,4 @@
-"""Compaction: the small parts of each bucket become few of a good size, in rounds; rows stay the same."""
+"""Compaction: the small parts of each directory become few of a good size, in rounds; rows stay the same."""
 
 from __future__ import annotations
 
@@ -107,15 +107,15 @@ def compact(  # noqa: PLR0913 - all by name
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> CompactReport:
-    """Merge small finished parts of the same bucket and encoding into parts of about `target_bytes`; return how many.
+    """Merge small finished parts of one directory and encoding into parts of about `target_bytes`; return how many.
 
     A second compaction with nothing new to merge creates no record. Safe beside running queries and readers. Replaced
-    parts are hidden at once, and readers of older versions read them until a vacuum. The rows of a bucket keep their
+    parts are hidden at once, and readers of older versions read them until a vacuum. The rows of a directory keep their
     order where all of its parts are small. It may be interrupted or killed at any point: what is recorded stays.
 
     Args:
         path: of the directory.
-        where: chooses buckets by a condition on partition columns, as in `ftfile.drop`; by default all.
+        where: chooses directories by a condition on partition columns, as in `ftfile.drop`; by default all.
         dry_run: return what would be merged now, and write nothing.
         target_bytes: parts of three quarters of it on storage or more stay.
         commit_every: new parts after which a record is created; by default there is one record, at the end.
@@ -218,7 +218,7 @@ def plan_merges(adds: Iterable[Add], target_bytes: int) -> list[list[Add]]:
     for add in adds:
         if add.kind != "part" or add.length >= LARGE_ENOUGH * target_bytes:
             continue
-        key = (add.bucket, add.encoding)
+        key = (add.directory_key, add.encoding)
         merge, size_bytes = growing.get(key, ([], target_bytes))
         if size_bytes + add.length > target_bytes:
             merge, size_bytes = [], 0

@@ -151,7 +151,7 @@ def file_details(log: CommitLog, path: str, version: int | None = None) -> FileD
         rows=add.rows,
         size_bytes=add.length,
         plain_bytes=add.logical_length,
-        directory=layout.bucket_directory(add.bucket),
+        directory=layout.directory_of(add.directory_key),
         checksum=add.checksum,
         format=snapshot.definitions[add.encoding]["format"]["name"],
         filters=add.filters,
@@ -176,7 +176,7 @@ def _no_such_file(path: str, version: int, names: Sequence[str]) -> str:
 
 def _added(add: Add) -> AddedFile:
     first, last = add.origin.first_batch, add.origin.last_batch
-    directory = layout.bucket_directory(add.bucket)
+    directory = layout.directory_of(add.directory_key)
     return AddedFile(add.final_path or add.path, add.kind, add.rows, add.length, directory, first, last)
 
 

@@ -1,4 +1,4 @@
-"""Dropping buckets: one record removes all rows in them; and which buckets an operation is for."""
+"""Dropping directories: one record removes all rows in them; and which directories an operation is for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.formats.partition_paths import chosen_places, partition_schema
 from ftfile.log.directory import check_is_files
-from ftfile.log.format.layout import bucket_directory
+from ftfile.log.format.layout import directory_of
 from ftfile.log.format.model import Body, Remove
 from ftfile.log.opening import maintaining
 from ftfile.log.protocol import commit
@@ -22,7 +22,7 @@ from ftfile.log.read.snapshot import take_snapshot
 from ftfile.rows.moments import with_clock_values
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.rows.value_text import UTC
-from ftfile.write.files.bucket_options import BucketPattern
+from ftfile.write.files.directory_settings import DirectoryPattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ftfile.log.state import LogState
 
 
-BUCKET_TIME = pa.field("bucketTime", pa.timestamp("us"))
+DIRECTORY_TIME = pa.field("directoryTime", pa.timestamp("us"))
 
 
 def settled_for(
@@ -51,11 +51,11 @@ def select(
     head: LogState,
     snapshot: Snapshot,
     where: Mapping[str, object] | str | pc.Expression,
-    bucket_pattern: str | None = None,
+    directory_pattern: str | None = None,
 ) -> list[Add]:
-    """Return the adds of the buckets that match a condition on partition columns, as readers see them.
+    """Return the adds of the directories that match a condition on partition columns, as readers see them.
 
-    See `rows.conditions`. With `bucket_pattern`, as in the option `bucketPattern`, the condition may name
+    See `rows.conditions`. With `directory_pattern`, as in the option `directoryPattern`, the condition may name
     `BUCKET_TIME`, too: the begin of the time of a directory, without time zone; null for directories of no such time.
     The snapshot knows how all adds are encoded, the state only how the last ones are.
 
@@ -67,20 +67,20 @@ def select(
         newest = head.definitions[head.encoding]
     schema = arrow_schema(head.definitions[head.schema]) if head.schema is not None else pa.schema([])
     adds = list(snapshot.adds.values())
-    places = [(add.bucket, snapshot.definitions[add.encoding]["timeZone"]) for add in adds]
+    places = [(add.directory_key, snapshot.definitions[add.encoding]["timeZone"]) for add in adds]
     columns = newest["partitionBy"]
-    derived = None if bucket_pattern is None else (BUCKET_TIME, _times(bucket_pattern, len(columns)))
+    derived = None if directory_pattern is None else (DIRECTORY_TIME, _times(directory_pattern, len(columns)))
     chosen = chosen_places(where, partition_schema(schema, columns), places, derived)
     return [add for add, place in zip(adds, places, strict=True) if place in chosen]
 
 
-def _times(bucket_pattern: str, above: int) -> Callable[[Sequence[str]], pa.Array]:
-    """Return the function that reads the times of buckets, below `above` directories of columns."""
-    pattern = BucketPattern.of_directories(bucket_pattern)
+def _times(directory_pattern: str, above: int) -> Callable[[Sequence[str]], pa.Array]:
+    """Return the function that reads the times of directories, below `above` directories of columns."""
+    pattern = DirectoryPattern.of_directories(directory_pattern)
     end = above + pattern.depth
 
-    def times(buckets: Sequence[str]) -> pa.Array:
-        return pattern.begins(["/".join(bucket_directory(bucket).split("/")[above:end]) for bucket in buckets])
+    def times(keys: Sequence[str]) -> pa.Array:
+        return pattern.begins(["/".join(directory_of(key).split("/")[above:end]) for key in keys])
 
     return times
 
@@ -107,23 +107,23 @@ def drop(  # noqa: PLR0913 - all by name
     where: Mapping[str, object] | str | pc.Expression,
     *,
     dry_run: bool = False,
-    bucket_pattern: str | None = None,
+    directory_pattern: str | None = None,
     progress: OnProgress | None = None,
     key_provider: str | None = None,
     storage: Mapping[str, str] | None = None,
     context: Context = SYSTEM,
 ) -> DropReport:
-    """Remove all rows of some buckets, finished or open, in one record, and return how many.
+    """Remove all rows of some directories, finished or open, in one record, and return how many.
 
     A second drop with nothing there creates no record. Safe beside running queries: what they commit later stays.
     `where` is a condition on partition columns: values, such as `{"month": 7}` or `{"month": [7, 8]}`; a text, such as
     `"month BETWEEN 1 AND 6 AND city IS NOT NULL"`; or an expression of pyarrow, such as `pc.field("month") < 7`. Or it
     is the word "all" for every row in the directory. Older versions can be read until a vacuum.
     A text may count from now, as in `"day < current_date() - interval 30 days"`, by the clock of this machine and the
-    `timeZone` of the newest writer; the record has the date. With `bucket_pattern`, as the option `bucketPattern`, a
-    condition may name `bucketTime`, too: when the time of a directory begins, by its own clocks; others stay. With
-    `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is called in this thread after
-    each file that is hidden; what it raises leaves the rest to the next commit. For the others see `ftfile.open`.
+    `timeZone` of the newest writer; the record has the date. With `directory_pattern`, as the option
+    `directoryPattern`, a condition may name `directoryTime`, too: when the time of a directory begins, by its own
+    clocks; others stay. With `dry_run`, it writes nothing, and returns how many it would remove now. `progress` is
+    called in this thread after each file that is hidden; what it raises leaves the rest to the next commit.
 
     Raises:
         ConfigError: the path is no ftfile directory, `where` is no condition, names a column that is no partition
@@ -135,7 +135,7 @@ def drop(  # noqa: PLR0913 - all by name
 
     def prepare(head: LogState, snapshot: Callable[[], Snapshot]) -> Body | None:
         live = snapshot()
-        dropped[:] = live.adds.values() if everything else select(head, live, where, bucket_pattern)
+        dropped[:] = live.adds.values() if everything else select(head, live, where, directory_pattern)
         return Body(removes=tuple(map(Remove.of, dropped)), replaces=text) if dropped else None
 
     with maintaining("drop", path, key_provider, storage, context) as (log, author):

@@ -239,7 +239,9 @@ class Flush:
 
     def _leave_open(self, segments: Iterable[Add], error: Exception) -> None:
         for segment in segments:
-            _log.error("%d records for %r in %s stay open: %s", segment.rows, segment.bucket, segment.path, error)
+            _log.error(
+                "%d records for %r in %s stay open: %s", segment.rows, segment.directory_key, segment.path, error
+            )
             self.errors[segment.id] = error
 
     def _rewrites(

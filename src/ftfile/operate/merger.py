@@ -47,9 +47,9 @@ class _UnreadableInput(Exception):
 class Merge(NamedTuple):
     """Parts that become one."""
 
-    inputs: tuple[Add, ...]  # in the order of their rows, of one bucket and encoding
+    inputs: tuple[Add, ...]  # in the order of their rows, of one directory and encoding
     place: int  # number of the first of them among all that are merged
-    least_name: str | None  # the first name among those of the parts of the bucket that stay; None without any
+    least_name: str | None  # the first name among those of the parts of the directory that stay; None without any
 
 
 class Merged(NamedTuple):
@@ -63,14 +63,16 @@ def merges_of(adds: Iterable[Add], plan: Iterable[Sequence[Add]]) -> list[Merge]
     """Return the merges of a plan, given all live adds."""
     lists = [tuple(inputs) for inputs in plan]
     merged = {add.id for inputs in lists for add in inputs}
-    buckets = {inputs[0].bucket for inputs in lists}
+    merged_keys = {inputs[0].directory_key for inputs in lists}
     least: dict[str, str] = {}
     for add in adds:
-        if add.final_path is not None and add.bucket in buckets and add.id not in merged:
+        if add.final_path is not None and add.directory_key in merged_keys and add.id not in merged:
             name = _name(add.final_path)
-            least[add.bucket] = min(name, least.get(add.bucket, name))
+            least[add.directory_key] = min(name, least.get(add.directory_key, name))
     places = accumulate(map(len, lists), initial=0)
-    return [Merge(inputs, place, least.get(inputs[0].bucket)) for inputs, place in zip(lists, places, strict=False)]
+    return [
+        Merge(inputs, place, least.get(inputs[0].directory_key)) for inputs, place in zip(lists, places, strict=False)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class Merging(Work[Merge, Merged]):
         encoding = self.definitions[first.encoding]
         file_format = format_from_definition(encoding["format"], keys)
         schema = arrow_schema(encoding["schema"])
-        part = stage.open(first.bucket, file_format, schema, chain_of(encoding, keys))
+        part = stage.open(first.directory_key, file_format, schema, chain_of(encoding, keys))
         before, after = FingerprintAccumulator("strong"), FingerprintAccumulator("strong")
         for batch in _rows_of_all(fs, merge.inputs, file_format, schema):
             before.update(batch)
@@ -150,8 +152,8 @@ def merged_path(
 ) -> str:
     """Return the name of the first of the merged parts with another unique piece: sorted names keep the order of rows.
 
-    Where that is too long for the store, it is cut, and sorts before all other names of the bucket that begin so, or,
-    if the `least_name` of them comes before the first part, after them; among names that are cut, `place` decides.
+    Where that is too long for the store, it is cut, and sorts before all other names of the directory that begin so,
+    or, if the `least_name` of them comes before the first part, after them; among names that are cut, `place` decides.
 
     Raises:
         ConfigError: there is no name that the store keeps.

@@ -177,7 +177,7 @@ def _renamed(add: Add, ids: IdSource) -> Add:
     unique = layout.unique_part(add.id)
     new_id = unique + ids.unique()[len(unique) :]
     endings = _ENDINGS.search((add.final_path or "").rpartition("/")[2])
-    directory = layout.bucket_directory(add.bucket)
+    directory = layout.directory_of(add.directory_key)
     final = f"part-{add.origin.last_batch:010d}-repaired-{layout.unique_part(new_id)}{endings[0] if endings else ''}"
     staged = f"{layout.parent(add.path)}/repaired-{new_id}.staged"
     return replace(add, id=new_id, path=staged, final_path=f"{directory}/{final}" if directory else final)

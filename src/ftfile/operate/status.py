@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError, UserCodeError
 from ftfile.log.directory import store_of
 from ftfile.log.format import layout
-from ftfile.log.format.layout import bucket_directory
+from ftfile.log.format.layout import directory_of
 from ftfile.log.places import Place, find_part, is_recorded, stat_or_none, walk
 from ftfile.log.read.times import created_ms
 from ftfile.log.records import read_published
@@ -47,7 +47,7 @@ class OpenFile:
     """Rows that are committed and kept open, to become one file or a few."""
 
     query_id: str
-    partition: str  # its sub-directory; see `FinishedFile.partition`
+    directory: str  # relative, as of `FinishedFile`
     segments: int
     rows: int
     size_bytes: int  # an estimate for columnar formats
@@ -79,7 +79,7 @@ class DirectoryStatus:
     oldest_version: int  # that is kept
     horizon_ms: int  # up to when a vacuum may have deleted what no record needs; 0 for never
     queries: tuple[QueryStatus, ...]  # by query id
-    open: tuple[OpenFile, ...]  # by query and partition; none in a store
+    open: tuple[OpenFile, ...]  # by query and directory; none in a store
     due: int  # jobs that wait for the next batch, a flush or the listener
     unpublished: tuple[UnpublishedFile, ...]  # not at their final names, or removed and still there
     # Staged files without a live row: of tasks that run now, of lost attempts, and used up. None if not asked for.
@@ -133,7 +133,7 @@ def _unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:
 def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
     groups: dict[tuple[Any, ...], list[Add]] = {}
     for segment in head.segments.values():
-        groups.setdefault((segment.origin.query_id, segment.bucket, *key_of(segment)), []).append(segment)
+        groups.setdefault((segment.origin.query_id, segment.directory_key, *key_of(segment)), []).append(segment)
     jobs = {add.id: job for job in head.assembly_tasks for add in job.inputs}
     for key in sorted(groups):
         segments = sorted(groups[key], key=order_of)
@@ -143,7 +143,7 @@ def _open_files(head: LogState, now_ms: int) -> Iterator[OpenFile]:
 
 def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyTask], now_ms: int) -> OpenFile:
     first = segments[0]
-    totals, batch = GroupTotals(first.bucket), None
+    totals, batch = GroupTotals(directory_of(first.directory_key)), None
     for segment in segments:
         totals = totals.plus(segment, is_other_batch=segment.origin.last_batch != batch)
         batch = segment.origin.last_batch
@@ -157,7 +157,7 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[AssemblyT
     attempts = max((job.attempts for job in jobs), default=0)
     return OpenFile(
         query_id=first.origin.query_id,
-        partition=bucket_directory(first.bucket),
+        directory=directory_of(first.directory_key),
         segments=totals.segments,
         rows=totals.rows,
         size_bytes=totals.size_bytes,

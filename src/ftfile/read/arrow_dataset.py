@@ -56,9 +56,9 @@ def dataset_of(fs: FileSystem, url: str, snapshot: Snapshot, schema: pa.Schema, 
     expressions: dict[tuple[str, str], Any] = {}
     for add, info in zip(adds, infos, strict=True):
         name = snapshot.definitions[add.encoding]["format"]["name"]
-        place = add.bucket, add.encoding
+        place = add.directory_key, add.encoding
         if place not in expressions:
-            values = path_values(snapshot.definitions[add.encoding], add.bucket, schema)
+            values = path_values(snapshot.definitions[add.encoding], add.directory_key, schema)
             expressions[place] = partition_expression(values)
         path = f"{root.rstrip('/')}/{info.path}" if root else info.path
         fragments[name].append(used[name].make_fragment(path, store, expressions[place], file_size=add.length))

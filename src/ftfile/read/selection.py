@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.formats.api import RowFilter, Wanted
-from ftfile.formats.partition_paths import bucket_values, columns_in_path, with_path_columns
+from ftfile.formats.partition_paths import columns_in_path, path_column_values, with_path_columns
 from ftfile.formats.parts import read_add
 from ftfile.formats.reading import batch_of
-from ftfile.log.format.layout import bucket_directory, bucket_stem
+from ftfile.log.format.layout import directory_of, stem_of
 from ftfile.rows import kernels as pc
 from ftfile.rows.conditions import predicate
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from ftfile.storage.api import FileSystem
 
 
-# A bucket, and the key of the encoding of files in it.
-_Bucket: TypeAlias = tuple[str, str]
+# The key of a directory, and that of the encoding of files in it.
+_Place: TypeAlias = tuple[str, str]
 # The condition on rows that are known to be of this kind; see `ChosenAdd`.
 _Conditions: TypeAlias = "tuple[pc.Expression | None, pc.Expression | None]"
 
-_PIECE_ADDS = 10_000  # whose buckets are compared with a condition together
+_PIECE_ADDS = 10_000  # whose places are compared with a condition together
 _BATCH_ROWS = 65_536  # of columns that no file has
 _POSITION = "FieldPath("  # as an expression names a column by its number
 
@@ -76,17 +76,17 @@ class Selection:
 
     def adds(self) -> Iterator[ChosenAdd]:
         """Yield the adds that may have such rows, in the order of the snapshot; no file is opened."""
-        bucket_conditions: dict[_Bucket, _Conditions | None] = {}
+        conditions_by_place: dict[_Place, _Conditions | None] = {}
         adds = iter(self._snapshot.adds.values())
         while piece := list(itertools.islice(adds, _PIECE_ADDS)):
             if self._where is None:
                 yield from (ChosenAdd(add, None, None) for add in piece)
                 continue
-            bucket_conditions.update(
-                self._compare({(add.bucket, add.encoding) for add in piece} - bucket_conditions.keys())
+            conditions_by_place.update(
+                self._compare({(add.directory_key, add.encoding) for add in piece} - conditions_by_place.keys())
             )
             for add in piece:
-                conditions = bucket_conditions[add.bucket, add.encoding]
+                conditions = conditions_by_place[add.directory_key, add.encoding]
                 if conditions is not None:
                     yield ChosenAdd(add, *conditions)
 
@@ -132,18 +132,18 @@ class Selection:
             self._conditions[path_zone, in_path] = condition
         return self._conditions[path_zone, in_path]
 
-    def _compare(self, buckets: Iterable[_Bucket]) -> dict[_Bucket, _Conditions | None]:
-        """Return, for each bucket, the condition on its rows and its partition; None where none is chosen."""
-        by_encoding = defaultdict[str, list[_Bucket]](list)
-        for bucket in buckets:
-            by_encoding[bucket[1]].append(bucket)
-        conditions: dict[_Bucket, _Conditions | None] = {}
+    def _compare(self, places: Iterable[_Place]) -> dict[_Place, _Conditions | None]:
+        """Return, for each place, the condition on its rows and its partition; None where none is chosen."""
+        by_encoding = defaultdict[str, list[_Place]](list)
+        for place in places:
+            by_encoding[place[1]].append(place)
+        conditions: dict[_Place, _Conditions | None] = {}
         for key, group in by_encoding.items():
             encoding = self._snapshot.definitions[key]
             in_path = columns_in_path(encoding)
             where = self._by_clocks(encoding["timeZone"], in_path)
             schema = pa.schema([field for field in self.filtered if field.name in in_path])
-            values = [path_values(encoding, bucket, schema) for bucket, _ in group]
+            values = [path_values(encoding, directory_key, schema) for directory_key, _ in group]
             if len(schema) == len(self.filtered):
                 with self._arrow_errors_as_config_errors(where, "partitions"):
                     are_true = _are_true(where, values, schema)
@@ -152,8 +152,8 @@ class Selection:
             expressions = [partition_expression(mapping) for mapping in values]
             with self._arrow_errors_as_config_errors(where, "partitions"):
                 possible = _may_be_true(where, expressions, self.filtered) if len(schema) else [True] * len(group)
-            for bucket, expression, may_be in zip(group, expressions, possible, strict=True):
-                conditions[bucket] = (where, expression) if may_be else None
+            for place, expression, may_be in zip(group, expressions, possible, strict=True):
+                conditions[place] = (where, expression) if may_be else None
         return conditions
 
 
@@ -201,9 +201,9 @@ def _needs(where: pc.Expression, rest: pa.Schema) -> bool:
     return False
 
 
-def path_values(encoding: Mapping[str, Any], bucket: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """Return the values of those columns of `schema` that are in the path of a bucket; see `bucket_values`."""
-    return bucket_values(encoding, bucket_directory(bucket), bucket_stem(bucket), schema)
+def path_values(encoding: Mapping[str, Any], directory_key: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Return the values of those columns of `schema` that are in the path of a directory; see `path_column_values`."""
+    return path_column_values(encoding, directory_of(directory_key), stem_of(directory_key), schema)
 
 
 def _are_true(where: pc.Expression | None, values: Sequence[Mapping[str, pa.Scalar]], schema: pa.Schema) -> list[bool]:
@@ -242,7 +242,7 @@ def matching_rows(rows: pa.RecordBatch | pa.Table, where: pc.Expression | None) 
 
 def rows_of_path(add: Add, encoding: Mapping[str, Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an add with columns of its path alone."""
-    values = path_values(encoding, add.bucket, schema)
+    values = path_values(encoding, add.directory_key, schema)
     for start in range(0, add.rows, _BATCH_ROWS):
         rows = batch_of([], pa.schema([]), min(_BATCH_ROWS, add.rows - start))
         yield with_path_columns(rows, values, schema) if values else rows

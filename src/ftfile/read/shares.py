@@ -95,8 +95,8 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
                 path=add.final_path or add.path,
                 rows=add.rows,
                 size_bytes=add.length,
-                partition=dict(partitions.get((add.bucket, add.encoding), {})),
-                directory=layout.bucket_directory(add.bucket),
+                partition=dict(partitions.get((add.directory_key, add.encoding), {})),
+                directory=layout.directory_of(add.directory_key),
                 query_id=origin.query_id if is_stream else None,
                 batch_id=origin.last_batch if is_stream else None,
                 job_id=None if is_stream else origin.query_id,
@@ -108,13 +108,13 @@ def finished_files(log: CommitLog, version: int | None = None, limit: int | None
 
 
 def _partitions(snapshot: Snapshot, parts: Sequence[Add]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return, for each bucket and encoding, the values of the columns in its path."""
+    """Return, for each directory and encoding, the values of the columns in its path."""
     if snapshot.schema is None:
         return {}
     schema = arrow_schema(snapshot.definitions[snapshot.schema])
     values = {
-        (bucket, key): path_values(snapshot.definitions[key], bucket, schema)
-        for bucket, key in {(add.bucket, add.encoding) for add in parts}
+        (directory_key, key): path_values(snapshot.definitions[key], directory_key, schema)
+        for directory_key, key in {(add.directory_key, add.encoding) for add in parts}
     }
     return {place: {name: value.as_py() for name, value in columns.items()} for place, columns in values.items()}
 

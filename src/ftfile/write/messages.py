@@ -91,13 +91,13 @@ class StagedPart:
     logical_length: int  # bytes before the filters
     checksum: str
     rows: int
-    bucket: str
+    directory_key: str
     filters: tuple[str, ...] = ()  # names, in the order in which they were applied
 
 
 @dataclass(frozen=True, slots=True)
 class StagedSegment(StagedPart):
-    """Rows of one bucket in a complete, durable spool, as of a part in a file of its own."""
+    """Rows of one directory in a complete, durable spool, as of a part in a file of its own."""
 
     offset: int = 0  # first byte in the spool
     rolling_stats: dict[str, Any] = field(default_factory=dict)  # see `write.files.rolling_groups`
@@ -132,7 +132,7 @@ def add_of(part: StagedPart, encoding: str, origin: Origin, ranges: tuple[Source
         logical_length=part.logical_length,
         checksum=part.checksum,
         rows=part.rows,
-        bucket=part.bucket,
+        directory_key=part.directory_key,
         encoding=encoding,
         origin=origin,
         filters=part.filters,

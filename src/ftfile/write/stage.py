@@ -68,9 +68,9 @@ class StagedFile:
         copy_range(self._stream, path, offset, length)
         self._crc.extend(checksum, length)
 
-    def part(self, plain_bytes: int, rows: int, bucket: str, filters: tuple[str, ...]) -> StagedPart:
+    def part(self, plain_bytes: int, rows: int, directory_key: str, filters: tuple[str, ...]) -> StagedPart:
         """Return the log's entry of the ended file."""
-        return StagedPart(self.id, self.path, self.position, plain_bytes, self.checksum, rows, bucket, filters)
+        return StagedPart(self.id, self.path, self.position, plain_bytes, self.checksum, rows, directory_key, filters)
 
     def end(self, durability: Durability) -> None:
         """Make the content durable, as far as it is asked for; the driver makes the name so."""
@@ -91,7 +91,7 @@ class StagedRange(FilteredFile):
         self._end = _SpoolEnd(spool)
         super().__init__(self._end, chain, layout.storage_identity("segment", spool.path, self._offset))
 
-    def end(self, number: int, rows: int, bucket: str, stats: dict[str, Any]) -> StagedSegment:
+    def end(self, number: int, rows: int, directory_key: str, stats: dict[str, Any]) -> StagedSegment:
         """End the segment, which has a number in its spool, and return the log's entry of it."""
         self.finish()
         return StagedSegment(
@@ -101,7 +101,7 @@ class StagedRange(FilteredFile):
             self.position,
             self._end.crc.text(),
             rows,
-            bucket,
+            directory_key,
             self._chain.names,
             self._offset,
             stats,
@@ -127,9 +127,11 @@ class _SpoolEnd:
 class OpenPart:
     """One part being written."""
 
-    def __init__(self, bucket: str, file: StagedFile, file_format: Format, schema: pa.Schema, chain: Chain) -> None:
+    def __init__(
+        self, directory_key: str, file: StagedFile, file_format: Format, schema: pa.Schema, chain: Chain
+    ) -> None:
         self.file = file
-        self.bucket = bucket
+        self.directory_key = directory_key
         self.rows = 0
         self._chain = chain
         # Columnar formats estimate their own size; line formats are measured by frames.
@@ -184,14 +186,14 @@ class OpenPart:
 
     def staged(self) -> StagedPart:
         """Return the log's entry of the ended part."""
-        return self.file.part(self._filtered.position, self.rows, self.bucket, self._chain.names)
+        return self.file.part(self._filtered.position, self.rows, self.directory_key, self._chain.names)
 
 
 class Stage:
     """Opens, finishes and, when the attempt fails, removes the staged files of one attempt.
 
     Where closing a file takes long, as on HDFS, several are closed side by side: `wait_closed` waits for them. Where
-    parts are written under their final names, `final_path` makes one of a bucket and a file id.
+    parts are written under their final names, `final_path` makes one of a directory and a file id.
     """
 
     def __init__(
@@ -248,15 +250,17 @@ class Stage:
         if size_bytes != file.position:
             raise CorruptData(file.path, f"{file.position} bytes", f"{size_bytes} bytes", "The task is run again")
 
-    def open(self, bucket: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
+    def open(self, directory_key: str, file_format: Format, schema: pa.Schema, chain: Chain) -> OpenPart:
         """Start a part."""
-        file = self.create("staged") if self._final_path is None else self._create_direct(self._final_path, bucket)
-        return OpenPart(bucket, file, file_format, schema, chain)
+        file = (
+            self.create("staged") if self._final_path is None else self._create_direct(self._final_path, directory_key)
+        )
+        return OpenPart(directory_key, file, file_format, schema, chain)
 
-    def _create_direct(self, final_path: FinalPath, bucket: str) -> StagedFile:
+    def _create_direct(self, final_path: FinalPath, directory_key: str) -> StagedFile:
         """Start a part under its final name; a note of it comes first, by which vacuum finds what nobody committed."""
         file_id = self.fs.context.ids.unique()
-        path = final_path(bucket, file_id)
+        path = final_path(directory_key, file_id)
         note = layout.note_path(self._directory, f"{self._name}-{file_id}")
         self.fs.make_directories(self._directory)
         self.fs.make_directories(layout.parent(path))

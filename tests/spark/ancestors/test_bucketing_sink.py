@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     Make = Callable[..., Operator]
 
 
-def in_buckets(*names: str, prefix: str = "") -> list[Record]:
-    """Return one record for each bucket."""
+def in_directories(*names: str, prefix: str = "") -> list[Record]:
+    """Return one record for each directory."""
     return [(f"{prefix}{name}", f"{name}/part") for name in names]
 
 
 def whole(operator: Operator) -> dict[str, list[Any]]:
-    """Return the final content of each bucket."""
+    """Return the final content of each directory."""
     return {name.removesuffix("/part"): found for name, found in joined(operator.end()).items()}
 
 
@@ -65,15 +65,15 @@ def test_bs_1(operator: Make) -> None:
 
 
 def test_bs_2(operator: Make) -> None:
-    """Two idle buckets end. The notification comes late: their record is there, and they have no names yet."""
+    """Two idle directories end. The notification comes late: their record is there, and they have no names yet."""
     sink = operator(inactivityInterval="1h")
     sink.scheme = "failing:"
-    sink.run(in_buckets("a", "b"))
+    sink.run(in_directories("a", "b"))
     an_hour_later = ManualClock(current().clock.now_ms() + 3_600_000)
     with nothing_moves(sink), repeatable(an_hour_later), pytest.raises(NotPublished):
         ftfile.flush(f"failing:{sink.out}", due_only=True, context=current())
     assert sink.files() == {}
-    sink.run(in_buckets("c", "d"))
+    sink.run(in_directories("c", "d"))
     assert sorted(sink.files()) == ["a/part", "b/part"]
     end_idle(sink)
     assert sorted(sink.files()) == ["a/part", "b/part", "c/part", "d/part"]
@@ -97,31 +97,31 @@ def test_bs_3(operator: Make) -> None:
 
 
 def test_bs_4(operator: Make) -> None:
-    """As many tasks as before, and each bucket in another one of them."""
+    """As many tasks as before, and each directory in another one of them."""
     sink = operator(rolling="policy", partitions=2)
     names = ["a", "b", "c", "d", "e"]
-    sink.run(in_buckets(*names, prefix="1"))
+    sink.run(in_directories(*names, prefix="1"))
     sink.crash()
-    sink.run(in_buckets(*reversed(names), prefix="2"))
+    sink.run(in_directories(*reversed(names), prefix="2"))
     assert whole(sink) == {name: [f"1{name}", f"2{name}"] for name in names}
 
 
 def test_bs_5(operator: Make) -> None:
     sink = operator(rolling="policy", partitions=3)
-    sink.run(in_buckets("a", "b", "c", "d"))
+    sink.run(in_directories("a", "b", "c", "d"))
     sink.crash()
     sink.partitions = 2
-    sink.run(in_buckets("a", "d", prefix="2"))
+    sink.run(in_directories("a", "d", prefix="2"))
     assert whole(sink) == {"a": ["a", "2a"], "b": ["b"], "c": ["c"], "d": ["d", "2d"]}
     assert len(sink.visible()) == 4
 
 
 def test_bs_6(operator: Make) -> None:
     sink = operator(rolling="policy", partitions=2)
-    sink.run(in_buckets("a", "b", "c", "d", "e"))
+    sink.run(in_directories("a", "b", "c", "d", "e"))
     assert len(sink.end()) == 5
     sink.partitions = 3
-    sink.run(in_buckets("f", "g", "a"))
+    sink.run(in_directories("f", "g", "a"))
     assert len(sink.visible()) == 5
     assert sink.end() == {
         f"{name}/part": [[name], [name]] if name == "a" else [[name]] for name in ("a", "b", "c", "d", "e", "f", "g")
@@ -163,7 +163,7 @@ def test_bs_8(operator: Make, spark: SparkSession, options: Mapping[str, str]) -
 def test_bs_9(operator: Make) -> None:
     sink = operator(
         select=("value", "timestamp_seconds(1700002800 + value * 720) as at"),
-        bucketPattern="at:yyyy-MM-dd--HH",
+        directoryPattern="at:yyyy-MM-dd--HH",
         fileNameColumn=None,
         fileFormat="csv",
         nullValue="-",
@@ -177,9 +177,9 @@ def test_bs_9(operator: Make) -> None:
 
 
 def test_bs_10(operator: Make) -> None:
-    """Buckets of one's own; two that are idle end, two that are not stay in progress."""
+    """Directories of one's own; two that are idle end, two that are not stay in progress."""
     sink = operator(
-        bucketer="tests.spark.ancestors.user_code:ByFive",
+        directoryAssigner="tests.spark.ancestors.user_code:ByFive",
         fileNameColumn=None,
         select=("value",),
         inactivityInterval="1h",
@@ -187,22 +187,24 @@ def test_bs_10(operator: Make) -> None:
     sink.run([*range(10)])
     end_idle(sink)
     sink.run([*range(10, 20)], [])
-    buckets = {f"bucket-{bucket}/part": [[*range(5 * bucket, 5 * bucket + 5)]] for bucket in range(4)}
-    assert sink.files() == {name: buckets[name] for name in ("bucket-0/part", "bucket-1/part")}
-    assert sink.end() == buckets
+    directories = {
+        f"directory-{directory}/part": [[*range(5 * directory, 5 * directory + 5)]] for directory in range(4)
+    }
+    assert sink.files() == {name: directories[name] for name in ("directory-0/part", "directory-1/part")}
+    assert sink.end() == directories
 
 
 def test_bs_11(operator: Make) -> None:
     """Settings of the file system reach it in every process."""
     sink = operator(filePermission="604", directoryPermission="705", rolling="policy")
-    sink.run(in_buckets("a"))
+    sink.run(in_directories("a"))
     sink.crash()
     assert {path.suffix: _mode(path) for path in (sink.out / "_ftfile").rglob("0*.*")} == {
         ".record": 0o604,
         ".spool": 0o604,
     }
     del sink.options["rolling"]
-    sink.run(in_buckets("b"), [])
+    sink.run(in_directories("b"), [])
     assert {name: _mode(sink.out / name) for name in ("a", "a/part.0", "b", "b/part.0")} == {
         "a": 0o705,
         "a/part.0": 0o604,

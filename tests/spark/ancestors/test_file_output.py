@@ -56,9 +56,9 @@ def test_afo_4(operator: Make) -> None:
     single.take_away()
 
 
-@pytest.mark.parametrize("buckets", [{}, BY_DIRECTORY], ids=["names", "directories"])
-def test_afo_5(operator: Make, buckets: dict[str, str | None]) -> None:
-    multi = operator(by_parity, **buckets)
+@pytest.mark.parametrize("directories", [{}, BY_DIRECTORY], ids=["names", "directories"])
+def test_afo_5(operator: Make, directories: dict[str, str | None]) -> None:
+    multi = operator(by_parity, **directories)
     multi.run([0, 1, 2, 3], [4, 5, 6, 7])
     assert joined(multi.end()) == {EVEN: [0, 2, 4, 6], ODD: [1, 3, 5, 7]}
 
@@ -121,9 +121,9 @@ def test_afo_12(operator: Make) -> None:
     assert rolling.end() == {"file": [[0, 1, 2], [3, 4, 5], [6, 7, 8]]}
 
 
-@pytest.mark.parametrize("buckets", [{}, BY_DIRECTORY], ids=["names", "directories"])
-def test_afo_13(operator: Make, buckets: dict[str, str | None]) -> None:
-    multi = operator(by_parity, **SIZE, **buckets)
+@pytest.mark.parametrize("directories", [{}, BY_DIRECTORY], ids=["names", "directories"])
+def test_afo_13(operator: Make, directories: dict[str, str | None]) -> None:
+    multi = operator(by_parity, **SIZE, **directories)
     multi.run([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 6, 7], [])
     assert multi.files() == {EVEN: [[0, 2, 4], [6, 8, 6]], ODD: [[1, 3, 5], [7, 9, 7]]}
 

@@ -1,4 +1,4 @@
-"""Code of the cases' users: a bucketer, and a hook."""
+"""Code of the cases' users: an assigner of directories, and a hook."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class ByFive:
-    """Buckets of five numbers."""
+    """Directories of five numbers."""
 
     names_files = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         del options
 
-    def bucket_keys(self, batch: pa.RecordBatch) -> pa.Array:
-        bucket = pc.divide(batch.column("value").cast("int64"), 5)
-        return pc.binary_join_element_wise("bucket", bucket.cast("string"), "-")
+    def paths(self, batch: pa.RecordBatch) -> pa.Array:
+        directory = pc.divide(batch.column("value").cast("int64"), 5)
+        return pc.binary_join_element_wise("directory", directory.cast("string"), "-")
 
 
 def note(parts: tuple[PublishedPart, ...]) -> None:

@@ -70,8 +70,8 @@ def test_a_class_is_what_its_row_says(name: str) -> None:
 
 
 def test_pages_name_all_endings_by_which_readers_decompress() -> None:
-    named = between("docs/buckets-and-names.md", "and names that end in", "without that codec")
-    assert set(re.findall(r"`(\.\w+)`", named)) == READERS_ENDINGS, "docs/buckets-and-names.md, 'names that end in'"
+    named = between("docs/directories-and-names.md", "and names that end in", "without that codec")
+    assert set(re.findall(r"`(\.\w+)`", named)) == READERS_ENDINGS, "docs/directories-and-names.md, 'names that end in'"
 
 
 def test_endings_are_told_apart() -> None:

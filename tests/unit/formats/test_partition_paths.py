@@ -1,4 +1,4 @@
-"""Bucket paths: Spark's names, no two values in one bucket that need two, and the same values back."""
+"""Directory paths: Spark's names, no two values in one directory that need two, and the same values back."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import CorruptData, EncodingError, SchemaError
-from ftfile.formats.partition_paths import NULL_NAME, bucket_names, check_partition_column, parse_bucket_path
+from ftfile.formats.partition_paths import NULL_NAME, check_partition_column, parse_partition_path, partition_names
 
 INSTANT, WALL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 PARIS = "Europe/Paris"
 
 
 def name(value: object, kind: pa.DataType, time_zone: str = "UTC") -> str:
-    (found,) = bucket_names("k", pa.array([value], kind), time_zone)
+    (found,) = partition_names("k", pa.array([value], kind), time_zone)
     return found.removeprefix("k=")
 
 
 def parsed(text: str, kind: pa.DataType, time_zone: str = "UTC") -> Any:
-    return parse_bucket_path(f"k={text}", pa.schema([("k", kind)]), time_zone)["k"]
+    return parse_partition_path(f"k={text}", pa.schema([("k", kind)]), time_zone)["k"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_text_of_values(kind: pa.DataType, value: object, text: str) -> None:
     assert parsed(NULL_NAME, kind).as_py() is None
 
 
-def test_empty_strings_share_the_bucket_of_null() -> None:
+def test_empty_strings_share_the_directory_of_null() -> None:
     assert name("", pa.string()) == NULL_NAME
 
 
@@ -102,7 +102,7 @@ def test_texts_that_look_like_something_else_come_back(text: str) -> None:
 
 
 @given(first=st.text(min_size=1, max_size=12), second=st.text(min_size=1, max_size=12))
-def test_no_two_strings_share_a_bucket(first: str, second: str) -> None:
+def test_no_two_strings_share_a_directory(first: str, second: str) -> None:
     names = [name(text, pa.string()) for text in (first, second)]
     assert (names[0] == names[1]) == (first == second)
     assert [parsed(written, pa.string()).as_py() for written in names] == [first, second]
@@ -133,7 +133,7 @@ def test_instants_are_shown_by_the_clocks_of_the_zone() -> None:
     assert name(dt.datetime(1874, 12, 7, 18, 40, tzinfo=dt.timezone.utc), INSTANT, PARIS) == ("1874-12-07 18%3A49%3A21")
 
 
-def test_an_hour_that_comes_twice_has_two_buckets() -> None:
+def test_an_hour_that_comes_twice_has_two_directories() -> None:
     first = dt.datetime(2024, 10, 27, 0, 30, tzinfo=dt.timezone.utc)
     second = first + dt.timedelta(hours=1)
     assert name(first, INSTANT, PARIS) == "2024-10-27 02%3A30%3A00"
@@ -144,20 +144,20 @@ def test_an_hour_that_comes_twice_has_two_buckets() -> None:
 
 def test_paths_of_several_columns() -> None:
     values = {"day": pa.scalar(0, pa.date32()), "a/b": pa.scalar("x/y"), ".dot": pa.scalar(None, pa.int8())}
-    path = "/".join(name for column, value in values.items() for name in bucket_names(column, pa.repeat(value, 1)))
+    path = "/".join(name for column, value in values.items() for name in partition_names(column, pa.repeat(value, 1)))
     assert path == f"day=1970-01-01/a%2Fb=x%2Fy/%2Edot={NULL_NAME}"
     schema = pa.schema([(column, value.type) for column, value in values.items()])
-    assert parse_bucket_path(path, schema) == values
-    assert list(parse_bucket_path(path, pa.schema([schema.field("a/b")]))) == ["a/b"]
+    assert parse_partition_path(path, schema) == values
+    assert list(parse_partition_path(path, pa.schema([schema.field("a/b")]))) == ["a/b"]
 
 
 def test_names_that_readers_overlook_are_escaped() -> None:
-    assert bucket_names("_k", pa.array(["_v"])) == ["%5Fk=_v"]
-    assert bucket_names(".k", pa.array([".v"])) == ["%2Ek=.v"]
+    assert partition_names("_k", pa.array(["_v"])) == ["%5Fk=_v"]
+    assert partition_names(".k", pa.array([".v"])) == ["%2Ek=.v"]
 
 
 def test_values_keep_their_order() -> None:
-    assert bucket_names("k", pa.array(["b", None, "a", "", "b"])) == [
+    assert partition_names("k", pa.array(["b", None, "a", "", "b"])) == [
         "k=b",
         f"k={NULL_NAME}",
         "k=a",
@@ -179,7 +179,7 @@ def test_what_has_no_text_is_refused_by_column() -> None:
         pa.string(), 1, [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")]
     )
     with pytest.raises(EncodingError, match=r"column 'k' holds a value .* cannot be part of a path: .*utf-8"):
-        bucket_names("k", broken)
+        partition_names("k", broken)
     for far in (2**63 - 1, -(2**63)):
         with pytest.raises(EncodingError, match="column 'k' holds a value that cannot be part of a path"):
             name(far, INSTANT, PARIS)
@@ -237,10 +237,10 @@ def test_paths_that_hold_no_such_value(text: str, kind: pa.DataType) -> None:
 
 def test_a_path_that_lacks_a_column() -> None:
     with pytest.raises(CorruptData, match="expected a value of column 'day' of type date32"):
-        parse_bucket_path("k=1", pa.schema([("day", pa.date32())]))
+        parse_partition_path("k=1", pa.schema([("day", pa.date32())]))
 
 
 def test_directories_below_the_partition_columns_are_not_read() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
-    values = parse_bucket_path("a=1/b=x/a=2/b=y//c=z", schema)
+    values = parse_partition_path("a=1/b=x/a=2/b=y//c=z", schema)
     assert [values["a"].as_py(), values["b"].as_py()] == [1, "x"]

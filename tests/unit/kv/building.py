@@ -157,7 +157,7 @@ class Builder:
         made = fold(tables, self.definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
         if not made.num_rows and (share.relabelled or not share.purges):
             return [], left
-        return self.outputs([(share.group.runs[0].add.bucket, made)]), left
+        return self.outputs([(share.group.runs[0].add.directory_key, made)]), left
 
     def rows_of(self, add: Add) -> pa.Table:
         """Return the rows of a run that are still its own."""

@@ -156,7 +156,7 @@ class Store:
             self.late += self._done(job)
         self.settings = self.draw_settings(self.rng)
         bucket = f"b={self.rng.randrange(self.definition.buckets):05d}"
-        stretches = stretches_of(self.run_of(add) for add in self.live.values() if add.bucket == bucket)
+        stretches = stretches_of(self.run_of(add) for add in self.live.values() if add.directory_key == bucket)
         ends = sorted(self.rng.choices(range(len(stretches) + 1), k=2))
         chosen = stretches[slice(*ends)]
         self.jobs = []
@@ -301,7 +301,7 @@ class Store:
                 left[run.add.id] = Left(taken, first)
             tables.append(rows.slice(0, taken))
         purges = [run.marks.purges for run in share.folded]
-        bucket = share.group.runs[0].add.bucket
+        bucket = share.group.runs[0].add.directory_key
         outputs = []
         if tables:
             made = fold(tables, definition, bottom=terms.is_bottom, purges=purges, expired_ms=terms.expired_ms)
@@ -329,7 +329,7 @@ class Store:
         """Check that a version's runs are in order, and hold what they must."""
         by_bucket: dict[str, list[Run]] = {}
         for add in version.live.values():
-            by_bucket.setdefault(add.bucket, []).append(self.run_of(add))
+            by_bucket.setdefault(add.directory_key, []).append(self.run_of(add))
         found: dict[Key, tuple[Any, ...]] = {}
         for runs in by_bucket.values():
             found |= self._checked(runs)
@@ -370,11 +370,11 @@ class Store:
 
     def is_settled(self) -> bool:
         """Return True if every merge that was begun is finished."""
-        buckets = {add.bucket for add in self.live.values()}
+        buckets = {add.directory_key for add in self.live.values()}
         return not any(
             stretch.unfinished
             for bucket in buckets
-            for stretch in stretches_of(run_of(add) for add in self.live.values() if add.bucket == bucket)
+            for stretch in stretches_of(run_of(add) for add in self.live.values() if add.directory_key == bucket)
         )
 
     # ----------------------------------------------------------------------------------------------------- the files

@@ -93,7 +93,7 @@ def rows_in(fs: FileSystem) -> dict[Any, Any]:
     definition = StoreDefinition.from_json(head.definitions[head.encoding]["store"])
     buckets: dict[str, list[Run]] = {}
     for add in head.segments.values():
-        buckets.setdefault(add.bucket, []).append(run_of(add))
+        buckets.setdefault(add.directory_key, []).append(run_of(add))
     found: dict[Any, Any] = {}
     for bucket, runs in buckets.items():
         runs.sort(key=lambda run: run.marks.at)
@@ -111,7 +111,7 @@ def rows_in(fs: FileSystem) -> dict[Any, Any]:
 def _checked(fs: FileSystem, run: Run, definition: StoreDefinition) -> pa.Table:
     table = table_of(fs, run.add).slice(run.add.skip_rows)
     assert table.num_rows == run.add.rows
-    assert {bucket for bucket, _ in by_bucket(table, definition)} <= {run.add.bucket}
+    assert {bucket for bucket, _ in by_bucket(table, definition)} <= {run.add.directory_key}
     if table.num_rows:
         batch = table.select(definition.keys).combine_chunks().to_batches()[0]
         assert first_fall(batch.columns) is None

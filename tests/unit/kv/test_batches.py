@@ -223,14 +223,14 @@ class TestJobs:
         query, words = counting(out, buckets="4", flushIntervalCount="4"), [*"abcdefghijklmnop"]
         for batch in range(4):
             query.run(batch, [rows(*words)])
-        broken = next(add for add in head_of(out).segments.values() if add.bucket == "b=00000")
+        broken = next(add for add in head_of(out).segments.values() if add.directory_key == "b=00000")
         spool = Path(out, broken.path)
         content = bytearray(spool.read_bytes())
         content[broken.offset + broken.length // 2] ^= 1
         spool.write_bytes(content)
         for batch in range(4, 40):
             query.run(batch, [rows(*words)])
-        counts = Counter(add.bucket for add in head_of(out).segments.values())
+        counts = Counter(add.directory_key for add in head_of(out).segments.values())
         assert len(counts) == 4
         assert max(counts.values()) < 15
 

@@ -94,9 +94,12 @@ class TestFlush:
         assert named(plan_of(live)) == [("merge", points(6, 7, 8, 9))]
 
     def test_neighbouring_buckets_share_jobs_and_tasks_share_buckets(self) -> None:
-        live = [a_run(version, bucket=f"b={bucket:05d}") for bucket in range(8) for version in range(16)]
+        live = [a_run(version, directory_key=f"b={bucket:05d}") for bucket in range(8) for version in range(16)]
         jobs = plan_of(live, tasks=2)
-        assert [[group.runs[0].add.bucket[-1] for group in groups_of(job)] for job in jobs] == [[*"0123"], [*"4567"]]
+        assert [[group.runs[0].add.directory_key[-1] for group in groups_of(job)] for job in jobs] == [
+            [*"0123"],
+            [*"4567"],
+        ]
         assert all(group.terms == JobTerms((0, 15), True, -SETTINGS.tombstone_ttl_ms)
                    for job in jobs for group in groups_of(job))  # fmt: skip
         assert len(plan_of(live)) == 1
@@ -106,7 +109,7 @@ class TestRoom:
     """Records name so many runs; 16 of a bucket are due."""
 
     def runs(self, *buckets: int, count: int = 16) -> list[Add]:
-        return [a_run(version, bucket=f"b={bucket:05d}") for bucket in buckets for version in range(count)]
+        return [a_run(version, directory_key=f"b={bucket:05d}") for bucket in buckets for version in range(count)]
 
     def test_a_record_names_a_bounded_number_of_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plan, "_RUNS_MAX", 40)
@@ -340,13 +343,13 @@ class TestDueJobs:
         assert still_due(jobs, by_id, [], 10) == jobs
 
     def test_one_that_was_done_but_for_a_bucket_keeps_its_failures(self) -> None:
-        live = [a_run(version, bucket=f"b=0000{number}") for version in range(16) for number in range(3)]
+        live = [a_run(version, directory_key=f"b=0000{number}") for version in range(16) for number in range(3)]
         (job,) = plan_of(live)
-        rest = {add.id: add for add in live if add.bucket == "b=00001"}
+        rest = {add.id: add for add in live if add.directory_key == "b=00001"}
         jobs = [job]
         for version in range(3):
             jobs = still_due(jobs, rest, [job.id], version)
-        assert [(each.id, each.attempts, {add.bucket for add in each.inputs}) for each in jobs] == [
+        assert [(each.id, each.attempts, {add.directory_key for add in each.inputs}) for each in jobs] == [
             (job.id, 3, {"b=00001"})
         ]
         assert is_held(jobs[0], 65)

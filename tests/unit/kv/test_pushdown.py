@@ -137,7 +137,7 @@ def test_values_of_other_types_are_left_to_spark() -> None:
 def run(bucket: int, first: int, last: int, size: int) -> Run:
     add = Add(
         id=f"{bucket}-{first}", kind="segment", path="p", final_path=None, length=size, logical_length=size,
-        checksum="", rows=10, bucket=bucket_name(bucket), encoding="e", origin=Origin("q", 0, 0),
+        checksum="", rows=10, directory_key=bucket_name(bucket), encoding="e", origin=Origin("q", 0, 0),
     )  # fmt: skip
     return Run(add, Marks((0, 0), ((first,), (last,)), (), 1, 0))
 

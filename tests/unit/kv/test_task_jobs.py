@@ -276,7 +276,7 @@ class TestFailures:
         ((made,), failed) = bench.do([job])
         assert failed == (job.id,)
         assert made.inputs == (*groups[0], *groups[2])
-        assert [add.bucket for add in made.adds] == ["b=00000", "b=00002"]
+        assert [add.directory_key for add in made.adds] == ["b=00000", "b=00002"]
 
     def test_a_store_that_is_away_is_asked_once(self, bench: Bench) -> None:
         jobs = [

@@ -58,7 +58,7 @@ def test_every_damaged_byte_is_named(store: Builder, tmp_path: Path) -> None:
         spool.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         (damaged,) = kv.verify(store.path).damaged
         (hit,) = [add for add in adds if add.offset <= place < add.offset + add.length]
-        assert (damaged.path, damaged.offset, bucket_name(damaged.bucket)) == (hit.path, hit.offset, hit.bucket)
+        assert (damaged.path, damaged.offset, bucket_name(damaged.bucket)) == (hit.path, hit.offset, hit.directory_key)
     spool.unlink()
     assert len(errors(store)) == 4
     assert all("not there" in error for error in errors(store))
@@ -75,7 +75,7 @@ def test_runs_that_are_not_as_the_log_says(tmp_path: Path) -> None:
         (replace(add, rows=add.rows + 1), f"expected {add.rows + 1} rows"),
         (replace(add, rows=add.rows - 1, skip_rows=1), "expected 1 rows before the key"),
         (replace(add, rolling_stats=replace(marks, keys=(low, (b"zzz",))).to_json()), "as the last one"),
-        (replace(add, bucket=bucket_name(3 - int(add.bucket[2:]))), "expected keys of bucket"),
+        (replace(add, directory_key=bucket_name(3 - int(add.directory_key[2:]))), "expected keys of bucket"),
         (replace(add, checksum="crc32:00000000"), "crc32:00000000"),
     ):
         replaced(store, wrong)

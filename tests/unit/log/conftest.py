@@ -96,7 +96,7 @@ class Driver:
             logical_length=len(content),
             checksum=checksum(content),
             rows=content.count(b"\n"),
-            bucket="",
+            directory_key="",
             encoding="text",
             origin=Origin(self.query_id, batch, batch),
         )

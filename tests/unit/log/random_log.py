@@ -11,7 +11,7 @@ from ftfile.log.format.record import encode_record
 from ftfile.testing.fs.memory import MemoryFileSystem
 
 QUERY = "0f0f0f0f-1111-2222-3333-444444444444"
-BUCKETS = ("", "a=1", "a=2/b=ü", "a=*")
+DIRECTORIES = ("", "a=1", "a=2/b=ü", "a=*")
 
 
 @dataclass
@@ -73,18 +73,18 @@ class RandomLog:
         add_id = f"{draw.getrandbits(128):032x}"
         segment = draw.random() < 0.3
         directory = f"{layout.STAGED}/q/{version}"
-        bucket = draw.choice(BUCKETS)
+        directory = draw.choice(DIRECTORIES)
         name = draw.choice((f"part-{version}-{number}-{add_id[:12]}.json", f"{add_id}.x", f"odd//{version}*{number}"))
         return Add(
             id=add_id,
             kind="segment" if segment else "part",
             path=f"{directory}/0-0-{version}.spool" if segment else f"{directory}/{add_id}/{add_id}.staged",
-            final_path=None if segment else f"{bucket}/{name}",
+            final_path=None if segment else f"{directory}/{name}",
             length=draw.randrange(10**6),
             logical_length=draw.randrange(10**6),
             checksum=f"crc32:{draw.getrandbits(32):08x}",
             rows=draw.randrange(1000),
-            bucket=bucket,
+            directory_key=directory,
             encoding=f"e{draw.randrange(version + 1)}",
             origin=Origin("q", draw.randrange(version + 1), version),
             offset=100 * number if segment else 0,

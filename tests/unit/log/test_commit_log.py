@@ -46,7 +46,7 @@ SEGMENT = Add(
     logical_length=20,
     checksum="crc32:00000000",
     rows=3,
-    bucket="a=1",
+    directory_key="a=1",
     encoding="e",
     origin=Origin("q", 0, 4),
     offset=100,

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from ftfile.log.format import layout
-from ftfile.log.format.layout import bucket_directory, bucket_key, bucket_stem
+from ftfile.log.format.layout import directory_key, directory_of, stem_of
 
 
 @pytest.mark.parametrize(("directory", "stem"), [("", ""), ("a=1/b", ""), ("", "stem"), ("a=1/b", "stem")])
-def test_a_bucket_is_its_directory_and_its_stem(directory: str, stem: str) -> None:
-    key = bucket_key(directory, stem)
-    assert (bucket_directory(key), bucket_stem(key)) == (directory, stem)
+def test_a_key_is_its_directory_and_its_stem(directory: str, stem: str) -> None:
+    key = directory_key(directory, stem)
+    assert (directory_of(key), stem_of(key)) == (directory, stem)
 
 
 def test_identities_on_storage() -> None:

@@ -284,7 +284,7 @@ class TestLargeRecords:
     def test_adds_beyond_one_mebibyte(self, in_memory: Driver) -> None:
         driver = in_memory
         count = record_format.COMPANION_FROM_BYTES // 150
-        adds = [replace(driver.stage(0), bucket=f"key={'x' * 40}") for _ in range(count)]
+        adds = [replace(driver.stage(0), directory_key=f"key={'x' * 40}") for _ in range(count)]
         driver.commit(0, *adds)
         assert len([info for info in driver.fs.list(layout.LOG) if info.path.endswith(".changes")]) == 1
         driver.restart()

@@ -132,7 +132,7 @@ class TestParts:
         assert ftfile.compact(out, context=current()) == CompactReport()
         assert ftfile.open(out).version() == 0
 
-    def test_each_bucket_for_itself(self, out: str) -> None:
+    def test_each_directory_for_itself(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
         for batch in range(3):
             query.run(batch, [[{"id": batch, "word": word} for word in ("a", "b")]])
@@ -294,7 +294,7 @@ class TestNames:
             assert self.in_order(out) == [*rows_before, *range(10 + len(sizes), 14 + len(sizes))]
         check(out)
 
-    def test_that_no_store_keeps_leave_a_bucket_as_it_is(self) -> None:
+    def test_that_no_store_keeps_leave_a_directory_as_it_is(self) -> None:
         class Short(WrapperFileSystem):
             @property
             def capabilities(self) -> Capabilities:
@@ -398,7 +398,7 @@ class TestDamage:
             ftfile.compact(out, context=current())
         assert [len(path.read_text().splitlines()) for path in parts(out)] == [2, 6, 2, 6, 2]
 
-    def test_in_one_bucket_leaves_the_others(self, out: str) -> None:
+    def test_in_one_directory_leaves_the_others(self, out: str) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
         for batch in range(2):
             query.run(batch, [[{"id": batch, "word": word} for word in "abc"]])
@@ -419,7 +419,7 @@ class TestDamage:
         honest = OpenPart.write
 
         def wrong(part: OpenPart, batch: pa.RecordBatch, limit: int | None) -> int:
-            shift = 1 if part.bucket == "word=a" else 0
+            shift = 1 if part.directory_key == "word=a" else 0
             return honest(part, batch.set_column(0, "id", pc.add(batch["id"], shift)), limit)
 
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})

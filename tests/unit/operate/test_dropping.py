@@ -1,4 +1,4 @@
-"""Dropping buckets."""
+"""Dropping directories."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ids(out: str, version: int | None = None) -> list[int]:
     return rows
 
 
-def test_the_buckets_named_are_gone_and_the_others_stay(query: MicroBatch) -> None:
+def test_the_directories_named_are_gone_and_the_others_stay(query: MicroBatch) -> None:
     report = ftfile.drop(query.path, where={"month": "7"})
     assert report == DropReport(version=1, files=2, rows=2, size_bytes=2 * len(b'{"id":7}\n'))
     assert ids(query.path) == [6, 6, 8]
@@ -79,42 +79,42 @@ def test_what_does_not_say_what_to_drop_drops_nothing(query: MicroBatch, where: 
 
 
 @pytest.mark.parametrize("where", ["month > '6'", pc.field("month") > "6"])
-def test_a_condition_drops_the_buckets_that_match(query: MicroBatch, where: Any) -> None:
+def test_a_condition_drops_the_directories_that_match(query: MicroBatch, where: Any) -> None:
     assert ftfile.drop(query.path, where).rows == 3
     assert ids(query.path) == [6, 6]
 
 
-class TestBucketPattern:
+class TestDirectoryPattern:
     @pytest.fixture
     def hours(self, tmp_path: Path) -> str:
         """A directory with a row in each of four hours, and one in a directory without a time."""
         out, columns = str(tmp_path / "hours"), {"id": "long", "kind": "string", "ts": "timestamp_ntz"}
         begin = datetime.datetime(2024, 6, 30, 22, 30)  # noqa: DTZ001 - a clock
         rows = [{"id": n, "kind": "ab"[n % 2], "ts": begin + datetime.timedelta(hours=n)} for n in range(4)]
-        options = {"fileFormat": "json", "partitionBy": "kind", "bucketPattern": "ts:yyyy-MM-dd/HH"}
+        options = {"fileFormat": "json", "partitionBy": "kind", "directoryPattern": "ts:yyyy-MM-dd/HH"}
         MicroBatch(out, columns, options).run(0, [rows])
-        MicroBatch(out, columns, options | {"bucketPattern": "'later'yyyy"}).run(1, [[rows[0] | {"id": 9}]])
+        MicroBatch(out, columns, options | {"directoryPattern": "'later'yyyy"}).run(1, [[rows[0] | {"id": 9}]])
         return out
 
     @pytest.mark.parametrize(
         ("where", "left"),
         [
-            ("bucketTime < TIMESTAMP '2024-07-01 00:00:00'", [2, 3, 9]),
-            ("buckettime >= DATE '2024-07-01' AND kind = 'a'", [0, 1, 3, 9]),
-            ("bucketTime IS NOT NULL", [9]),
-            ({"bucketTime": "2024-06-30 23:00:00"}, [0, 2, 3, 9]),
-            (pc.field("bucketTime") < datetime.datetime(2024, 7, 1, 0, 30), [3, 9]),  # noqa: DTZ001
+            ("directoryTime < TIMESTAMP '2024-07-01 00:00:00'", [2, 3, 9]),
+            ("directorytime >= DATE '2024-07-01' AND kind = 'a'", [0, 1, 3, 9]),
+            ("directoryTime IS NOT NULL", [9]),
+            ({"directoryTime": "2024-06-30 23:00:00"}, [0, 2, 3, 9]),
+            (pc.field("directoryTime") < datetime.datetime(2024, 7, 1, 0, 30), [3, 9]),  # noqa: DTZ001
         ],
     )
     def test_directories_by_time_go_by_their_time(self, hours: str, where: Any, left: list[int]) -> None:
-        ftfile.drop(hours, where, bucket_pattern="ts:yyyy-MM-dd/HH")
+        ftfile.drop(hours, where, directory_pattern="ts:yyyy-MM-dd/HH")
         assert ids(hours) == left
 
     def test_the_pattern_is_needed_and_checked(self, hours: str) -> None:
-        with pytest.raises(ConfigError, match="'bucketTime' is none of the partition columns, which are kind"):
-            ftfile.drop(hours, "bucketTime IS NULL")
-        with pytest.raises(ConfigError, match="bucketPattern='yyyy-QQ'"):
-            ftfile.drop(hours, "bucketTime IS NULL", bucket_pattern="yyyy-QQ")
+        with pytest.raises(ConfigError, match="'directoryTime' is none of the partition columns, which are kind"):
+            ftfile.drop(hours, "directoryTime IS NULL")
+        with pytest.raises(ConfigError, match="directoryPattern='yyyy-QQ'"):
+            ftfile.drop(hours, "directoryTime IS NULL", directory_pattern="yyyy-QQ")
 
 
 def test_nothing_to_drop_is_no_commit(query: MicroBatch) -> None:
@@ -151,7 +151,7 @@ def test_no_ftfile_directory(tmp_path: Path) -> None:
 
 
 def test_what_comes_before_its_record_goes_and_what_comes_after_stays() -> None:
-    """Another driver commits a batch into the bucket just before, and one just after."""
+    """Another driver commits a batch into the directory just before, and one just after."""
 
     class Rival(WrapperFileSystem):
         armed = False
@@ -177,7 +177,7 @@ def test_what_comes_before_its_record_goes_and_what_comes_after_stays() -> None:
 def test_it_waits_for_what_it_removes(query: MicroBatch, tmp_path: Path) -> None:
     """A part that cannot be published yet would come back after it was dropped."""
     messages = query.write(1, [MONTHS])
-    staged = next(part for part in messages[0].parts if part.bucket == "month=7")
+    staged = next(part for part in messages[0].parts if part.directory_key == "month=7")
     blocked = tmp_path / f"out/month=7/part-0000000001-00000-{staged.id[:12]}.json"
     blocked.write_text("foreign")
     with pytest.raises(NameCollision):
@@ -189,7 +189,7 @@ def test_it_waits_for_what_it_removes(query: MicroBatch, tmp_path: Path) -> None
     assert ids(query.path) == [6, 6, 6, 8, 8]
 
 
-def test_a_bucket_that_somebody_deleted_is_dropped(query: MicroBatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_that_somebody_deleted_is_dropped(query: MicroBatch, caplog: pytest.LogCaptureFixture) -> None:
     shutil.rmtree(f"{query.path}/month=7")
     report = ftfile.drop(query.path, where={"month": ["6", "7"]})
     assert (report.files, report.rows) == (4, 4)
@@ -200,7 +200,7 @@ def test_a_bucket_that_somebody_deleted_is_dropped(query: MicroBatch, caplog: py
 
 
 @pytest.mark.parametrize("overwrite", [True, False], ids=["complete", "append"])
-def test_batches_after_a_bucket_was_deleted(query: MicroBatch, *, overwrite: bool) -> None:
+def test_batches_after_a_directory_was_deleted(query: MicroBatch, *, overwrite: bool) -> None:
     shutil.rmtree(f"{query.path}/month=7")
     query = replace(query, overwrite=overwrite)
     for batch in range(1, 3):

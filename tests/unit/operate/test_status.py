@@ -95,7 +95,7 @@ def run(path: Path, batches: int, **options: str) -> MicroBatch:
 def test_open_files(tmp_path: Path) -> None:
     run(tmp_path / "out", 3, inactivityInterval="1h")
     status = ftfile.open(str(tmp_path / "out")).status()
-    assert [(file.query_id, file.partition, file.segments, file.rows, file.reason) for file in status.open] == [
+    assert [(file.query_id, file.directory, file.segments, file.rows, file.reason) for file in status.open] == [
         (QUERY, "key=a", 3, 3, ""),
         (QUERY, "key=b", 3, 3, ""),
     ]
@@ -143,7 +143,7 @@ def test_a_job_that_fails(tmp_path: Path) -> None:
         spool.write_bytes(bytes(len(spool.read_bytes())))
     stream.run(2, [[{"id": 2, "key": "c"}]])
     status = ftfile.open(str(tmp_path / "out")).status()
-    failed = [file for file in status.open if file.partition == "key=a"]
+    failed = [file for file in status.open if file.directory == "key=a"]
     assert failed[0].attempts > 0
     assert "failed" in failed[0].waiting
 

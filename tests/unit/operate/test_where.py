@@ -1,4 +1,4 @@
-"""Which buckets a filter names."""
+"""Which directories a filter names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written(path: Path, values: list[Any], kind: str, **options: str) -> str:
 def found(out: str, where: Any) -> list[str]:
     """Return the values after `key=` in the names of the directories that the filter names."""
     log = CommitLog(open_filesystem(out))
-    return sorted(add.bucket.partition("=")[2] for add in select(log.refresh(), take_snapshot(log), where))
+    return sorted(add.directory_key.partition("=")[2] for add in select(log.refresh(), take_snapshot(log), where))
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_every_column_named_must_match(tmp_path: Path) -> None:
     query.run(0, [[{"id": 0, "Year": year, "month": month} for year in (1, 2) for month in (1, 2)]])
     log = CommitLog(open_filesystem(out))
     head, snapshot = log.refresh(), take_snapshot(log)
-    assert [add.bucket for add in select(head, snapshot, {"YEAR": 1, "month": "2"})] == ["Year=1/month=2"]
-    assert [add.bucket for add in select(head, snapshot, {"month": 1})] == ["Year=1/month=1", "Year=2/month=1"]
+    assert [add.directory_key for add in select(head, snapshot, {"YEAR": 1, "month": "2"})] == ["Year=1/month=2"]
+    assert [add.directory_key for add in select(head, snapshot, {"month": 1})] == ["Year=1/month=1", "Year=2/month=1"]
     assert len(select(head, snapshot, {})) == 4
 
 

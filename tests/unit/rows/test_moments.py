@@ -230,25 +230,25 @@ def test_partitions_go_by_age(tmp_path: Path, kind: str, values: list[Any], wher
 
 def test_directories_by_time_go_by_age(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
-    options = {"fileFormat": "json", "bucketPattern": "ts:yyyy-MM-dd/HH", "timeZone": "Europe/Berlin"}
+    options = {"fileFormat": "json", "directoryPattern": "ts:yyyy-MM-dd/HH", "timeZone": "Europe/Berlin"}
     begin = datetime.datetime(2024, 3, 30, 22, 15, tzinfo=datetime.timezone.utc)
     rows = [{"ts": begin + datetime.timedelta(hours=number)} for number in range(4)]  # 23, 00, 01, and 03 after 01
     MicroBatch(out, {"ts": "timestamp"}, options).run(0, [rows])
     clock = ManualClock(ms("2024-03-31T01:30:00+00:00"))  # 03:30
-    where = "bucketTime < now() - interval 2 hours"
+    where = "directoryTime < now() - interval 2 hours"
     with repeatable(clock) as context:
-        report = ftfile.drop(out, where, bucket_pattern="yyyy-MM-dd/HH", context=context)
-    assert report.where == "bucketTime < TIMESTAMP '2024-03-31 00:30:00+01:00'"
+        report = ftfile.drop(out, where, directory_pattern="yyyy-MM-dd/HH", context=context)
+    assert report.where == "directoryTime < TIMESTAMP '2024-03-31 00:30:00+01:00'"
     assert ftfile.open(out).to_arrow()["ts"].to_pylist() == [row["ts"] for row in rows[2:]]
 
 
 @pytest.mark.parametrize("newest", ["America/Los_Angeles", "UTC"])
 @pytest.mark.parametrize("is_column", [False, True])
 def test_directories_of_a_writer_go_by_its_own_clocks(tmp_path: Path, newest: str, *, is_column: bool) -> None:
-    """A drop keeps the bucket of the present hour, 13:00 in Los Angeles, whichever writer wrote last."""
+    """A drop keeps the directory of the present hour, 13:00 in Los Angeles, whichever writer wrote last."""
     out = str(tmp_path / "out")
     pattern = "yyyy-MM-dd--HH"
-    by = {"partitionBy": "at"} if is_column else {"bucketPattern": f"ts:{pattern}"}
+    by = {"partitionBy": "at"} if is_column else {"directoryPattern": f"ts:{pattern}"}
     columns, options = {"ts": "timestamp", "at": "timestamp_ntz"}, {"fileFormat": "json", **by}
     rows = [
         {
@@ -259,9 +259,9 @@ def test_directories_of_a_writer_go_by_its_own_clocks(tmp_path: Path, newest: st
     ]
     MicroBatch(out, columns, options | {"timeZone": "America/Los_Angeles"}).run(0, [rows])
     MicroBatch(out, columns, options | {"timeZone": newest}).run(1, [[]])
-    where = f"{'at' if is_column else 'bucketTime'} < now() - interval 6 hours"
+    where = f"{'at' if is_column else 'directoryTime'} < now() - interval 6 hours"
     with repeatable(ManualClock(ms("2024-06-15T20:30:00+00:00"))) as context:
-        ftfile.drop(out, where, bucket_pattern=None if is_column else pattern, context=context)
+        ftfile.drop(out, where, directory_pattern=None if is_column else pattern, context=context)
     assert ftfile.open(out).to_arrow()["ts"].to_pylist() == [rows[1]["ts"]]
 
 

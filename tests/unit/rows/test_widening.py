@@ -13,7 +13,7 @@ import pytest
 
 from ftfile.core.errors import FtfileError
 from ftfile.formats.api import LineFormat, format_from_options
-from ftfile.formats.partition_paths import bucket_names, check_partition_column, parse_bucket_path
+from ftfile.formats.partition_paths import check_partition_column, parse_partition_path, partition_names
 from ftfile.formats.reading import batch_as
 from ftfile.rows.buffers import rebuild
 from ftfile.rows.spark_types import reads_back, respelled
@@ -147,7 +147,7 @@ def in_files(case: str, old: pa.DataType, new: pa.DataType) -> bool:
 
 def in_paths(old: pa.DataType, new: pa.DataType) -> bool:
     values, schema = pa.array(VALUES[old], old), pa.schema([("v", new)])
-    found = [parse_bucket_path(name, schema)["v"].as_py() for name in bucket_names("v", values)]
+    found = [parse_partition_path(name, schema)["v"].as_py() for name in partition_names("v", values)]
     return is_same(pa.array(found, new), values)
 
 

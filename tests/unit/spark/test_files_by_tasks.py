@@ -75,7 +75,7 @@ class TestRounds:
         assert report == alone
         assert ids(out) == IDS
         found = [ftfile.open(path).snapshot().adds.values() for path in (out, other)]
-        assert len({tuple((add.bucket, add.rows, add.length) for add in adds) for adds in found}) == 1
+        assert len({tuple((add.directory_key, add.rows, add.length) for add in adds) for adds in found}) == 1
         assert run(compact, session, out).version is None
         assert session.rounds == [3]
         check_directory(open_filesystem(out))
@@ -182,7 +182,7 @@ class TestFailures:
         honest = Assembler.assemble_readable
 
         def assemble(*arguments: Any) -> Any:
-            bucket = arguments[1].inputs[0].bucket
+            bucket = arguments[1].inputs[0].directory_key
             if bucket == "bucket=a":
                 raise CorruptData("path", "this", "that")
             if bucket == "bucket=b":

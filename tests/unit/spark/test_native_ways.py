@@ -46,8 +46,8 @@ def ways_of(out: str, version: int | None = None, **how: Any) -> Ways:
         ({"id": "long"}, {"fileFormat": "arrow"}, "Spark has no reader for arrow"),
         ({"id": "long"}, {"ifExists": "fail", "partFileName": "{index}{ext}"}, "names of files may be used again"),
         ({"id": "long", "f": "string"}, {"fileNameColumn": "f"}, "names of files hold a column"),
-        ({"id": "long", "f": "string"}, {"partitionBy": "f", "bucketPattern": "yyyy"}, "directories are more than "),
-        ({"id": "long"}, {"bucketPattern": "yyyy"}, None),
+        ({"id": "long", "f": "string"}, {"partitionBy": "f", "directoryPattern": "yyyy"}, "directories are more than "),
+        ({"id": "long"}, {"directoryPattern": "yyyy"}, None),
     ],
 )
 def test_what_spark_would_read_differently(

@@ -73,7 +73,7 @@ def test_each_bucket_is_a_task_and_all_rows_are_read(store: Builder) -> None:
         ("day", False), ("word", False), ("n", True),
     ]  # fmt: skip
     reader = source(store.path).reader(SCHEMA)
-    assert len(reader.partitions()) == 1 < len({add.bucket for add in store.log.refresh().segments.values()})
+    assert len(reader.partitions()) == 1 < len({add.directory_key for add in store.log.refresh().segments.values()})
     assert in_order(read(reader)) == as_rows(ROWS)
 
 

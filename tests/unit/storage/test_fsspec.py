@@ -761,7 +761,7 @@ def test_records_for_names_that_are_not_kept_are_bad_ones(
 def test_templates_for_names_that_are_not_kept_commit_nothing(tmp_path: Path) -> None:
     known_as("objects", Objects)
     url = f"objects://{next(names)}/data"
-    for option in ({"partPrefix": " a"}, {"partFileName": "a\\b-{batch}.txt"}, {"bucketPattern": "yyyy' '"}):
+    for option in ({"partPrefix": " a"}, {"partFileName": "a\\b-{batch}.txt"}, {"directoryPattern": "yyyy' '"}):
         options = {"fileFormat": "text", **option}
         query = MicroBatch(url, {"value": "string"}, options, checkpoint=str(tmp_path))
         with pytest.raises(ConfigError, match=r"a file would be called .* which this store may not (keep|list)"):

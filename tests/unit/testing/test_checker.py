@@ -49,7 +49,7 @@ class Directory:
             f"{name}.txt",
             **sums,
             logical_length=len(content),
-            bucket="",
+            directory_key="",
             encoding="",
             origin=Origin(QUERY, 0, 0),
         )

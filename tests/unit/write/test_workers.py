@@ -97,7 +97,8 @@ class TestThreads:
             written(path)
             ftfile.compact(path, threads=threads)
         found = [
-            [(add.bucket, add.rows) for add in ftfile.open(path).snapshot().adds.values()] for path in (out, other)
+            [(add.directory_key, add.rows) for add in ftfile.open(path).snapshot().adds.values()]
+            for path in (out, other)
         ]
         assert found[0] == found[1]
 
@@ -106,7 +107,7 @@ class TestThreads:
         failed, honest, ended = threading.Event(), Merging._merge, []  # noqa: SLF001
 
         def merge(*arguments: Any) -> Any:
-            if arguments[3].inputs[0].bucket == "bucket=a":
+            if arguments[3].inputs[0].directory_key == "bucket=a":
                 failed.set()
                 raise OutOfSpace("write", "path", "full")
             assert failed.wait(300)

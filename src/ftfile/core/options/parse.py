@@ -86,8 +86,9 @@ class ParsedOptions:
         return self.given[name] if name in self.given else _defaults(self.uses)[name]
 
     def prefixed(self, prefix: str) -> dict[str, str]:
-        """Return the options `prefix.<name>` by that name."""
-        return {key[len(prefix) + 1 :]: text for key, text in self.own.items() if key.startswith(f"{prefix}.")}
+        """Return the options `prefix.<name>` by that name, in lower case."""
+        start = f"{prefix.lower()}."
+        return {key.removeprefix(start): text for key, text in self.own.items() if key.startswith(start)}
 
     def for_format(self, format_name: str) -> dict[str, Any]:
         """Return the given options that belong to a format; a ConfigError for one that belongs to others only."""

@@ -184,17 +184,17 @@ OPTIONS: tuple[Option, ...] = (
     # Where and what.
     Option("path", kinds.TEXT, used_by=kinds.EVERYWHERE),
     Option("fileFormat", kinds.FORMAT, default="parquet", used_by=kinds.WRITE | kinds.FILES),
-    # Buckets: directories, and files chosen by records.
+    # Directories, and files chosen by records.
     Option("partitionBy", kinds.COLUMNS, default=()),
-    Option("bucketPattern", kinds.TEXT),
+    Option("directoryPattern", kinds.TEXT),
     Option("fileNameColumn", kinds.TEXT),
-    Option("bucketer", kinds.TEXT),
+    Option("directoryAssigner", kinds.TEXT),
     # Names of files.
     Option("partPrefix", kinds.TEXT, default="part"),
     Option("partSuffix", kinds.TEXT, default=""),
     Option("partFileName", kinds.TEXT),
     Option("ifExists", one_of("newName", "fail"), default="newName"),
-    Option("bucketStateTtl", kinds.DURATION, default=7 * 86_400.0),
+    Option("directoryStateTtl", kinds.DURATION, default=7 * 86_400.0),
     # Files.
     Option("maxBytesPerFile", kinds.SIZE),
     Option("maxRecordsPerFile", kinds.COUNT),
@@ -285,7 +285,7 @@ SPARK_KEYS = frozenset(
 )
 
 # What follows is for classes of the user's own,
-OWN_PREFIXES = ("bucketer.", "encoder.", "format.")
+OWN_PREFIXES = ("directoryassigner.", "encoder.", "format.")
 # and for the driver of the file system.
 STORAGE_PREFIX = "storage."
 
@@ -314,8 +314,8 @@ ELSEWHERE: dict[str, str] = {
     ),
     "flush.size": "the limit of records is maxRecordsPerFile",
     **dict.fromkeys(("partitioncolumns", "partition.fields"), "partition columns are partitionBy"),
-    **dict.fromkeys(("path.format", "partition.duration.ms"), "directories by time are bucketPattern"),
-    "partitioner.class": "a class that chooses directories is bucketer",
+    **dict.fromkeys(("path.format", "partition.duration.ms"), "directories by time are directoryPattern"),
+    "partitioner.class": "a class that chooses directories is directoryAssigner",
     "getfilename": "the column that chooses files is fileNameColumn",
     **dict.fromkeys(("outputfilename", "partitionedfilenameformat"), "names of files are partFileName"),
     "filename.offset.zero.pad.width": "names of files are partFileName, with digits as in {number:10}",

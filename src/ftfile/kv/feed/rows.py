@@ -105,7 +105,7 @@ def by_bucket(adds: Iterable[Add]) -> dict[int, list[Add]]:
     """Return runs by the number of their bucket, in its order."""
     groups: defaultdict[int, list[Add]] = defaultdict(list)
     for add in adds:
-        groups[bucket_number(add.bucket)].append(add)
+        groups[bucket_number(add.directory_key)].append(add)
     return dict(sorted(groups.items()))
 
 

@@ -100,10 +100,12 @@ def still_due(
 def _has_place(job: AssemblyTask, live: Mapping[str, Add]) -> bool:
     """Return False if a merge that came late has rows from positions within those of the job, and from others."""
     inputs = {add.id for add in job.inputs}
-    terms = [(group.runs[0].add.bucket, *group.terms.at) for group in groups_of(job)]
+    terms = [(group.runs[0].add.directory_key, *group.terms.at) for group in groups_of(job)]
     buckets = {bucket for bucket, _, _ in terms}
     places = [
-        (add.bucket, *run_of(add).marks.at) for add in live.values() if add.id not in inputs and add.bucket in buckets
+        (add.directory_key, *run_of(add).marks.at)
+        for add in live.values()
+        if add.id not in inputs and add.directory_key in buckets
     ]
     return not any(
         other == bucket and first <= end and start <= last and (first, last) != (start, end)
@@ -239,25 +241,25 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
     One whose job was given up long ago may come when others have merged the runs around its inputs. It is left out, for
     the order of its rows and of theirs would not be known.
     """
-    concerned = {add.bucket for rewrite in rewrites for add in rewrite.inputs}
+    concerned = {add.directory_key for rewrite in rewrites for add in rewrite.inputs}
     runs: dict[str, dict[str, Run]] = {bucket: {} for bucket in concerned}
     for add in live.values():
-        if add.bucket in runs:
-            runs[add.bucket][add.id] = run_of(add)
+        if add.directory_key in runs:
+            runs[add.directory_key][add.id] = run_of(add)
     accepted = []
     for rewrite in rewrites:
-        if not all(add.id in runs[add.bucket] for add in rewrite.inputs):
+        if not all(add.id in runs[add.directory_key] for add in rewrite.inputs):
             _log.info("dropping a merge of %d runs: some are no longer live", len(rewrite.inputs))
             continue
         ended = {add.id for add in rewrite.inputs}
         new = [run_of(add) for add in rewrite.adds]
         other_runs = {bucket: [run for run in runs[bucket].values() if run.add.id not in ended] for bucket in runs}
-        if not all(apart(run, other) for run in new for other in other_runs[run.add.bucket]):
+        if not all(apart(run, other) for run in new for other in other_runs[run.add.directory_key]):
             _log.warning("dropping a merge of %d runs: others have merged what is around them", len(rewrite.inputs))
             continue
         for add in rewrite.inputs:
-            del runs[add.bucket][add.id]
+            del runs[add.directory_key][add.id]
         for run in new:
-            runs[run.add.bucket][run.add.id] = run
+            runs[run.add.directory_key][run.add.id] = run
         accepted.append(rewrite)
     return accepted

@@ -111,7 +111,7 @@ def runs_by_bucket(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """Return the runs of each bucket, in its order, by the names of buckets in theirs."""
     groups: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
-        groups[run.add.bucket].append(run)
+        groups[run.add.directory_key].append(run)
     return dict(sorted(groups.items()))
 
 

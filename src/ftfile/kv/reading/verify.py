@@ -116,7 +116,7 @@ def verify_runs(reader: Reader, workers: Workers, progress: OnProgress | None) -
         tracker.add(1, work.size_of(pieces[number]))
         errors |= run_errors
     damaged = [
-        DamagedRun(run.add.path, run.add.offset, bucket_number(run.add.bucket), error)
+        DamagedRun(run.add.path, run.add.offset, bucket_number(run.add.directory_key), error)
         for run in runs
         for error in ([errors[run.add.id]] if run.add.id in errors else []) + [*_not_apart(run, view)]
     ]
@@ -150,7 +150,7 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
 
 def _not_apart(run: Run, view: View) -> Iterator[str]:
     """Yield an error for each run that a run is not apart from."""
-    other_runs = (other for level in view.buckets[bucket_number(run.add.bucket)].levels for other in level.runs)
+    other_runs = (other for level in view.buckets[bucket_number(run.add.directory_key)].levels for other in level.runs)
     for other in other_runs:
         if other.add.id < run.add.id and not apart(run, other):
             yield f"it has keys in common with the run {other.add.id} at {other.add.path!r}, in no order"
@@ -172,12 +172,12 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
             raise CorruptData(add.path, expected, f"{below} rows, and {reader.last_key!r}")
     for batch in reader.scan(columns=definition.bucket_by):
         buckets = buckets_of(hash_rows(batch.columns), definition.buckets)
-        other = buckets != bucket_number(add.bucket)
+        other = buckets != bucket_number(add.directory_key)
         if other.any():
             row = int(np.argmax(other))
             key = [column[row].as_py() for column in batch.columns]
             raise CorruptData(
-                add.path, f"keys of bucket {bucket_number(add.bucket)}", f"{key!r} of bucket {buckets[row]}"
+                add.path, f"keys of bucket {bucket_number(add.directory_key)}", f"{key!r} of bucket {buckets[row]}"
             )
 
 

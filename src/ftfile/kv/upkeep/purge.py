@@ -104,7 +104,9 @@ class _PurgeRuns:
         how = how_written(head, log.fs)
         key_range = UserKeys(how.definition).range_of(*self._keys)
         runs = map(run_of, open_marks(log.fs, head.segments.values()))
-        buckets = sorted({run.add.bucket for run in runs if run.marks.keys and overlap([key_range], *run.marks.keys)})
+        buckets = sorted(
+            {run.add.directory_key for run in runs if run.marks.keys and overlap([key_range], *run.marks.keys)}
+        )
         if not buckets:
             return None
         if missing := [bucket for bucket in buckets if bucket not in self._written]:
@@ -125,7 +127,7 @@ def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) 
     runs = [run for run in map(run_of, open_marks(log.fs, lost)) if run.marks.purges]
     if not runs:
         return []
-    written = _written(log, author, how, [(run.add.bucket, run.marks.purges) for run in runs])
+    written = _written(log, author, how, [(run.add.directory_key, run.marks.purges) for run in runs])
     marks = [replace(run.marks, keys=None, ops=0).to_json() for run in runs]
     origin = Origin(author.job_id, 0, 0)
     adds = [

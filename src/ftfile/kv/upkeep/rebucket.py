@@ -158,7 +158,7 @@ class _NewBuckets:
         runs_by_group: defaultdict[int, list[Run]] = defaultdict(list)
         groups = min(how.definition.buckets, self.buckets)
         for add in open_marks(self.log.fs, head.segments.values()):
-            runs_by_group[bucket_number(add.bucket) % groups].append(run_of(add))
+            runs_by_group[bucket_number(add.directory_key) % groups].append(run_of(add))
         return runs_by_group
 
     def _written(self, runs: Sequence[Run], how: HowWritten, stage: Stage) -> list[Run]:

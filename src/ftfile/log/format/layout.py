@@ -227,21 +227,21 @@ def _path_before(add_id: str, final_path: str) -> str:
     return f"{directory}{slash}{name}"
 
 
-def bucket_key(directory: str, stem: str = "") -> str:
-    """Return the key of a bucket: its directory and, after two slashes, the beginning of its files' names.
+def directory_key(directory: str, stem: str = "") -> str:
+    """Return the key of the files that a row may go to: directory and, after two slashes, the beginning of their names.
 
     Neither has an empty part, so two slashes cannot occur within them.
     """
     return f"{directory}//{stem}" if stem else directory
 
 
-def bucket_directory(key: str) -> str:
-    """Return the directory of a bucket, empty for the root."""
+def directory_of(key: str) -> str:
+    """Return the directory in a key, empty for the root."""
     return key.partition("//")[0]
 
 
-def bucket_stem(key: str) -> str:
-    """Return how the names of a bucket's files begin; empty where the bucket does not say."""
+def stem_of(key: str) -> str:
+    """Return how the names of files begin, by a key that says so; else empty."""
     return key.partition("//")[2]
 
 

@@ -169,7 +169,7 @@ class Add:
     logical_length: int  # bytes before the filters
     checksum: str  # of the bytes on storage, as `core.checksum` writes it
     rows: int
-    bucket: str  # see `layout.bucket_key`; empty for the directory itself
+    directory_key: str  # see `layout.directory_key`; empty for the directory itself
     encoding: str  # key of the definition that says how to decode
     origin: Origin
     offset: int = 0  # first byte within `path`; 0 for a part

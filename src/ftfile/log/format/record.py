@@ -77,7 +77,7 @@ ADD = Fields(
     Field("logicalLengthBytes", "logical_length", NUMBER),
     Field("checksum", "checksum", TEXT),
     Field("rows", "rows", NUMBER),
-    Field("bucket", "bucket", TEXT),
+    Field("directory", "directory_key", TEXT),
     Field("encoding", "encoding", TEXT),
     # A record has few origins and many adds.
     Field("origin", "origin", OBJECT, functools.lru_cache(maxsize=1_024)(ORIGIN.to_json), ORIGIN.from_json),

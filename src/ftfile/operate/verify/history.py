@@ -31,7 +31,7 @@ RECORDS_AT_ONCE = 256
 # Sums are kept to 64 bits.
 WHOLE = (1 << 64) - 1
 _FIELDS = attrgetter(
-    *("id", "kind", "path", "final_path", "length", "logical_length", "checksum", "rows", "bucket", "encoding"),
+    *("id", "kind", "path", "final_path", "length", "logical_length", "checksum", "rows", "directory_key", "encoding"),
     *("origin.query_id", "origin.first_batch", "origin.last_batch", "offset", "filters", "skip_rows"),
 )
 

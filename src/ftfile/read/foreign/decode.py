@@ -14,7 +14,7 @@ import pyarrow as pa
 from ftfile.core.errors import CorruptData, FileChanged, NotFound, PermissionDenied
 from ftfile.core.logs import get_logger
 from ftfile.filters.keys import Keys
-from ftfile.formats.partition_paths import parse_bucket_path, with_path_columns
+from ftfile.formats.partition_paths import parse_partition_path, with_path_columns
 from ftfile.log.places import list_or_empty
 from ftfile.read.foreign.decoding.lines import OpenedFile, filters_of_name, filters_of_range
 from ftfile.read.foreign.decoding.settings import columns_in_path, require_columns
@@ -99,7 +99,7 @@ def _path_values(path: str, requested: pa.Schema, time_zone: str) -> dict[str, p
     """Return the values that the directories of a path give to columns, found by name, case aside."""
     found = columns_in_path(path, requested)
     schema = pa.schema([requested.field(name).with_name(spelling) for name, spelling in found.items()])
-    values = parse_bucket_path(path.rpartition("/")[0], schema, time_zone)
+    values = parse_partition_path(path.rpartition("/")[0], schema, time_zone)
     return {name: values[spelling] for name, spelling in found.items()}
 
 

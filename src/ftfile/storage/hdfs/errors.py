@@ -31,7 +31,7 @@ _UNREPORTED = (
     "no DataNode has reported the last block in time; it may be written again, or let HDFS's clients wait longer "
     "(dfs.client.block.write.locateFollowingBlock.retries, with WebHDFS on the DataNodes)"
 )
-_FULL = "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items); use buckets"
+_FULL = "the directory has as many files as HDFS allows (dfs.namenode.fs-limits.max-directory-items): use more of them"
 _NO_QUOTA = "a quota is used up; free space or raise it (hdfs dfsadmin -setSpaceQuota, -setQuota)"
 _NOT_NOW = "the NameNode takes no changes yet; it may be tried again"
 _RPC_PORT = (

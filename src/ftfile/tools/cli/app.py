@@ -82,7 +82,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "drop": (
         'ftfile drop /data/out --where "month < 7" --dry-run',
-        "ftfile drop /data/out --where \"bucketTime < DATE '2024-07-01'\" --bucket-pattern yyyy-MM-dd",
+        "ftfile drop /data/out --where \"directoryTime < DATE '2024-07-01'\" --directory-pattern yyyy-MM-dd",
     ),
     "restore": (
         "ftfile restore /data/out --version 12 --dry-run",

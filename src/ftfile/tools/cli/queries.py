@@ -52,7 +52,7 @@ def print_open(files: "Sequence[OpenFile]", now_ms: int, path: str) -> None:
     """Print open files, when each ends, and why it is open."""
     heading("Open files: rows that are committed, and in no finished file yet")
     columns = [
-        Column("directory", lambda file: file.partition or ".", folds=True),
+        Column("directory", lambda file: file.directory or ".", folds=True),
         Column("rows", lambda file: file.rows, COUNT),
         Column("bytes", lambda file: file.size_bytes, BYTES, keep=4),
         Column("pieces", lambda file: file.segments, COUNT, keep=2),

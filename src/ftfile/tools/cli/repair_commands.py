@@ -94,9 +94,11 @@ def drop(
             "or the word all.",
         ),
     ],
-    bucket_pattern: Annotated[
+    directory_pattern: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="That of the option bucketPattern: a condition may then name bucketTime."),
+        typer.Option(
+            metavar="PATTERN", help="As the option directoryPattern: a condition may then name directoryTime."
+        ),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -106,7 +108,7 @@ def drop(
 
     Older versions can be read until a vacuum.
     """
-    run = partial(ftfile.drop, place.path, bucket_pattern=bucket_pattern, **place.access)
+    run = partial(ftfile.drop, place.path, directory_pattern=directory_pattern, **place.access)
     with waiting("looking for rows"), place.requiring_log():
         report = run(where=where, dry_run=True)
     what = f"{count_text(report.rows, 'row')} in {count_text(report.files, 'file')} of {bytes_text(report.size_bytes)}"

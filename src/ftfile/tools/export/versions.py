@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
 from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
-from ftfile.formats.partition_paths import bucket_values
+from ftfile.formats.partition_paths import path_column_values
 from ftfile.log.format import layout
 from ftfile.log.format.model import MaintenanceAuthor, StreamAuthor
 from ftfile.log.read.snapshot import take_snapshot
@@ -167,11 +167,11 @@ class Versions:
 
     def file(self, add: Add, schema: str, *, is_change: bool = True) -> File:
         """Return a part of a version with these columns."""
-        key = (schema, add.encoding, add.bucket)
+        key = (schema, add.encoding, add.directory_key)
         if key not in self._values:
-            directory, stem = layout.bucket_directory(add.bucket), layout.bucket_stem(add.bucket)
+            directory, stem = layout.directory_of(add.directory_key), layout.stem_of(add.directory_key)
             columns = arrow_schema(self.columns(schema))
-            self._values[key] = bucket_values(self._definitions[add.encoding], directory, stem, columns)
+            self._values[key] = path_column_values(self._definitions[add.encoding], directory, stem, columns)
         assert add.final_path is not None
         return File(add.final_path, add.length, add.rows, self._values[key], is_change)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.formats.partition_paths import columns_of_directory, parse_bucket_path
+from ftfile.formats.partition_paths import columns_of_directory, parse_partition_path
 from ftfile.log.format import layout
 from ftfile.log.places import list_or_empty, walk
 from ftfile.tools.migrate.inventory import DELTA_LOG, Inventory, LeftOut, is_hidden
@@ -174,7 +174,7 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
     directory = layout.parent(path)
     values = dict(add.get("partitionValues") or {})
     try:
-        path_values = parse_bucket_path(directory, pa.schema([(column, pa.string()) for column in columns]))
+        path_values = parse_partition_path(directory, pa.schema([(column, pa.string()) for column in columns]))
     except CorruptData:
         path_values = {}
     same = {column: path_values[column].as_py() if column in path_values else path for column in columns}

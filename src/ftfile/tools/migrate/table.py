@@ -13,7 +13,7 @@ from ftfile.core.options.kinds import FORMATS
 from ftfile.core.progress import Tracker
 from ftfile.core.units import names_text
 from ftfile.filters.chain import Chain
-from ftfile.formats.partition_paths import columns_of_directory, parse_bucket_path, partition_schema
+from ftfile.formats.partition_paths import columns_of_directory, parse_partition_path, partition_schema
 from ftfile.log.format import layout
 from ftfile.log.format.model import Add, Origin, StreamAuthor
 from ftfile.log.format.record import definition_key
@@ -218,7 +218,7 @@ def _check_paths(directories: Iterable[str], in_paths: str | None) -> None:
     types = arrow_schema(in_paths)
     for directory in directories:
         try:
-            parse_bucket_path(directory, types)
+            parse_partition_path(directory, types)
         except CorruptData as error:
             raise ConfigError(
                 f"the directory {directory!r} has {error.found} instead of {error.expected}: give another type by "
@@ -256,7 +256,7 @@ def _add(info: FileInfo, facts: FileFacts, encoding: str, origin: Origin, unique
         logical_length=facts.plain_bytes,
         checksum=facts.checksum,
         rows=facts.rows,
-        bucket=layout.parent(info.path),
+        directory_key=layout.parent(info.path),
         encoding=encoding,
         origin=origin,
         filters=facts.filters,

@@ -92,7 +92,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
         yield ReportWarning(
             "error",
             f"{count_text(len(failing), 'open file')} could not be finished",
-            f"{names_text([file.partition or '.' for file in failing])}: tried {count_text(attempts, 'time')}",
+            f"{names_text([file.directory or '.' for file in failing])}: tried {count_text(attempts, 'time')}",
             f"`ftfile flush {quote(path)}` tries again, and says why it fails; "
             f"`ftfile verify {quote(path)} --full` finds damaged rows",
         )
@@ -102,7 +102,7 @@ def of_status(status: DirectoryStatus, path: str, now_ms: int, *, is_verified: b
             "warning",
             f"{count_text(len(due), 'open file')} {'is' if len(due) == 1 else 'are'} due and not finished",
             f"plain readers miss {count_text(sum(file.rows for file in due), 'row')}, the oldest committed {oldest}: "
-            f"{names_text([file.partition or '.' for file in due])}",
+            f"{names_text([file.directory or '.' for file in due])}",
             f"The next batch of the query finishes them. If none comes: `ftfile flush {quote(path)} --due-only`",
         )
     stuck = [file for file in status.unpublished if file.problem]

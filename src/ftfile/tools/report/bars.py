@@ -1,4 +1,4 @@
-"""Tables whose rows have a bar: sizes of files, reasons, partitions, operations, stages of a commit."""
+"""Tables whose rows have a bar: sizes of files, reasons, directories, operations, stages of a commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ftfile.tools.report.history import Commits, LiveFiles
 
 
-PARTITIONS_SHOWN = 20
+DIRECTORIES_SHOWN = 20
 _SIZES_SHOWN = 14
 _SMALLEST_POWER = 10  # sizes below 1 KiB are one group
 
@@ -91,11 +91,11 @@ def operation_bars(commits: Commits) -> Bars:
     return Bars("Operations", "Who created the versions that are kept.", ("operation", "versions"), rows)
 
 
-def partition_bars(files: LiveFiles, *, is_store: bool) -> Bars:
-    """Return the largest partitions, or buckets of a store."""
-    nouns, noun = ("buckets", "runs") if is_store else ("partitions", "files")
-    ordered = sorted(files.partitions.items(), key=lambda item: (-item[1].size_bytes, item[0]))
-    shown, others = ordered[:PARTITIONS_SHOWN], ordered[PARTITIONS_SHOWN:]
+def directory_bars(files: LiveFiles, *, is_store: bool) -> Bars:
+    """Return the largest directories, or buckets of a store."""
+    nouns, noun = ("buckets", "runs") if is_store else ("directories", "files")
+    ordered = sorted(files.directories.items(), key=lambda item: (-item[1].size_bytes, item[0]))
+    shown, others = ordered[:DIRECTORIES_SHOWN], ordered[DIRECTORIES_SHOWN:]
     most = max((sums.size_bytes for _, sums in shown), default=0) or 1
     rows = [
         Bar(
@@ -112,7 +112,7 @@ def partition_bars(files: LiveFiles, *, is_store: bool) -> Bars:
         size = bytes_text(sum(sums.size_bytes for _, sums in others))
         rest = f"Not shown: {count_text(len(others))} smaller ones with {size} in {count_text(files_left)} {noun}."
     about = f"The largest of {count_text(len(ordered))} {nouns}." if others else f"All {nouns} with {noun}."
-    heads = (nouns[:-1], "bytes", noun, "rows")
+    heads = ("bucket" if is_store else "directory", "bytes", noun, "rows")
     return Bars(nouns.capitalize(), about, heads, rows, rest)
 
 

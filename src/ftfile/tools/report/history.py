@@ -138,8 +138,8 @@ def _times(log: CommitLog) -> dict[int, int]:
 
 
 @dataclass
-class PartitionSums:
-    """The numbers of a partition: a sub-directory, or a bucket of a store."""
+class DirectorySums:
+    """The numbers of a directory, or of a bucket of a store."""
 
     files: int = 0
     rows: int = 0
@@ -152,7 +152,7 @@ class LiveFiles:
 
     sizes: np.ndarray  # bytes on storage of each
     rows: int = 0  # in all of them
-    partitions: dict[str, PartitionSums] = field(default_factory=dict)  # by sub-directory; by bucket of a store
+    directories: dict[str, DirectorySums] = field(default_factory=dict)  # by relative path; by bucket of a store
 
     @property
     def size_bytes(self) -> int:
@@ -163,11 +163,11 @@ class LiveFiles:
 def live_files_of(snapshot: Snapshot, *, is_store: bool) -> LiveFiles:
     """Return the numbers of the finished files of a snapshot, or of the runs of a store."""
     live_kind = "segment" if is_store else "part"
-    sizes, partitions = array("q"), defaultdict[str, PartitionSums](PartitionSums)
-    for columns in live_columns(snapshot, ("kind", "lengthBytes", "rows", "bucket")):
-        for kind, size_bytes, rows, bucket in zip(*columns, strict=True):
+    sizes, directories = array("q"), defaultdict[str, DirectorySums](DirectorySums)
+    for columns in live_columns(snapshot, ("kind", "lengthBytes", "rows", "directory")):
+        for kind, size_bytes, rows, directory_key in zip(*columns, strict=True):
             if kind == live_kind:
                 sizes.append(size_bytes)
-                sums = partitions[layout.bucket_directory(bucket)]
+                sums = directories[layout.directory_of(directory_key)]
                 sums.files, sums.rows, sums.size_bytes = sums.files + 1, sums.rows + rows, sums.size_bytes + size_bytes
-    return LiveFiles(np.array(sizes), sum(sums.rows for sums in partitions.values()), partitions)
+    return LiveFiles(np.array(sizes), sum(sums.rows for sums in directories.values()), directories)

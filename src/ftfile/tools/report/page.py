@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError
 from ftfile.core.units import ago, bytes_text, count_text, time_text
 from ftfile.core.version import __version__
-from ftfile.tools.report.bars import operation_bars, partition_bars, reason_bars, size_bars, stage_bars
+from ftfile.tools.report.bars import directory_bars, operation_bars, reason_bars, size_bars, stage_bars
 from ftfile.tools.report.charts import HEIGHT, timeline_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _values(contents: Contents) -> dict[str, Any]:
     commits, files, is_store = contents.commits, contents.files, contents.is_store
     bars = [size_bars(files, is_store=is_store), operation_bars(commits)]
     bars += [] if is_store else [reason_bars(commits)]
-    bars += [partition_bars(files, is_store=is_store), stage_bars(commits)]
+    bars += [directory_bars(files, is_store=is_store), stage_bars(commits)]
     return {
         "contents": contents,
         "made": f"{time_text(contents.made_ms)} UTC",
@@ -105,7 +105,7 @@ def _tiles(contents: Contents) -> Iterator[tuple[str, str, str]]:
     open_rows = sum(file.rows for file in status.open)
     in_open = f", {open_rows:,} of them in open files" if open_rows else ""
     yield "Rows", f"{files.rows + open_rows:,}", f"in live {noun}" if is_store else f"committed{in_open}"
-    yield f"Live {noun}", f"{len(files.sizes):,}", f"in {count_text(len(files.partitions), *home)}"
+    yield f"Live {noun}", f"{len(files.sizes):,}", f"in {count_text(len(files.directories), *home)}"
     mean = bytes_text(files.size_bytes // max(len(files.sizes), 1))
     yield "Size on storage", bytes_text(files.size_bytes), f"{mean} each, on average"
     if is_store:
@@ -125,7 +125,7 @@ def _open(contents: Contents) -> list[tuple[str, ...]]:
     )
     return [
         (
-            file.partition or "the directory itself",
+            file.directory or "the directory itself",
             count_text(file.rows),
             bytes_text(file.size_bytes),
             count_text(file.segments),

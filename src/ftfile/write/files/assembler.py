@@ -257,10 +257,14 @@ class _Job:
 
     def _finish(self, part: PartJoiner) -> None:
         part.finish()
-        file, plain_bytes, bucket = part.target.file, part.target.filtered.position, self._job.inputs[0].bucket
+        file, plain_bytes, directory_key = (
+            part.target.file,
+            part.target.filtered.position,
+            self._job.inputs[0].directory_key,
+        )
         self._stage.end(file)
         self._open = None
-        self._parts.append((file.part(plain_bytes, part.rows, bucket, self._filters), tuple(self._ranges)))
+        self._parts.append((file.part(plain_bytes, part.rows, directory_key, self._filters), tuple(self._ranges)))
 
 
 def _rest_id(segment_id: str, offset: int, skipped: int) -> str:

@@ -17,7 +17,7 @@ from ftfile.formats.reading import TimeFormats
 from ftfile.log.directory import directory_url
 from ftfile.log.format.record import definition_key
 from ftfile.rows.spark_types import arrow_schema, as_nullable, spark_schema_json
-from ftfile.write.files.bucket_options import Bucketing
+from ftfile.write.files.directory_settings import DirectorySettings
 from ftfile.write.files.naming import PathCheck, check_extension
 from ftfile.write.files.publishing import Publishing
 from ftfile.write.files.replacement import Replacement, replacement_from_options
@@ -41,7 +41,7 @@ class SinkConfig(WriteConfig):
 
     format: Format
     chain: Chain  # the filters of parts
-    bucketing: Bucketing
+    directories: DirectorySettings
     publishing: Publishing
     max_bytes_per_file: int | None
     max_records_per_file: int | None
@@ -79,11 +79,11 @@ class SinkConfig(WriteConfig):
 
     def for_session(self, overwrite_mode: str | None) -> SinkConfig:
         """Return the settings of a batch write in a session with this `partitionOverwriteMode`."""
-        columns = self.bucketing.partition_by
+        columns = self.directories.partition_by
         is_dynamic = (overwrite_mode or "").lower() == "dynamic" and self.overwrite_mode is None
         if not (self.overwrite and is_dynamic and columns) or self.replacement is not None:
             return self
-        partition_replacement = Replacement(partition_schema(self.schema, columns), self.bucketing.time_zone, None)
+        partition_replacement = Replacement(partition_schema(self.schema, columns), self.directories.time_zone, None)
         return replace(self, replacement=partition_replacement)
 
     @property
@@ -123,24 +123,24 @@ def _checked(
     extension = file_format.extension + chain.extension
     check_extension(extension, chain)
     publishing = Publishing.from_options(parsed, extension, clients)
-    bucketing = Bucketing.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
-    mode, replacement = replacement_from_options(parsed, schema, bucketing.partition_by, overwrite=overwrite)
-    rolling, nullable_json = _rolling(parsed, schema, bucketing.leaving), as_nullable(schema_json)
+    directories = DirectorySettings.from_options(parsed, schema, publishing.naming.stem_bytes_max(extension))
+    mode, replacement = replacement_from_options(parsed, schema, directories.partition_by, overwrite=overwrite)
+    rolling, nullable_json = _rolling(parsed, schema, directories.leaving), as_nullable(schema_json)
     final = None if rolling is None else rolling.finalize_column
-    in_paths_or_final, nullable = {*bucketing.leaving, final}, arrow_schema(nullable_json)
+    in_paths_or_final, nullable = {*directories.leaving, final}, arrow_schema(nullable_json)
     if (publishing.direct or overwrite) and rolling is not None:
         raise ConfigError(_NOTHING_IS_ROLLED if publishing.direct else _NOTHING_STAYS_OPEN)
     # The schema as it came: columns that are never null fit formats without null.
     file_format.check_schema(_without(schema, in_paths_or_final))
     file_schema = _without(nullable, in_paths_or_final)
-    encoding = _encoding(file_format, chain, bucketing, file_schema)
+    encoding = _encoding(file_format, chain, directories, file_schema)
     return SinkConfig(
         path=directory_url(parsed["path"]),
         schema_json=nullable_json,
         format=file_format,
         chain=chain,
         encryption=encryption,
-        bucketing=bucketing,
+        directories=directories,
         publishing=publishing,
         max_bytes_per_file=parsed["maxBytesPerFile"],
         max_records_per_file=parsed["maxRecordsPerFile"],
@@ -166,11 +166,13 @@ def _format(parsed: ParsedOptions, encryption: Encryption | None) -> Format:
     return file_format if encryption is None else encryption.format_of(file_format)
 
 
-def _encoding(file_format: Format, chain: Chain, bucketing: Bucketing, file_schema: pa.Schema) -> dict[str, Any]:
+def _encoding(
+    file_format: Format, chain: Chain, directories: DirectorySettings, file_schema: pa.Schema
+) -> dict[str, Any]:
     return {
         "format": {"name": file_format.name, **file_format.definition(file_schema)},
         "filters": chain.definition(),
-        **bucketing.definition(),
+        **directories.definition(),
         # Segments do not say what their columns are, and only what is of one schema is merged.
         "schema": spark_schema_json(file_schema),
     }

@@ -95,7 +95,7 @@ class SinkWriter(Writer[SinkConfig]):
         from ftfile.write.files.namer import Namer  # noqa: PLC0415
 
         namer = Namer(config.publishing.naming, writer.name_stem, self.batch_plan.time_ms, writer.owner, {})
-        return lambda bucket, file_id: namer.path(bucket, file_id, config.extension, identity.partition)
+        return lambda directory_key, file_id: namer.path(directory_key, file_id, config.extension, identity.partition)
 
     def _write_rows(
         self, writer: WriterIdentity, rows: Iterable[pa.RecordBatch], stage: Stage, bad: BadRecords
@@ -193,5 +193,5 @@ def _check_new_directory(config: SinkConfig, log: CommitLog) -> None:
             len(foreign_entries),
             foreign_entries[0],
         )
-    if config.bucketing.is_single:
+    if config.directories.is_single:
         _log.info("no partitionBy option: rows go to one directory. Spark's .partitionBy() never reaches a Python sink")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ftfile.write.files.naming import Naming
 
 
-NUMBERS = "partNumbers"  # a table of the log: by bucket, the number of its next part
+NUMBERS = "partNumbers"  # a table of the log: by directory, the number of its next part
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Namer:
     time_ms: int  # when the batch was planned
     query_id: str  # or the id of the batch write
     extensions: Mapping[str, str]  # the endings of names by the keys of encodings; those of others are made
-    first_index: int = 0  # of the parts of each bucket
+    first_index: int = 0  # of the parts of each directory
 
     def path(  # noqa: PLR0913 - what names are made of
         self,
-        bucket: str,
+        directory_key: str,
         part_id: str,
         extension: str,
         index: int,
@@ -59,9 +59,9 @@ class Namer:
         size_bytes: int = 0,
     ) -> str:
         """Return the final path of a part; facts that nobody knows yet are 0. Raises as `Naming.name`."""
-        directory = layout.bucket_directory(bucket)
+        directory = layout.directory_of(directory_key)
         facts = PartFacts(
-            name=layout.bucket_stem(bucket) or self.naming.prefix,
+            name=layout.stem_of(directory_key) or self.naming.prefix,
             directory=directory,
             batch=self.batch,
             index=index,
@@ -119,7 +119,7 @@ class _NamesOfRecord:
 
     def with_names(self, rewrite: Rewrite) -> Rewrite:
         """Return the rewrite with names; where none can be made, its numbers are not used up."""
-        before = {add.bucket: self._number(add.bucket) for add in rewrite.adds}
+        before = {add.directory_key: self._number(add.directory_key) for add in rewrite.adds}
         try:
             return replace(rewrite, adds=self.named(rewrite.adds))
         except (ConfigError, UserCodeError):
@@ -130,21 +130,21 @@ class _NamesOfRecord:
         return tuple(self._named(add) if add.kind == "part" and add.final_path is None else add for add in adds)
 
     def _named(self, add: Add) -> Add:
-        number = self._number(add.bucket)
+        number = self._number(add.directory_key)
         path = self._path(add, number)
         naming = self._namer.naming
-        if add.bucket in self._forgotten and naming.uses_numbers and naming.if_exists == "fail":
+        if add.directory_key in self._forgotten and naming.uses_numbers and naming.if_exists == "fail":
             # It had parts before: their numbers are passed over, or none of its batches could be committed any more.
             while self._is_used(path) and (following := self._path(add, number + 1)) != path:
                 number, path = number + 1, following
-        self._indexes[add.bucket] += 1
-        self.numbers[add.bucket] = number + 1
+        self._indexes[add.directory_key] += 1
+        self.numbers[add.directory_key] = number + 1
         return replace(add, final_path=path)
 
     def _path(self, add: Add, number: int) -> str:
-        index, extension = self._namer.first_index + self._indexes[add.bucket], self._extension(add.encoding)
+        index, extension = self._namer.first_index + self._indexes[add.directory_key], self._extension(add.encoding)
         of_part = {"number": number, "rows": add.rows, "size_bytes": add.length}
-        return self._namer.path(add.bucket, add.id, extension, index, **of_part)
+        return self._namer.path(add.directory_key, add.id, extension, index, **of_part)
 
     def _is_used(self, path: str) -> bool:
         """Return True if a live part has the name, or a removed one for which it is reserved."""
@@ -158,11 +158,11 @@ class _NamesOfRecord:
             self._extensions[encoding] = extension_of(self._definitions[encoding])
         return self._extensions[encoding]
 
-    def _number(self, bucket: str) -> int:
-        if bucket in self.numbers:
-            return self.numbers[bucket]
-        set_ms, number = self._remembered.get(bucket, (None, 0))
+    def _number(self, directory_key: str) -> int:
+        if directory_key in self.numbers:
+            return self.numbers[directory_key]
+        set_ms, number = self._remembered.get(directory_key, (None, 0))
         if set_ms is not None and set_ms >= self._namer.time_ms - self._namer.naming.ttl_ms:
             return int(number)
-        self._forgotten.add(bucket)
+        self._forgotten.add(directory_key)
         return 0

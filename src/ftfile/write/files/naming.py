@@ -94,11 +94,11 @@ def ending_fault(name: str, extension: str) -> str | None:
 class PartFacts:
     """The facts that make a name; the user's naming function gets one."""
 
-    name: str  # what the records say in `fileNameColumn` or a bucketer of the user's; else `partPrefix`
-    directory: str  # of the bucket, relative; empty for the directory itself
+    name: str  # what the records say in `fileNameColumn` or an assigner of the user's; else `partPrefix`
+    directory: str  # relative; empty for the directory itself
     batch: str  # the batch id in ten digits; for a batch write, `w` and twelve characters
-    index: int  # among the parts of the bucket in this batch, from 0
-    number: int  # among all parts of the bucket, from 0, while the bucket is remembered
+    index: int  # among the parts of the directory in this batch, from 0
+    number: int  # among all parts of the directory, from 0, while the directory is remembered
     unique: str  # twelve characters that no other part has
     extension: str  # of the file format, with its dot
     time_ms: int  # the driver's clock when the batch was planned, in milliseconds since 1970 UTC
@@ -117,13 +117,13 @@ DEFAULT_TEMPLATE = "{name}-{batch}-{index}-{unique}{ext}"
 _OPTION = "partFileName"
 _TOKEN = re.compile(r"\{(\w+)(?::([^{}]*))?\}|([^{}]+)|.", re.DOTALL)
 _DIGITS = {"batch": 10, "index": 5, "number": 1}
-_PLAIN = ("name", "bucket", "unique", "ext")
+_PLAIN = ("name", "directory", "unique", "ext")
 _DIGITS_MAX = 20
 
 # What stands for a placeholder, by its name; of `time`, its pattern says that.
 _TEXTS: dict[str, Callable[[PartFacts, int], str]] = {
     "name": lambda part, _: part.name,
-    "bucket": lambda part, _: part.directory.replace("/", "-"),
+    "directory": lambda part, _: part.directory.replace("/", "-"),
     "batch": lambda part, digits: part.batch.lstrip("0").rjust(digits, "0"),
     "index": lambda part, digits: f"{part.index:0{digits}d}",
     "number": lambda part, digits: f"{part.number:0{digits}d}",
@@ -205,12 +205,12 @@ _GIVEN = {
     "prefix": "partPrefix",
     "suffix": "partSuffix",
     "if_exists": "ifExists",
-    "ttl_ms": "bucketStateTtlMs",
+    "ttl_ms": "directoryStateTtlMs",
     "time_zone": "timeZone",
 }
 
-# Stand in the example for the stem and the directory of a bucket, and are in no name.
-_NAME, _BUCKET = "\0", "\1"
+# Stand in the example for the stem and the directory, and are in no name.
+_NAME, _DIRECTORY = "\0", "\1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Naming:
     prefix: str  # the name where records do not say one
     suffix: str  # stands before the ending
     if_exists: Literal["newName", "fail"]  # `newName` makes all names unique
-    ttl_ms: int  # for which the number of a bucket's parts is remembered after its last
+    ttl_ms: int  # for which the number of a directory's parts is remembered after its last
     time_zone: str  # whose clocks show times
     template: Template = field(init=False)  # used unless there is a function
     function: str | None = field(init=False)  # of the user's, as `module:function`
@@ -245,13 +245,13 @@ class Naming:
             prefix=parsed["partPrefix"],
             suffix=parsed["partSuffix"],
             if_exists=parsed["ifExists"],
-            ttl_ms=int(parsed["bucketStateTtl"] * 1000),
+            ttl_ms=int(parsed["directoryStateTtl"] * 1000),
             time_zone=parsed["timeZone"],
         )
         if naming.if_exists == "fail" and naming.function is None and naming.template.uses("unique"):
             raise ConfigError("ifExists=fail is for names that can repeat: give a partFileName without {unique}")
-        if "bucketStateTtl" in parsed.given and not naming.uses_numbers:
-            raise ConfigError("bucketStateTtl is for {number}, which is not in the names: write it into partFileName")
+        if "directoryStateTtl" in parsed.given and not naming.uses_numbers:
+            raise ConfigError("directoryStateTtl is for {number}, which no name has: write it into partFileName")
         naming.examples(extension)
         return naming
 
@@ -266,7 +266,7 @@ class Naming:
 
     @property
     def uses_numbers(self) -> bool:
-        """Return True if the log must count the parts of each bucket; a function may ask for the number."""
+        """Return True if the log must count the parts of each directory; a function may ask for the number."""
         return self.function is not None or self.template.uses("number")
 
     @property
@@ -278,7 +278,7 @@ class Naming:
         """Return the bytes that records may give to a name; the limit of names where a function makes them."""
         if self.function is not None:
             return NAME_BYTES_MAX
-        around = self.template.fill(first_part("", "bucket", extension))
+        around = self.template.fill(first_part("", "directory", extension))
         return NAME_BYTES_MAX - len(around.encode()) - self.more_bytes
 
     def name(self, part: PartFacts) -> str:
@@ -289,7 +289,7 @@ class Naming:
             UserCodeError: the function failed, or makes no name.
         """
         name = self.template.fill(part) if self.function is None else self._by_function(self.function, part)
-        fault = "has a slash: directories are chosen by buckets" if "/" in name else name_fault(name)
+        fault = "has a slash: rows choose directories, names do not" if "/" in name else name_fault(name)
         if fault is None and self.function is not None:
             fault = ending_fault(name, part.extension)
         if fault is not None:
@@ -312,7 +312,7 @@ class Naming:
         stem, dot, ending = name.rpartition(".")
         return f"{stem}-{part.unique}{dot}{ending}" if dot else f"{name}-{part.unique}"
 
-    def examples(self, extension: str, directory: str = "bucket") -> list[str]:
+    def examples(self, extension: str, directory: str = "directory") -> list[str]:
         """Return the first names, with a stem from records and without; a ConfigError where they cannot be names."""
         names = []
         try:
@@ -328,7 +328,7 @@ class Naming:
 
 
 class PathCheck:
-    """Checks the path that a bucket's first file would have, with room for longer ones of later files."""
+    """Checks the path that a directory's first file would have, with room for longer ones of later files."""
 
     def __init__(self, naming: Naming, extension: str, store: Capabilities) -> None:
         self._naming = naming
@@ -336,10 +336,10 @@ class PathCheck:
         self._store = store
 
     def fault_of(self, directory: str, stem: str) -> str | None:
-        """Return why the files of a bucket cannot get their names, as in "it … ", or None."""
+        """Return why the files of a directory cannot get their names, as in "it … ", or None."""
         if self._naming.function is None:
             example, more_bytes = self._example
-            name = example.replace(_BUCKET, directory.replace("/", "-"))
+            name = example.replace(_DIRECTORY, directory.replace("/", "-"))
             name = name.replace(_NAME, stem or self._naming.prefix)
         else:
             # Nobody knows what a function makes: it may begin with what it is given, and be as long as names are.
@@ -351,7 +351,7 @@ class PathCheck:
 
     @functools.cached_property
     def _example(self) -> tuple[str, int]:
-        return self._naming.template.fill(first_part(_NAME, _BUCKET, self._extension)), self._naming.more_bytes
+        return self._naming.template.fill(first_part(_NAME, _DIRECTORY, self._extension)), self._naming.more_bytes
 
     def check(self, directory: str) -> None:
         """Raise a ConfigError if the store does not keep the names of examples in a directory."""

@@ -1,4 +1,4 @@
-"""Rows to parts: which bucket, when a part is full, and which rows cannot be encoded."""
+"""Rows to parts: which directory, when a part is full, and which rows cannot be encoded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from ftfile.core.errors import EncodingError, UnencodableRows, UserCodeError
 from ftfile.filters.aes_gcm import PieceCipher
 from ftfile.filters.decoded import stream_errors
-from ftfile.formats.partition_paths import bucket_values
+from ftfile.formats.partition_paths import path_column_values
 from ftfile.log.format import layout
 from ftfile.rows.buffers import rows_where
 from ftfile.write.bad_records import row_to_json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ftfile.formats.api import Format
     from ftfile.storage.api import InputFile
-    from ftfile.write.files.buckets import Refuse, Router
+    from ftfile.write.files.directories import Refuse, Router
     from ftfile.write.files.file_options import SinkConfig
     from ftfile.write.stage import OpenPart, Stage, StagedFile
 
@@ -38,20 +38,20 @@ class EncodableRows:
         self._file_columns = config.file_schema.names
         self._take = take
 
-    def of_bucket(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Take the rows of a bucket, without the columns in its path, that cannot be encoded; return the others."""
+    def rows_to_encode(self, directory_key: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows of a directory, without the columns in its path, that cannot be encoded; return the others."""
         faults = unencodable_rows(self._config.format, rows.select(self._file_columns))
         if not faults:
             return rows
         is_good = np.ones(rows.num_rows, np.bool_)
         is_good[[*faults]] = False
-        self._take(self._whole(bucket, rows_where(rows, ~is_good)), [*faults.values()])
+        self._take(self._whole(directory_key, rows_where(rows, ~is_good)), [*faults.values()])
         return rows_where(rows, is_good)
 
-    def _whole(self, bucket: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with the columns in the path of their bucket."""
-        schema, directory, stem = self._config.schema, layout.bucket_directory(bucket), layout.bucket_stem(bucket)
-        values = bucket_values(self._config.bucketing.definition(), directory, stem, schema)
+    def _whole(self, directory_key: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns in the path of their directory."""
+        schema, directory, stem = self._config.schema, layout.directory_of(directory_key), layout.stem_of(directory_key)
+        values = path_column_values(self._config.directories.definition(), directory, stem, schema)
         columns = {name: pa.repeat(value, rows.num_rows) for name, value in values.items()}
         columns |= dict(zip(rows.schema.names, rows.columns, strict=True))
         names = [name for name in schema.names if name in columns]
@@ -120,7 +120,7 @@ def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class _Block(NamedTuple):
-    """Rows of one bucket in the spill file."""
+    """Rows of one directory in the spill file."""
 
     offset: int
     length: int
@@ -128,7 +128,7 @@ class _Block(NamedTuple):
 
 
 class SpilledRows:
-    """Keeps rows by bucket until they are taken, each bucket's in their order.
+    """Keeps rows by directory until they are taken, each directory's in their order.
 
     The spill file is staged beside the parts, and gone when the rows were taken. If it is encrypted, only this object
     ever has the key.
@@ -143,35 +143,35 @@ class SpilledRows:
         self._cipher = PieceCipher() if encrypted else None
         self.held_bytes = 0
 
-    def add(self, bucket: str, rows: pa.RecordBatch) -> None:
+    def add(self, directory_key: str, rows: pa.RecordBatch) -> None:
         """Take rows; they are copied, since a slice would keep the memory of all rows that it was cut from."""
         rows = pa.RecordBatch.from_arrays([pa.concat_arrays([c]) for c in rows.columns], schema=rows.schema)
-        self._held.setdefault(bucket, []).append(rows)
+        self._held.setdefault(directory_key, []).append(rows)
         self.held_bytes += rows.get_total_buffer_size()
 
     def spill(self) -> None:
         """Move the rows in memory to the spill file."""
-        for bucket, batches in self._held.items():
+        for directory_key, batches in self._held.items():
             if self._file is None:
                 self._file = self._stage.create("spill")
             plain = as_one(batches).serialize()
             data = pa.compress(plain, codec=_CODEC)
             if self._cipher is not None:
                 data = self._cipher.encrypt(data, self._file.position)
-            self._pieces.setdefault(bucket, []).append(_Block(self._file.position, len(data), plain.size))
+            self._pieces.setdefault(directory_key, []).append(_Block(self._file.position, len(data), plain.size))
             self._file.write(data)
         self._held, self.held_bytes = {}, 0
 
     def take_all(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield all rows, bucket by bucket, and keep nothing."""
+        """Yield all rows, directory by directory, and keep nothing."""
         held, self._held, self.held_bytes = self._held, {}, 0
         if self._file is not None:
             with self._stage.read_back(self._file) as file:
-                for bucket, pieces in self._pieces.items():
-                    yield from ((bucket, rows) for rows in self._read(file, pieces))
-                    yield from ((bucket, rows) for rows in held.pop(bucket, ()))
-        for bucket in [*held]:
-            yield from ((bucket, rows) for rows in held.pop(bucket))
+                for directory_key, pieces in self._pieces.items():
+                    yield from ((directory_key, rows) for rows in self._read(file, pieces))
+                    yield from ((directory_key, rows) for rows in held.pop(directory_key, ()))
+        for directory_key in [*held]:
+            yield from ((directory_key, rows) for rows in held.pop(directory_key))
         if self._file is not None:
             self._stage.drop(self._file)
 
@@ -189,11 +189,11 @@ ROUTE_ROWS = 100_000
 
 
 class PartWriter:
-    """Spreads the rows of one attempt over parts: one for each bucket, more where one would pass a limit.
+    """Spreads the rows of one attempt over parts: one for each directory, more where one would pass a limit.
 
-    Where there are buckets, rows are collected and routed many at a time: routing a few is slow. Then each bucket's
-    rows go to its open part. When more parts would take too much memory or too many files, the rows of further buckets
-    wait for the end, and their parts are written one after the other.
+    Where rows choose directories, they are collected and routed many at a time: routing a few is slow. Then the rows of
+    each go to its open part. When more parts would take too much memory or too many files, the rows of further
+    directories wait for the end, and their parts are written one after the other.
     """
 
     def __init__(self, config: SinkConfig, router: Router, stage: Stage, encodable: EncodableRows) -> None:
@@ -224,7 +224,7 @@ class PartWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the next rows."""
         if self._router.only is not None:
-            self.write_bucket(self._router.only, batch)
+            self.write_rows(self._router.only, batch)
             return
         step = min(ROUTE_ROWS, int(self._route_bytes * batch.num_rows / (batch.nbytes + 1)) + 1)
         for start in range(0, batch.num_rows, step):
@@ -237,35 +237,35 @@ class PartWriter:
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the bytes that unwritten rows of all buckets take in memory."""
+        """Return the bytes that unwritten rows of all directories take in memory."""
         return self._later.held_bytes + self._parts_bytes
 
-    def has_room_for(self, bucket: str) -> bool:
-        """Return True if a part of the bucket is open, or can be opened within the limit of open files."""
-        return bucket in self._open or len(self._open) < self._open_max
+    def has_room_for(self, directory_key: str) -> bool:
+        """Return True if a part of the directory is open, or can be opened within the limit of open files."""
+        return directory_key in self._open or len(self._open) < self._open_max
 
     def finish(self) -> None:
         """End every part."""
         self._route()
         self._finish_all()
-        for bucket, rows in self._later.take_all():
-            if bucket not in self._open:
+        for directory_key, rows in self._later.take_all():
+            if directory_key not in self._open:
                 self._finish_all()
-            self.write_bucket(bucket, rows)
+            self.write_rows(directory_key, rows)
         self._finish_all()
 
     def _route(self) -> None:
         if not self._collected:
             return
         self._collected_rows = self._collected_bytes = 0
-        rows, buckets = self._router.route(as_one(self._collected))
-        for bucket, start, count in buckets:
+        rows, places = self._router.route(as_one(self._collected))
+        for directory_key, start, count in places:
             if len(self._direct) < self._open_max:
-                self._direct.add(bucket)
-            if bucket in self._direct:
-                self.write_bucket(bucket, rows.slice(start, count))
+                self._direct.add(directory_key)
+            if directory_key in self._direct:
+                self.write_rows(directory_key, rows.slice(start, count))
             else:
-                self._later.add(bucket, rows.slice(start, count))
+                self._later.add(directory_key, rows.slice(start, count))
                 self._bound_memory()
 
     def _bound_memory(self) -> None:
@@ -280,35 +280,37 @@ class PartWriter:
             self._parts_bytes -= part.buffered_bytes
             part.flush()
 
-    def write_bucket(self, bucket: str, batch: pa.RecordBatch) -> None:
-        """Take rows of one bucket, without the columns that are in its path."""
+    def write_rows(self, directory_key: str, batch: pa.RecordBatch) -> None:
+        """Take rows of one directory, without the columns that are in its path."""
         limit_rows, limit_bytes = self._max_rows, self._max_bytes
         offset = 0
         while offset < batch.num_rows:
-            part = self._part(bucket)
+            part = self._part(directory_key)
             room = limit_rows - part.rows if limit_rows else batch.num_rows
             held = part.buffered_bytes
             try:
                 offset += part.write(batch.slice(offset, room), limit_bytes)
             except UnencodableRows:
-                offset, batch = 0, self._encodable.of_bucket(bucket, batch.slice(offset))
+                offset, batch = 0, self._encodable.rows_to_encode(directory_key, batch.slice(offset))
                 continue
             self._parts_bytes += part.buffered_bytes - held
             if (limit_rows and part.rows >= limit_rows) or (limit_bytes and part.size_bytes >= limit_bytes):
-                self._finish(bucket)
+                self._finish(directory_key)
         self._bound_memory()
 
     def _finish_all(self) -> None:
         while self._open:
             self._finish(next(iter(self._open)))
 
-    def _part(self, bucket: str) -> OpenPart:
-        if bucket not in self._open:
-            self._open[bucket] = self._stage.open(bucket, self._config.format, self._schema, self._config.chain)
-        return self._open[bucket]
+    def _part(self, directory_key: str) -> OpenPart:
+        if directory_key not in self._open:
+            self._open[directory_key] = self._stage.open(
+                directory_key, self._config.format, self._schema, self._config.chain
+            )
+        return self._open[directory_key]
 
-    def _finish(self, bucket: str) -> None:
-        part = self._open.pop(bucket)
+    def _finish(self, directory_key: str) -> None:
+        part = self._open.pop(directory_key)
         self._parts_bytes -= part.buffered_bytes
         if part.rows:
             self._stage.finish(part)

@@ -63,7 +63,7 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
     if head.schema is not None:
         recorded, new = head.definitions[head.schema], config.recorded_schema_json
         if recorded != new:
-            check_schema_change(recorded, new, config.on_schema_change, config.bucketing.partition_by)
+            check_schema_change(recorded, new, config.on_schema_change, config.directories.partition_by)
             _check_older_rows(head, new, snapshot)
     if head.encoding is None:
         return
@@ -77,7 +77,7 @@ def _check_followed(config: SinkConfig, head: LogState, snapshot: Callable[[], S
             "set onFormatChange=accept"
         )
     # That of the newest rows is that of all rows: only an overwrite may change it.
-    recorded, partition_by = encoding["partitionBy"], list(config.bucketing.partition_by)
+    recorded, partition_by = encoding["partitionBy"], list(config.directories.partition_by)
     if recorded != partition_by:
         raise ConfigError(
             f"this write is {_partition_by(partition_by)}, but the directory was written {_partition_by(recorded)}: "
@@ -113,7 +113,7 @@ def check_paths(config: SinkConfig, store: Capabilities, planned_ms: int) -> Non
     success = config.publishing.success
     if success is not None and (fault := store.fault_of(success.name)):
         raise ConfigError(f"successFile={success.name!r} {fault}")
-    config.path_check(store).check(config.bucketing.only_directory(planned_ms))
+    config.path_check(store).check(config.directories.only_directory(planned_ms))
 
 
 # Why parts ended that a task wrote at once, where others stay open.
@@ -148,7 +148,7 @@ def make_proposal(
         segments = segments_of(messages, key, Moment(committed_ms, head.version + 1).stats())
         adds = (*named.adds, *segments, *accepted.adds)
         replaced = _replaced(replacement, (*named.adds, *segments), snapshot()) if config.overwrite else []
-        marks = {} if success is None else success.mark(log, head, adds, config.bucketing.end_ms)
+        marks = {} if success is None else success.mark(log, head, adds, config.directories.end_ms)
         query_id = author.query_id if isinstance(author, StreamAuthor) else None
         place = checkpoint_table_change(head, query_id, config.checkpoint) if query_id else {}
         body = Body(

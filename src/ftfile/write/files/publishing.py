@@ -15,7 +15,7 @@ from ftfile.core.extensions import load
 from ftfile.core.logs import get_logger
 from ftfile.core.options import ParsedOptions, parse_options
 from ftfile.log.format import layout
-from ftfile.log.format.layout import bucket_directory
+from ftfile.log.format.layout import directory_of
 from ftfile.log.format.model import Add, Body, MaintenanceAuthor
 from ftfile.storage.paths import join
 from ftfile.write.files.naming import Naming, name_fault
@@ -56,9 +56,9 @@ class SuccessFile:
     """The options of the marker in each directory of a stream that is done, and in the root after a batch write.
 
     A directory is done when `successDelay` has passed since the last commit that wrote into it and, with
-    `bucketPattern`, since the end of the time that it stands for, and all of its parts are published. The first commit
-    after that writes the marker, and says so in its record. Rows that come later leave the marker there; it is written
-    again when the directory is done again.
+    `directoryPattern`, since the end of the time that it stands for, and all of its parts are published. The first
+    commit after that writes the marker, and says so in its record. Rows that come later leave the marker there; it is
+    written again when the directory is done again.
     """
 
     name: str
@@ -82,9 +82,9 @@ class SuccessFile:
         `end_ms` returns the end of the time that a directory stands for, if it stands for any.
         """
         now_ms = log.clock.now_ms()
-        busy = {layout.bucket_directory(add.bucket) for add in adds}
-        open_directories = {layout.bucket_directory(segment.bucket) for segment in head.segments.values()}
-        waiting = {layout.bucket_directory(add.bucket) for entry in head.unpublished.values() for add in entry.adds}
+        busy = {layout.directory_of(add.directory_key) for add in adds}
+        open_directories = {layout.directory_of(segment.directory_key) for segment in head.segments.values()}
+        waiting = {layout.directory_of(add.directory_key) for entry in head.unpublished.values() for add in entry.adds}
         marked = []
         for directory, (written_ms, _) in head.tables.get(UNMARKED, {}).items():
             if written_ms + self.delay_ms > now_ms:
@@ -211,7 +211,7 @@ class PublishedPart:
 
     url: str
     path: str  # relative to the directory of the sink
-    bucket: str  # its sub-directory; empty for the directory itself
+    directory: str  # relative; empty for the directory itself
     rows: int
     size_bytes: int
     query_id: str  # the streaming query that wrote it, or the id of a batch write
@@ -231,7 +231,7 @@ def call_on_publish(name: str, url: str, version: int, adds: Iterable[Add]) -> N
         PublishedPart(
             url=f"{url}/{add.final_path}",
             path=add.final_path,
-            bucket=bucket_directory(add.bucket),
+            directory=directory_of(add.directory_key),
             rows=add.rows,
             size_bytes=add.length,
             query_id=add.origin.query_id,

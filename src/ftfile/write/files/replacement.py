@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ftfile.core.errors import ConfigError
 from ftfile.formats.partition_paths import partition_schema
-from ftfile.log.format.layout import bucket_directory
+from ftfile.log.format.layout import directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,8 +59,8 @@ class Replacement:
         """
         from ftfile.formats.partition_paths import chosen_places, partitions_of  # noqa: PLC0415 - parses conditions
 
-        new = [(bucket_directory(add.bucket), self.time_zone) for add in written]
-        places = [(bucket_directory(add.bucket), definitions[add.encoding]["timeZone"]) for add in live]
+        new = [(directory_of(add.directory_key), self.time_zone) for add in written]
+        places = [(directory_of(add.directory_key), definitions[add.encoding]["timeZone"]) for add in live]
         if self.where is None:
             names = set(partitions_of(new, self.schema))
             return [add for add, name in zip(live, partitions_of(places, self.schema), strict=True) if name in names]

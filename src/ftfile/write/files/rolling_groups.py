@@ -1,4 +1,4 @@
-"""Groups: the free segments of one query by bucket, encoding and window of event time, kept in step with the log.
+"""Groups: the free segments of one query by directory, encoding and window of event time, kept in step with the log.
 
 A segment is free while no due job names it. The index is derived from the segments and jobs of a state and follows it
 record by record, so that a commit costs what it changes and not what is open.
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftfile.log.format.layout import directory_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
@@ -25,7 +27,7 @@ GroupKey = tuple[str, str, tuple[int, ...]]
 
 def key_of(segment: Add) -> GroupKey:
     """Return which group of its query a segment belongs to."""
-    return segment.bucket, segment.encoding, tuple(segment.rolling_stats.get("windowUs", ()))
+    return segment.directory_key, segment.encoding, tuple(segment.rolling_stats.get("windowUs", ()))
 
 
 def by_group(segments: Iterable[Add]) -> dict[GroupKey, list[Add]]:
@@ -76,7 +78,7 @@ AT_ONCE = Deadline(now_ms=0)
 class GroupTotals:
     """A group's facts for a rolling policy."""
 
-    bucket: str  # output sub-directory
+    directory: str  # relative; empty for the directory itself
     segments: int = 0  # number of pieces
     size_bytes: int = 0  # for columnar formats an estimate of the part's size
     rows: int = 0
@@ -92,7 +94,7 @@ class GroupTotals:
         stats = segment.rolling_stats
         low, high = stats.get("eventTimeUs", (None, None))
         return GroupTotals(
-            self.bucket,
+            self.directory,
             self.segments + 1,
             self.size_bytes + size_of(segment),
             self.rows + segment.rows,
@@ -114,7 +116,7 @@ class _Group:
 
     def __init__(self, key: GroupKey, reason_it_was_over: OverReason, segments: Iterable[Add] = ()) -> None:
         self.segments: dict[str, Add] = {}
-        self.totals = self._since = GroupTotals(key[0])
+        self.totals = self._since = GroupTotals(directory_of(key[0]))
         # The last batch that is over although its segments are still open, and why: jobs that named them were dropped,
         # or had no room.
         self.over: tuple[int, str] | None = None
@@ -131,7 +133,7 @@ class _Group:
         if is_later and self.segments:
             reason = self._over_reason(self._since, segment.rolling_stats["committedMs"])
             if reason is not None:
-                self.over, self._since = (self.newest, reason), GroupTotals(self.totals.bucket)
+                self.over, self._since = (self.newest, reason), GroupTotals(self.totals.directory)
         self.totals = self.totals_with([segment])
         self._since = self.totals if self.over is None else self._since.plus(segment, is_other_batch=is_later)
         self._batches.add(batch)
@@ -155,7 +157,7 @@ class Candidate:
     key: GroupKey
     totals: GroupTotals
     segments: Iterable[Add]
-    is_passed: bool  # the bucket has rows of a later window of event time
+    is_passed: bool  # the directory has rows of a later window of event time
     # The last batch that was over before the next one came, and why; None if there is none.
     over: tuple[int, str] | None
 
@@ -240,7 +242,7 @@ class GroupIndex:
     ) -> Candidate:
         """Return a group, which need not exist, with more segments and without those of some ids; `afresh`: only more.
 
-        `begins_us` is the beginning of the last window that the bucket gets rows of.
+        `begins_us` is the beginning of the last window that the directory gets rows of.
         """
         group = (None if afresh else self.groups.get(key)) or self._group(key)
         if without and any(add_id in group.segments for add_id in without):
@@ -253,10 +255,10 @@ class GroupIndex:
     def groups_ended_by(self, keys: Iterable[GroupKey]) -> list[GroupKey]:
         """Return the groups whose window is over because others of these keys are there."""
         earlier_keys: dict[GroupKey, None] = {}
-        for bucket, encoding, window in keys:
-            for earlier in self._windows.get((bucket, encoding), ()) if window else ():
+        for directory_key, encoding, window in keys:
+            for earlier in self._windows.get((directory_key, encoding), ()) if window else ():
                 if earlier[1] <= window[0]:
-                    earlier_keys[bucket, encoding, earlier] = None
+                    earlier_keys[directory_key, encoding, earlier] = None
         return list(earlier_keys)
 
     def overdue(self, moment: Moment) -> list[GroupKey]:

@@ -229,7 +229,7 @@ class RollingPlanner:
                     segment.offset + segment.length,
                     segment.path,
                     segment.rows,
-                    segment.bucket,
+                    segment.directory_key,
                 )
                 jobs.append(alone(segment, self._settings, self._ids))
         return jobs

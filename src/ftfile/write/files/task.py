@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ftfile.log.checks import Rewrite
     from ftfile.log.state import LogState
     from ftfile.write.bad_records import BadRecords
-    from ftfile.write.files.buckets import Router
+    from ftfile.write.files.directories import Router
     from ftfile.write.files.file_options import SinkConfig
     from ftfile.write.files.rolling_rules import RollingSettings
     from ftfile.write.messages import StagedSegment, WriterIdentity
@@ -47,7 +47,7 @@ def write_task(
     bad: BadRecords,
 ) -> tuple[StagedSegment, ...]:
     """Write all rows of an attempt to parts, or to a spool; return the segments of the spool."""
-    router = config.bucketing.router(bad.take, planned.time_ms, config.path_check(stage.fs.capabilities))
+    router = config.directories.router(bad.take, planned.time_ms, config.path_check(stage.fs.capabilities))
     encodable = EncodableRows(config, bad.take)
     is_stream = isinstance(writer, StreamIdentity)
     if config.rolling is not None and config.rolling.needs_spool and not is_stream:
@@ -114,9 +114,9 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class SpoolWriter:
-    """Collects rows, sorts them by bucket once, and appends each bucket's to the spool.
+    """Collects rows, sorts them by directory once, and appends each directory's to the spool.
 
-    A bucket that has half a part's bytes in the spool, and gets more, is written straight to parts from then on.
+    A directory that has half a part's bytes in the spool, and gets more, is written straight to parts from then on.
     """
 
     def __init__(
@@ -157,76 +157,78 @@ class SpoolWriter:
     def _flush(self) -> None:
         if not self._collected:
             return
-        rows, buckets = self._without_large()
-        if not buckets:
+        rows, key_counts = self._without_large()
+        if not key_counts:
             return
         if self._spool is None:
             self._spool = self._stage.create("spool")
-        self._append(self._spool, rows, buckets)
+        self._append(self._spool, rows, key_counts)
 
     def _without_large(self) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
-        """Write the rows of large buckets to parts; return all others, bucket by bucket."""
+        """Write the rows of large directories to parts; return all others, directory by directory."""
         self._collected_bytes = 0
-        rows, buckets = self._router.route(as_one(self._collected))
+        rows, places = self._router.route(as_one(self._collected))
         if self._large_bytes is None or max(self._spooled_bytes.values(), default=0) < self._large_bytes:
-            return rows, [(bucket, count) for bucket, _, count in buckets]
-        small_rows, small_buckets = [], []
-        for bucket, start, count in buckets:
-            of_bucket = rows.slice(start, count)
-            is_large = self._spooled_bytes.get(bucket, 0) >= self._large_bytes
-            if is_large and self._parts.has_room_for(bucket):
-                self._parts.write_bucket(bucket, of_bucket)
+            return rows, [(directory_key, count) for directory_key, _, count in places]
+        small_rows, small_counts = [], []
+        for directory_key, start, count in places:
+            rows_there = rows.slice(start, count)
+            is_large = self._spooled_bytes.get(directory_key, 0) >= self._large_bytes
+            if is_large and self._parts.has_room_for(directory_key):
+                self._parts.write_rows(directory_key, rows_there)
             else:
-                small_rows.append(of_bucket)
-                small_buckets.append((bucket, count))
-        return pa.concat_batches(small_rows) if small_rows else rows.slice(0, 0), small_buckets
+                small_rows.append(rows_there)
+                small_counts.append((directory_key, count))
+        return pa.concat_batches(small_rows) if small_rows else rows.slice(0, 0), small_counts
 
-    def _append(self, spool: StagedFile, rows: pa.RecordBatch, buckets: list[tuple[str, int]]) -> None:
+    def _append(self, spool: StagedFile, rows: pa.RecordBatch, key_counts: list[tuple[str, int]]) -> None:
         """Append rows; a segment that a bad row interrupts is appended anew."""
         done = len(self.segments)
-        if not buckets:
+        if not key_counts:
             return
         try:
-            self._append_segments(spool, *_segments_of(rows, buckets, self._settings))
+            self._append_segments(spool, *_segments_of(rows, key_counts, self._settings))
         except UnencodableRows:
             appended = sum(segment.rows for segment in self.segments[done:])
-            self._append(spool, *self._without_bad(rows, buckets, appended))
+            self._append(spool, *self._without_bad(rows, key_counts, appended))
 
     def _without_bad(
-        self, rows: pa.RecordBatch, buckets: list[tuple[str, int]], start: int
+        self, rows: pa.RecordBatch, key_counts: list[tuple[str, int]], start: int
     ) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
         """Give the bad rows from `start` on to `badRecords`, and return the others."""
         good_rows, counts, end = [], [], 0
-        for bucket, count in buckets:
+        for directory_key, count in key_counts:
             first, end = max(end, start), end + count
             if first < end:
-                good_rows.append(self._encodable.of_bucket(bucket, rows.slice(first, end - first)))
-                counts.append((bucket, good_rows[-1].num_rows))
+                good_rows.append(self._encodable.rows_to_encode(directory_key, rows.slice(first, end - first)))
+                counts.append((directory_key, good_rows[-1].num_rows))
         good = pa.Table.from_batches(good_rows).combine_chunks().to_batches()
-        return good[0] if good else rows.slice(0, 0), [(bucket, count) for bucket, count in counts if count]
+        return good[0] if good else rows.slice(0, 0), [
+            (directory_key, count) for directory_key, count in counts if count
+        ]
 
     def _append_segments(
         self, spool: StagedFile, segments: list[tuple[str, int, dict[str, Any]]], rows: pa.RecordBatch
     ) -> None:
         counts = [count for _, count, _ in segments]
         for number, pieces in groupby(self._codec.encode(rows, counts), key=itemgetter(0)):
-            bucket, count, stats = segments[number]
+            directory_key, count, stats = segments[number]
             piece = StagedRange(spool, self._chain)
             for _, data in pieces:
                 piece.write(data)
             place = len(self.segments)
             stats |= {"partition": self._stage.partition, "index": place}
-            self.segments.append(piece.end(place, count, bucket, stats))
-            self._spooled_bytes[bucket] = self._spooled_bytes.get(bucket, 0) + self.segments[-1].length
+            self.segments.append(piece.end(place, count, directory_key, stats))
+            self._spooled_bytes[directory_key] = self._spooled_bytes.get(directory_key, 0) + self.segments[-1].length
 
 
 def _segments_of(
-    rows: pa.RecordBatch, buckets: list[tuple[str, int]], settings: RollingSettings
+    rows: pa.RecordBatch, key_counts: list[tuple[str, int]], settings: RollingSettings
 ) -> tuple[list[tuple[str, int, dict[str, Any]]], pa.RecordBatch]:
-    """Return bucket, rows and stats of each segment, and the rows as they go into the files."""
-    counts = np.array([count for _, count in buckets], np.int64)
-    owners = np.arange(len(buckets))
-    stats: list[dict[str, Any]] = [{} for _ in buckets]
+    """Return directory key, rows and stats of each segment, and the rows as they go into the files."""
+    counts = np.array([count for _, count in key_counts], np.int64)
+    owners = np.arange(len(key_counts))
+    stats: list[dict[str, Any]] = [{} for _ in key_counts]
     if settings.finalize_column is not None:
         column = rows.column(settings.finalize_column)
         is_true = (values_of(column.cast(pa.uint8()), np.uint8) != 0) & is_valid(column)
@@ -236,14 +238,14 @@ def _segments_of(
     if settings.event_column is not None and settings.event_us is not None:
         rows, counts, runs, spans = _windows(rows, settings.event_column, settings.event_us, counts)
         owners, stats = owners[runs], [stats[run] | span for run, span in zip(runs.tolist(), spans, strict=True)]
-    names = [buckets[owner][0] for owner in owners.tolist()]
-    return list(zip(names, counts.tolist(), stats, strict=True)), rows
+    keys = [key_counts[owner][0] for owner in owners.tolist()]
+    return list(zip(keys, counts.tolist(), stats, strict=True)), rows
 
 
 def _cut_after(
     final: NDArray[np.bool_], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Cut buckets after their final rows: rows of each segment, its bucket's number, and True if it ends a part."""
+    """Cut runs of rows after their final rows: rows of each segment, its run's number, and True if it ends a part."""
     bounds = np.cumsum(counts)
     ends = np.union1d(bounds, np.flatnonzero(final) + 1)
     return np.diff(ends, prepend=0), np.searchsorted(bounds, ends), final[ends - 1]

@@ -115,13 +115,13 @@ class TestCompact:
         monkeypatch.setattr(plan, "_RUNS_MAX", 8)
         write(counts(buckets="4", flushIntervalCount="4"), 4)
         adds = [*CommitLog(open_filesystem(PATH)).refresh().segments.values()]
-        *broken, whole = sorted({add.bucket for add in adds})
+        *broken, whole = sorted({add.directory_key for add in adds})
         for bucket in broken:
-            damage(PATH, next(add for add in adds if add.bucket == bucket))
+            damage(PATH, next(add for add in adds if add.directory_key == bucket))
         with pytest.raises(CorruptData):
             kv.compact(PATH, context=current())
-        left = Counter(add.bucket for add in CommitLog(open_filesystem(PATH)).refresh().segments.values())
-        assert left == {**Counter(add.bucket for add in adds), whole: 1}
+        left = Counter(add.directory_key for add in CommitLog(open_filesystem(PATH)).refresh().segments.values())
+        assert left == {**Counter(add.directory_key for add in adds), whole: 1}
 
     def test_it_is_for_stores(self) -> None:
         with pytest.raises(ConfigError, match="no store"):
@@ -159,7 +159,7 @@ class TestThreads:
             write(each, 3)
             kv.compact(each.path, full=True, threads=threads, context=current())
         found = [
-            [(add.bucket, add.rows) for add in CommitLog(open_filesystem(path)).read_record(3).adds]  # type: ignore[union-attr] # it is there
+            [(add.directory_key, add.rows) for add in CommitLog(open_filesystem(path)).read_record(3).adds]  # type: ignore[union-attr] # it is there
             for path in (PATH, other.path)
         ]
         assert found[0] == found[1]
@@ -184,7 +184,7 @@ class TestThreads:
         together, honest = threading.Barrier(3), verify._check_run  # noqa: SLF001
 
         def check(run: Run, *more: Any) -> None:
-            if run.add.bucket == "b=00000":
+            if run.add.directory_key == "b=00000":
                 together.wait(300)
             honest(run, *more)
 

@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
 
 def oldest_run(bucket: str) -> Add:
     adds = CommitLog(open_filesystem(PATH)).refresh().segments.values()
-    return min((add for add in adds if add.bucket == bucket), key=lambda add: run_of(add).marks.at)
+    return min((add for add in adds if add.directory_key == bucket), key=lambda add: run_of(add).marks.at)
 
 
 def jobs() -> tuple[int, int]:

@@ -88,7 +88,9 @@ class TestBroken:
 
         def swapped(head: LogState) -> Body:
             run = runs(head)[0]
-            other = replace(run, id="broken-1", bucket="b=00001" if run.bucket == "b=00000" else "b=00000")
+            other = replace(
+                run, id="broken-1", directory_key="b=00001" if run.directory_key == "b=00000" else "b=00000"
+            )
             return Body(adds=(other,), removes=tuple(map(Remove.of, runs(head))))
 
         record(swapped)

@@ -63,7 +63,7 @@ LEFT = Add(
     logical_length=37,
     checksum="crc32:759da0e7",
     rows=1,
-    bucket="kind=a",
+    directory_key="kind=a",
     encoding="ec033da77c740d07",
     origin=Origin(QUERY, 0, 0),
     offset=74,

@@ -173,7 +173,7 @@ def test_status(out: str, rolled: str) -> None:
     assert "its deadline has not passed" in text
     assert "\tin 60 min\t" in text
     (found,) = documents("status", rolled)
-    assert [each["partition"] for each in found["open"]] == ["month=6", "month=7"]
+    assert [each["directory"] for each in found["open"]] == ["month=6", "month=7"]
     assert found["queries"][0]["last_batch"] == 2
 
 

@@ -193,7 +193,7 @@ class TestVersions:
 
     def test_directories_that_are_no_columns(self, out: str) -> None:
         columns = COLUMNS | {"at": "timestamp"}
-        query = MicroBatch(out, columns, {"bucketPattern": "at:yyyy-MM-dd", "partitionBy": "word"})
+        query = MicroBatch(out, columns, {"directoryPattern": "at:yyyy-MM-dd", "partitionBy": "word"})
         given = [{**row, "at": datetime.datetime(2026, 1, 2 + row["id"], tzinfo=UTC)} for row in rows(0, 3)]
         query.run(0, [given])
         export(out)

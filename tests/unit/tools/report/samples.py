@@ -9,7 +9,7 @@ import numpy as np
 from ftfile.operate.doctor import Check
 from ftfile.operate.status import DirectoryStatus, OpenFile, QueryStatus
 from ftfile.tools.report.advice import ReportWarning
-from ftfile.tools.report.history import COLUMNS, Commits, LiveFiles, PartitionSums
+from ftfile.tools.report.history import COLUMNS, Commits, DirectorySums, LiveFiles
 from ftfile.tools.report.page import Contents
 
 __all__ = ("commits_of", "contents_of")
@@ -44,14 +44,14 @@ def contents_of(versions: int, *, is_store: bool = False) -> Contents:
     commits = commits_of(versions)
     draw = np.random.default_rng(2)
     sizes = draw.lognormal(17, 1.2, 20_000).astype(np.int64)
-    partitions = {
-        f"day=2026-{month:02}-{day:02}": PartitionSums(30 + day, 1_000_000 * day, day * month << 24)
+    directories = {
+        f"day=2026-{month:02}-{day:02}": DirectorySums(30 + day, 1_000_000 * day, day * month << 24)
         for month in range(1, 13)
         for day in range(1, 29)
     }
-    partitions["word=<script>alert(1)</script>"] = PartitionSums(1, 1, 1 << 50)
+    directories["word=<script>alert(1)</script>"] = DirectorySums(1, 1, 1 << 50)
     query = "00000000-0000-0000-0000-000000000001"
-    opened = tuple(_open(query, name) for name in [*partitions][:60])
+    opened = tuple(_open(query, name) for name in [*directories][:60])
     status = DirectoryStatus(
         version=versions - 1,
         time_ms=MADE_MS - 10_000,
@@ -74,7 +74,7 @@ def contents_of(versions: int, *, is_store: bool = False) -> Contents:
         is_store=is_store,
         is_verified=True,
         commits=commits,
-        files=LiveFiles(sizes, 10_000_000, partitions),
+        files=LiveFiles(sizes, 10_000_000, directories),
         status=status,
         checks=checks,
         jobs=(),

@@ -130,7 +130,7 @@ def test_live_files_are_those_that_are_listed(rolled: MicroBatch, *, is_merged: 
     found, files = live_files_of(directory.snapshot(), is_store=False), directory.files()
     assert sorted(found.sizes.tolist()) == sorted(each.size_bytes for each in files)
     assert found.rows == sum(each.rows for each in files)
-    assert found.partitions.keys() == {each.directory for each in files}
+    assert found.directories.keys() == {each.directory for each in files}
 
 
 @pytest.mark.parametrize("read", READS[:2], ids=["alone", "with a comparison"])

@@ -72,7 +72,12 @@ class TestFail:
                 {"word": "x" * 300},
                 "'word' makes a directory name of 305 bytes",
             ),
-            ({"bucketPattern": "word:yyyy"}, {"id": "long", "word": "date"}, {"word": None}, "column 'word' is null"),
+            (
+                {"directoryPattern": "word:yyyy"},
+                {"id": "long", "word": "date"},
+                {"word": None},
+                "column 'word' is null",
+            ),
             ({"maxRecordBytes": "100"}, COLUMNS, {"word": "x" * 93}, "column 'word' takes 93 of a record's 101 bytes"),
             (
                 {"fileFormat": "text", "partitionBy": "id"},

@@ -374,7 +374,7 @@ def test_pieces_of_a_spool_are_bound_to_their_places(out: str, ring: Path) -> No
         data = fs.read(add.path)[add.offset :][: add.length]
         chain, identity = Chain.for_reading(add.filters, keys_of(fs)), storage_identity("segment", at.path, at.offset)
         if add is at:
-            assert chain.decode(data, identity) == f"in {add.bucket[-1]}\n".encode()
+            assert chain.decode(data, identity) == f"in {add.directory_key[-1]}\n".encode()
         else:
             with pytest.raises(BadStream):
                 chain.decode(data, identity)

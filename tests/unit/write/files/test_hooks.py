@@ -139,7 +139,7 @@ class TestBatches:
             log.fs.delete(layout.record_path(version))
         query.restart()
         query.run(1, [rows("b", "c", "d")])
-        assert [(part.bucket, part.version) for part in heard] == [("word=a", 0), ("word=b", 1), ("word=c", 1)]
+        assert [(part.directory, part.version) for part in heard] == [("word=a", 0), ("word=b", 1), ("word=c", 1)]
         check_directory(open_filesystem(out))
 
     def test_whose_record_is_lost_say_so(self, out: str) -> None:

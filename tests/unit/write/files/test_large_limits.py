@@ -48,13 +48,13 @@ def test_a_final_row_beyond_a_thousand_segments(store: MemoryFileSystem) -> None
 
 
 def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> None:
-    tasks, buckets = 101, 100
-    assert tasks * buckets > DUE_SEGMENTS_MAX
+    tasks, directories = 101, 100
+    assert tasks * directories > DUE_SEGMENTS_MAX
     clock = ManualClock()
     with repeatable(clock), mounted(store) as url:
         options = {"fileFormat": "text", "partitionBy": "k", "rolloverInterval": "1h"}
         query = MicroBatch(url, {"word": "string", "k": "string"}, options)
-        query.run(0, [[{"word": f"w{task}", "k": f"{k}"} for k in range(buckets)] for task in range(tasks)])
+        query.run(0, [[{"word": f"w{task}", "k": f"{k}"} for k in range(directories)] for task in range(tasks)])
         clock.advance(3600)
         named = []
         for batch in range(1, 4):
@@ -62,13 +62,15 @@ def test_more_segments_are_due_than_a_record_names(store: MemoryFileSystem) -> N
             named.append(Counter(len(job.inputs) for job in CommitLog(store).refresh().assembly_tasks))
     assert named == [{tasks: DUE_SEGMENTS_MAX // tasks}, {tasks: 1}, {}]
     report = check_directory(store)
-    assert [add.rows for add in report.live.values()] == [tasks] * buckets
+    assert [add.rows for add in report.live.values()] == [tasks] * directories
 
 
-def segment(number: int, bucket: str = "") -> Add:
+def segment(number: int, directory: str = "") -> Add:
     stats = {"partition": number, "index": 0, "committedMs": 0}
     origin = Origin("query", 0, 0)
-    return Add(f"{bucket}{number}", "segment", "a", None, 1, 1, "", 1, bucket, "text", origin, rolling_stats=stats)
+    return Add(
+        f"{directory}{number}", "segment", "a", None, 1, 1, "", 1, directory, "text", origin, rolling_stats=stats
+    )
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,11 @@ def test_directories_of_the_stage_that_vanish(more: int, request: pytest.Fixture
 
 
 def test_more_files_are_closed_than_at_once(tmp_path: Path) -> None:
-    buckets = 3 * staging.CLOSERS_MAX
+    directories = 3 * staging.CLOSERS_MAX
     query = MicroBatch(str(tmp_path), {"k": "string", "v": "long"}, {"fileFormat": "json", "partitionBy": "k"})
-    query.run(0, [[{"k": str(number), "v": number} for number in range(buckets)]])
-    assert sorted(ftfile.open(tmp_path).to_arrow()["v"].to_pylist()) == list(range(buckets))
-    assert len(list(tmp_path.glob("k=*/*.json"))) == buckets
+    query.run(0, [[{"k": str(number), "v": number} for number in range(directories)]])
+    assert sorted(ftfile.open(tmp_path).to_arrow()["v"].to_pylist()) == list(range(directories))
+    assert len(list(tmp_path.glob("k=*/*.json"))) == directories
 
 
 @pytest.mark.parametrize("length", [LONG_BYTES - 1, LONG_BYTES, LONG_BYTES + 1, 3 * LONG_BYTES])

@@ -130,12 +130,12 @@ class TestATakenFile:
 
 
 class TestNumbersThatAreForgotten:
-    """A bucket goes on after the numbers of its parts: beginning at 0, none of its batches could be committed."""
+    """A directory goes on after the numbers of its parts: beginning at 0, none of its batches could be committed."""
 
     def test_by_age(self, out: str) -> None:
         clock = ManualClock()
         with repeatable(clock):
-            query = MicroBatch(out, COLUMNS, NUMBERED | {"bucketStateTtl": "1h"})
+            query = MicroBatch(out, COLUMNS, NUMBERED | {"directoryStateTtl": "1h"})
             for batch in range(3):
                 query.run(batch, row(batch))
             clock.advance(7200)
@@ -160,7 +160,7 @@ class TestNumbersThatAreForgotten:
     def test_of_parts_that_were_removed(self, out: str) -> None:
         clock = ManualClock()
         with repeatable(clock):
-            query = MicroBatch(out, COLUMNS, NUMBERED | {"bucketStateTtl": "1h"})
+            query = MicroBatch(out, COLUMNS, NUMBERED | {"directoryStateTtl": "1h"})
             query.run(0, row(0))
             ftfile.drop(out, "all", context=current())
             clock.advance(7200)
@@ -168,7 +168,7 @@ class TestNumbersThatAreForgotten:
         assert [path.name for path in Path(out).glob("part*")] == ["part.1"]
 
     def test_of_the_real_bound(self) -> None:
-        names = [f"bucket-{number}" for number in range(fold.ENTRIES_MAX + 1)]
+        names = [f"directory-{number}" for number in range(fold.ENTRIES_MAX + 1)]
         draft = fold.TablesDraft({})
         draft.apply({"partNumbers": {"set": dict.fromkeys(names, 1)}}, 0)
         assert [*draft.finish()["partNumbers"]] == names[1:]

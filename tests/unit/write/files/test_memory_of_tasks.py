@@ -1,4 +1,4 @@
-"""The memory of a task that writes to many buckets."""
+"""The memory of a task that writes to many directories."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ CASES = [("json", "batch"), ("parquet", "policy"), *[("json", "policy"), ("parqu
 
 
 @pytest.mark.parametrize(("file_format", "rolling"), CASES)
-def test_a_thousand_buckets_within_the_memory_of_a_task(out: str, file_format: str, rolling: str) -> None:
-    """Far more rows than the budget, each bucket among them everywhere; the peak is the kernel's own figure."""
+def test_a_thousand_directories_within_the_memory_of_a_task(out: str, file_format: str, rolling: str) -> None:
+    """Far more rows than the budget, each directory among them everywhere; the peak is the kernel's own figure."""
     code = f"""
 import re
 from pathlib import Path
@@ -64,11 +64,11 @@ before = memory("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")
 message = writer.write(TaskIdentity(StreamIdentity("query", "run", 0), 0, 0), batches(), current())
 written = [*message.parts, *message.segments]
-print(memory("VmHWM") - before, len({{each.bucket for each in written}}), sum(each.rows for each in written))
+print(memory("VmHWM") - before, len({{each.directory_key for each in written}}), sum(each.rows for each in written))
 print(len(message.parts) or len({{segment.path for segment in message.segments}}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    peak_bytes, buckets, written, files = map(int, re.findall(r"\d+", done.stdout))
-    assert (buckets, written, files) == (1_000, 800_000, 1_000 if rolling == "batch" else 1)
+    peak_bytes, directories, written, files = map(int, re.findall(r"\d+", done.stdout))
+    assert (directories, written, files) == (1_000, 800_000, 1_000 if rolling == "batch" else 1)
     assert peak_bytes <= BUDGET_BYTES, f"{peak_bytes / MIB:.0f} MiB"

@@ -77,7 +77,7 @@ class TestTemplates:
 
     def test_every_placeholder(self, out: str) -> None:
         clock = ManualClock(1_700_000_000_000)  # 2023-11-14T22:13:20Z
-        template = "{name}~{bucket}~{batch:3}~{index:2}~{number}~{time:yyyyMMdd-HHmm}~{unique}{ext}"
+        template = "{name}~{directory}~{batch:3}~{index:2}~{number}~{time:yyyyMMdd-HHmm}~{unique}{ext}"
         with repeatable(clock):
             options = {"partFileName": template, "partitionBy": "word", "timeZone": "Asia/Tokyo"}
             query(out, **options).run(0, [rows("a", "b")])
@@ -109,7 +109,7 @@ class TestTemplates:
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"partFileName": "{nosuch}"}, "'{nosuch}' is not understood; accepted are {name}, {bucket}, {unique}"),
+            ({"partFileName": "{nosuch}"}, "'{nosuch}' is not understood; accepted are {name}, {directory}, {unique}"),
             ({"partFileName": "{name"}, "'{' is not understood"),
             ({"partFileName": "{name}}"}, "'}' is not understood"),
             ({"partFileName": "{name:3}"}, "'{name:3}' is not understood"),
@@ -120,7 +120,7 @@ class TestTemplates:
             ({"partFileName": ""}, "partFileName is empty"),
             ({"partFileName": "_{unique}{ext}"}, "which has the part '_"),
             ({"partFileName": ".{unique}"}, "which readers overlook"),
-            ({"partFileName": "../{unique}"}, "has a slash: directories are chosen by buckets"),
+            ({"partFileName": "../{unique}"}, "has a slash: rows choose directories, names do not"),
             ({"partFileName": "{time:yyyy/MM}-{unique}"}, "has a slash"),
             ({"partFileName": "a\0{unique}"}, r"has the character '\x00'"),
             ({"partFileName": "x" * 260}, "and it may have 255"),
@@ -130,7 +130,7 @@ class TestTemplates:
             ({"partPrefix": "x", "partFileName": "{name}"}, "partFileName and partPrefix are both given"),
             ({"partSuffix": "x", "partFileName": "{name}"}, "write the suffix into partFileName"),
             ({"partPrefix": "x", "fileNameColumn": "word"}, "partFileName='x{name}-{batch}-{index}-{unique}{ext}'"),
-            ({"bucketStateTtl": "1h"}, "bucketStateTtl is for {number}"),
+            ({"directoryStateTtl": "1h"}, "directoryStateTtl is for {number}"),
             ({"ifExists": "fail"}, "give a partFileName without {unique}"),
             ({"ifExists": "fail", "partFileName": "{unique}"}, "give a partFileName without {unique}"),
         ],
@@ -167,8 +167,8 @@ class TestTemplates:
         with pytest.raises(ConfigError, match=r"would end in '\.gz', by which"):
             config(compression="gzip", filters="cipher", partFileName="{batch}.gz")
 
-    def test_a_bucket_that_makes_the_name_too_long(self, out: str) -> None:
-        long = query(out, partFileName="{bucket}-{unique}", partitionBy="word")
+    def test_a_directory_that_makes_the_name_too_long(self, out: str) -> None:
+        long = query(out, partFileName="{directory}-{unique}", partitionBy="word")
         with pytest.raises(EncodingError, match="where 255 are allowed"):
             long.run(0, [rows("x" * 240)])
         assert visible(out) == []
@@ -221,7 +221,7 @@ class TestFunctions:
 class TestNumbers:
     TEMPLATE = "{name}.{number}"
 
-    def test_go_on_over_batches_and_restarts_for_each_bucket(self, out: str) -> None:
+    def test_go_on_over_batches_and_restarts_for_each_directory(self, out: str) -> None:
         counting = query(out, partFileName=self.TEMPLATE, ifExists="fail", fileNameColumn="word")
         counting.run(0, [rows("a", "b"), rows("a")])
         counting.restart()
@@ -246,10 +246,12 @@ class TestNumbers:
         assert visible(out) == [f"part.{number}" for number in range(4)]
         check_directory(open_filesystem(out))
 
-    def test_begin_again_when_a_bucket_is_forgotten(self, out: str) -> None:
+    def test_begin_again_when_a_directory_is_forgotten(self, out: str) -> None:
         clock = ManualClock()
         with repeatable(clock):
-            counting = query(out, partFileName=f"{self.TEMPLATE}-{{unique}}", bucketStateTtl="1h", partitionBy="word")
+            counting = query(
+                out, partFileName=f"{self.TEMPLATE}-{{unique}}", directoryStateTtl="1h", partitionBy="word"
+            )
             counting.run(0, [rows("a", "b")])
             clock.advance(3000)
             counting.run(1, [rows("b")])
@@ -258,7 +260,7 @@ class TestNumbers:
         names = [re.sub(UNIQUE, "", name) for name in visible(out)]
         assert names == ["word=a/part.0-", "word=a/part.0-", "word=b/part.0-", "word=b/part.1-", "word=b/part.2-"]
 
-    def test_are_remembered_for_so_many_buckets_only(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_remembered_for_so_many_directories_only(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fold, "ENTRIES_MAX", 3)
         counting = query(out, partFileName="{number}-{unique}", partitionBy="word")
         for batch, words in enumerate(["abc", "a", "d", "abcd"]):

@@ -114,7 +114,7 @@ class TestMarkers:
     def test_a_directory_is_not_done_before_the_end_of_its_time(self, out: str) -> None:
         clock = ManualClock(instant_ms("2024-10-27T00:05"))
         with repeatable(clock):
-            options = {"bucketPattern": "yyyy-MM-dd/HH", "timeZone": "Europe/Berlin", "partitionBy": "word"}
+            options = {"directoryPattern": "yyyy-MM-dd/HH", "timeZone": "Europe/Berlin", "partitionBy": "word"}
             stream = query(out, successFile="_SUCCESS", successDelay="10min", **options)
             stream.run(0, [rows("a")])
             clock.advance(100 * 60.0)  # 01:45 UTC: the hour from 2 to 3 comes twice, and ends at 02:00 UTC
@@ -143,14 +143,14 @@ class TestMarkers:
         ],
     )
     def test_the_end_of_a_time(self, pattern: str, directory: str, end: str) -> None:
-        bucketing = config(bucketPattern=pattern, timeZone="Europe/Berlin", partitionBy="word").bucketing
-        found = bucketing.end_ms(f"word=x/{directory}/below")
+        directories = config(directoryPattern=pattern, timeZone="Europe/Berlin", partitionBy="word").directories
+        found = directories.end_ms(f"word=x/{directory}/below")
         assert found is not None
         assert found == instant_ms(end)
 
     def test_a_directory_of_another_pattern_has_no_end(self) -> None:
-        assert config(bucketPattern="yyyy-MM").bucketing.end_ms("a/b") is None
-        assert config().bucketing.end_ms("") is None
+        assert config(directoryPattern="yyyy-MM").directories.end_ms("a/b") is None
+        assert config().directories.end_ms("") is None
 
     def test_a_directory_with_rows_in_open_files_is_not_done(self, out: str, clock: ManualClock) -> None:
         options = {"rolling": "policy", "inactivityInterval": "5h", "successFile": "_SUCCESS", "successDelay": "1h"}
@@ -216,7 +216,7 @@ class TestHook:
         stream.run(2, [rows("c")])
         files = ftfile.open(out).files()
         assert [part.path for part in heard] == [file.path for file in files]
-        assert [(part.bucket, part.rows, part.batch_id, part.version) for part in heard] == [
+        assert [(part.directory, part.rows, part.batch_id, part.version) for part in heard] == [
             ("word=a", 1, 0, 0),
             ("word=b", 1, 0, 0),
             ("word=a", 1, 0, 0),

@@ -563,8 +563,10 @@ class TestShares:
         # Each task does one all the same, or nothing would ever be done.
         assert found == [0, 2, 4, 6, 7]
 
-    @pytest.mark.parametrize("buckets", ["abcdefg", "aaaaaaa"])
-    def test_a_task_makes_files_for_as_long_as_it_has_time(self, request: pytest.FixtureRequest, buckets: str) -> None:
+    @pytest.mark.parametrize("directories", ["abcdefg", "aaaaaaa"])
+    def test_a_task_makes_files_for_as_long_as_it_has_time(
+        self, request: pytest.FixtureRequest, directories: str
+    ) -> None:
         """Of seven jobs of a file each, and of one job of seven files; each takes two fifths of the time."""
         clock = ManualClock()
 
@@ -578,7 +580,7 @@ class TestShares:
         options = {"fileFormat": "text", "partitionBy": "k", "maxRecordsPerFile": "1", "rolloverInterval": "1h"}
         with repeatable(clock), mounted(Slow(store)) as url:
             query = MicroBatch(url, {"word": "string", "k": "string"}, options)
-            query.run(0, [[{"word": f"{number}", "k": k} for number, k in enumerate(buckets)]])
+            query.run(0, [[{"word": f"{number}", "k": k} for number, k in enumerate(directories)]])
             found = []
             for batch in range(1, 4):
                 query.run(batch, [[]])

@@ -101,17 +101,17 @@ def reasons(out: str) -> Counter[str]:
 
 
 class TestFlush:
-    @pytest.mark.parametrize("buckets", [65, 200])
-    def test_more_files_than_a_record_has(self, out: str, buckets: int) -> None:
+    @pytest.mark.parametrize("directories", [65, 200])
+    def test_more_files_than_a_record_has(self, out: str, directories: int) -> None:
         query = query_of(out)
-        query.run(0, [[{"word": f"w{number}", "k": str(number)} for number in range(buckets)]])
+        query.run(0, [[{"word": f"w{number}", "k": str(number)} for number in range(directories)]])
         report = ftfile.flush(out, context=current())
-        assert (report.files, report.rows) == (buckets, buckets)
-        assert len(files(out)) == buckets
+        assert (report.files, report.rows) == (directories, directories)
+        assert len(files(out)) == directories
         assert not head_of(out).segments
         check_directory(open_filesystem(out))
 
-    def test_more_files_of_one_bucket_than_a_record_has(self, out: str) -> None:
+    def test_more_files_of_one_directory_than_a_record_has(self, out: str) -> None:
         names = {"partFileName": "{name}-{batch}-{index}{ext}", "ifExists": "fail"}
         query = query_of(out, maxRecordsPerFile="1", **names)
         query.run(0, [rows_of(*(f"{number:03}" for number in range(150)))])

@@ -364,7 +364,7 @@ class TestFlush:
 
 class TestTasks:
     @pytest.mark.slow
-    def test_a_thousand_buckets_are_one_file_and_one_sync(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_thousand_directories_are_one_file_and_one_sync(self, out: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "parquet", "rolling": "policy", "partitionBy": "k"})
         query.run(0, [[]])
         planned, identity = query.plan(), query.identity(1)
@@ -375,7 +375,7 @@ class TestTasks:
         assert len(syncs) == 1
         assert len([file for file in Path(out).rglob("staged/**/*") if file.is_file()]) == 1
         assert len({segment.path for segment in message.segments}) == 1
-        assert len({segment.bucket for segment in message.segments}) == 1000
+        assert len({segment.directory_key for segment in message.segments}) == 1000
         query.commit(1, [message])
         assert len(committed(out)) == 3000
 
@@ -387,13 +387,13 @@ class TestTasks:
         schema = query.config().schema
         batches = [pa.RecordBatch.from_pylist(rows_of(*"uvwxyz"), schema) for _ in range(30)]
         opened: list[int] = []
-        write_bucket = PartWriter.write_bucket
+        write_rows = PartWriter.write_rows
 
-        def write_and_count(self: PartWriter, bucket: str, batch: pa.RecordBatch) -> None:
-            write_bucket(self, bucket, batch)
+        def write_and_count(self: PartWriter, directory: str, batch: pa.RecordBatch) -> None:
+            write_rows(self, directory, batch)
             opened.append(len(self._open))
 
-        monkeypatch.setattr(PartWriter, "write_bucket", write_and_count)
+        monkeypatch.setattr(PartWriter, "write_rows", write_and_count)
         message = pickle.loads(planned).write(TaskIdentity(identity, 0, 0), batches, current())
         assert max(opened) == 2
         query.commit(0, [message])

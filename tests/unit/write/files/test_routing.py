@@ -1,4 +1,4 @@
-"""Routing: every row reaches the bucket of its values, once, in order."""
+"""Routing: every row reaches the directory of its values, once, in order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.core.errors import EncodingError
-from ftfile.formats.partition_paths import NULL_NAME, bucket_names
+from ftfile.formats.partition_paths import NULL_NAME, partition_names
 from ftfile.write.bad_records import raise_fault
-from ftfile.write.files.buckets import PartitionColumn, Router
+from ftfile.write.files.directories import PartitionColumn, Router
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +27,9 @@ SCHEMA = pa.schema([*KEYS, ("place", pa.int64()), ("payload", pa.string())])
 
 
 def route(batch: pa.RecordBatch, columns: list[str], time_zone: str = "UTC") -> list[tuple[str, pa.RecordBatch]]:
-    """The bucket of each row by name, as the sink's tasks see it."""
-    rows, buckets = Router([PartitionColumn(column, time_zone) for column in columns], raise_fault).route(batch)
-    return [(bucket, rows.slice(start, count)) for bucket, start, count in buckets]
+    """The directory of each row by name, as the sink's tasks see it."""
+    rows, directories = Router([PartitionColumn(column, time_zone) for column in columns], raise_fault).route(batch)
+    return [(directory, rows.slice(start, count)) for directory, start, count in directories]
 
 
 def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -43,19 +43,19 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     columns=st.permutations(list(keys)).flatmap(lambda names: st.sampled_from([names[:1], names[:2], names])),
     skip=st.integers(0, 3),
 )
-def test_rows_reach_their_buckets_in_order(rows: list[dict[str, Any]], columns: list[str], skip: int) -> None:
+def test_rows_reach_their_directories_in_order(rows: list[dict[str, Any]], columns: list[str], skip: int) -> None:
     batch = batch_of(rows).slice(skip)
     expected: dict[str, list[dict[str, Any]]] = {}
     for index, row in enumerate(batch.to_pylist()):
         path = "/".join(
-            name for column in columns for name in bucket_names(column, batch.column(column).slice(index, 1))
+            name for column in columns for name in partition_names(column, batch.column(column).slice(index, 1))
         )
         expected.setdefault(path, []).append({name: row[name] for name in row if name not in columns})
     routed = [(path, part.to_pylist()) for path, part in route(batch, columns)]
     assert repr(routed) == repr(list(expected.items()))
 
 
-def test_buckets_are_named_once_though_values_differ() -> None:
+def test_directories_are_named_once_though_values_differ() -> None:
     batch = pa.record_batch({"k": ["", "a", None, "a", ""], "n": [0, 1, 2, 3, 4]})
     assert [(path, part["n"].to_pylist()) for path, part in route(batch, ["k"])] == [
         (f"k={NULL_NAME}", [0, 2, 4]),
@@ -85,7 +85,7 @@ def test_rows_that_are_in_order_are_not_copied() -> None:
 
 
 @pytest.mark.slow
-def test_many_buckets() -> None:
+def test_many_directories() -> None:
     count = 70_000
     batch = pa.record_batch({"k": [*range(count - 1, -1, -1)] * 2, "n": range(2 * count)})
     routed = route(batch, ["k"])
@@ -109,9 +109,9 @@ def test_a_value_without_a_path_names_its_column() -> None:
         route(batch, ["day", "k"])
 
 
-class TestRowsWithoutABucket:
+class TestRowsWithoutADirectory:
     def refused(self, batch: pa.RecordBatch, columns: list[str]) -> tuple[list[int], list[str], list[list[int]]]:
-        """Route and return the rows that were refused, why, and the rows of each bucket, all by their `n`."""
+        """Route and return the rows that were refused, why, and the rows of each directory, all by their `n`."""
         numbers: list[int] = []
         reasons: list[str] = []
 
@@ -120,24 +120,24 @@ class TestRowsWithoutABucket:
             reasons.extend(faults)
             assert rows.schema == batch.schema
 
-        rows, buckets = Router([PartitionColumn(column, "UTC") for column in columns], take).route(batch)
-        return numbers, reasons, [rows["n"].to_pylist()[start:][:count] for _, start, count in buckets]
+        rows, directories = Router([PartitionColumn(column, "UTC") for column in columns], take).route(batch)
+        return numbers, reasons, [rows["n"].to_pylist()[start:][:count] for _, start, count in directories]
 
     def test_are_handed_over_with_the_reason(self) -> None:
         long, longer = "x" * 300, "y" * 300
         batch = pa.record_batch({"k": [long, "a", "b", longer, "a", long], "n": range(6)})
-        numbers, reasons, buckets = self.refused(batch, ["k"])
+        numbers, reasons, directories = self.refused(batch, ["k"])
         assert numbers == [0, 3, 5]
         assert [reason[reason.index("'k=") + 3] for reason in reasons] == ["x", "y", "x"]
-        assert buckets == [[1, 4], [2]]
+        assert directories == [[1, 4], [2]]
 
     def test_in_one_column_or_another(self) -> None:
         long = "x" * 300
         batch = pa.record_batch({"j": ["a", long, "a", "b", long], "k": [long, "b", "a", "b", long], "n": range(5)})
-        numbers, reasons, buckets = self.refused(batch, ["j", "k"])
+        numbers, reasons, directories = self.refused(batch, ["j", "k"])
         assert numbers == [0, 1, 4]
         assert [reason.split("'")[1] for reason in reasons] == ["k", "j", "j"]
-        assert buckets == [[2], [3]]
+        assert directories == [[2], [3]]
 
     def test_all_of_them(self) -> None:
         batch = pa.record_batch({"k": ["x" * 300] * 3, "n": range(3)})

@@ -126,7 +126,7 @@ class TestPaths:
             f"yyyy/'{'/'.join(['x' * 200] * 4 + ['x' * 110])}'": "this store allows 975",
             "yyyy' '": "begins or ends with a blank",
         }.items():
-            query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "bucketPattern": pattern} | rolling)
+            query = MicroBatch(out, {"value": "string"}, {"fileFormat": "text", "directoryPattern": pattern} | rolling)
             with pytest.raises(ConfigError, match=text):
                 query.plan()
 
@@ -180,11 +180,11 @@ def path_check(**options: str) -> Callable[..., str | None]:
     return PathCheck(config.publishing.naming, config.extension, store).fault_of
 
 
-def test_names_that_repeat_the_bucket_count_it_twice() -> None:
-    fault = path_check(partFileName="{bucket}-{unique}")("x" * 243, "")
+def test_names_that_repeat_the_directory_count_it_twice() -> None:
+    fault = path_check(partFileName="{directory}-{unique}")("x" * 243, "")
     assert fault is not None
     assert re.search("come to 2.. bytes, where 255 are", fault)
-    assert path_check(partFileName="{bucket}-{unique}")("x" * 242, "") is None
+    assert path_check(partFileName="{directory}-{unique}")("x" * 242, "") is None
 
 
 def test_only_numbers_get_longer() -> None:

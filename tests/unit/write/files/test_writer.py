@@ -93,7 +93,7 @@ class TestFiles:
         identity = TaskIdentity(JobIdentity("job"), 0, 0)
         stage = Stage(open_filesystem(out), identity)
         encodable = EncodableRows(config, raise_fault)
-        writer = parts.PartWriter(config, config.bucketing.router(raise_fault, 0), stage, encodable)
+        writer = parts.PartWriter(config, config.directories.router(raise_fault, 0), stage, encodable)
         words = random.Random(0).randbytes(100_000).hex()
         for number in range(20):
             rows = [{"id": n % 50, "word": words[50 * n : 50 * n + 200]} for n in range(number, number + 1_000)]
@@ -117,7 +117,7 @@ class TestFiles:
         assert Path(tmp_path, stage.finished[0].path).exists()
 
     @pytest.mark.slow
-    def test_many_buckets_are_all_written_with_few_files_open(self, out: str) -> None:
+    def test_many_directories_are_all_written_with_few_files_open(self, out: str) -> None:
         rows = [{"id": n, "word": f"w{n % 300}"} for n in range(900)]
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "partitionBy": "word"})
         open_before = len(list(Path("/proc/self/fd").iterdir()))
@@ -422,7 +422,7 @@ class TestSettings:
 
     def test_keys_in_any_case(self) -> None:
         config = self.config(FILEFORMAT="JSON", PartitionBY="WORD")
-        assert (config.format.name, config.bucketing.partition_by) == ("json", ("word",))
+        assert (config.format.name, config.directories.partition_by) == ("json", ("word",))
 
     def test_no_path_shows_the_working_forms(self) -> None:
         with pytest.raises(ConfigError, match=r"INSERT INTO t WITH \(path='/data/out'\)"):

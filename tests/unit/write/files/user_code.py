@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Initials:
-    """Directories by the first letters of `word`, as many as option `bucketer.letters` says."""
+    """Directories by the first letters of `word`, as many as option `directoryAssigner.letters` says."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.dead_letters = int(options.get("letters", "1"))
 
-    def bucket_keys(self, batch: pa.RecordBatch) -> pa.Array:
+    def paths(self, batch: pa.RecordBatch) -> pa.Array:
         return pc.utf8_slice_codeunits(batch.column("word"), 0, self.dead_letters)
 
 
@@ -32,19 +32,19 @@ class Files:
     def __init__(self, options: Mapping[str, str]) -> None:
         del options
 
-    def bucket_keys(self, batch: pa.RecordBatch) -> pa.Array:
+    def paths(self, batch: pa.RecordBatch) -> pa.Array:
         return batch.column("word").dictionary_encode()
 
 
 class Broken(Files):
-    """Does not do what it should, as option `bucketer.how` says."""
+    """Does not do what it should, as option `directoryAssigner.how` says."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.how = options["how"]
         if self.how == "init":
             raise RuntimeError("cannot be made")
 
-    def bucket_keys(self, batch: pa.RecordBatch) -> Any:
+    def paths(self, batch: pa.RecordBatch) -> Any:
         if self.how == "late" and batch.num_rows == 0:
             return pa.array([], pa.string())
         results = {"numbers": pa.array(range(batch.num_rows)), "short": pa.array(["x"]), "list": ["x"]}

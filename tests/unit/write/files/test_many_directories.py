@@ -1,4 +1,4 @@
-"""More buckets in a task than files are open, or memory is there for."""
+"""More directories in a task than files are open, or memory is there for."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ParquetFormat, "open_files_max", 3)
 
 
-def rows(count: int, buckets: int) -> list[dict[str, Any]]:
-    return [{"id": number, "word": f"w{number % buckets}"} for number in range(count)]
+def rows(count: int, directories: int) -> list[dict[str, Any]]:
+    return [{"id": number, "word": f"w{number % directories}"} for number in range(count)]
 
 
 def write(out: str, batches: list[list[dict[str, Any]]], **options: str) -> None:
@@ -49,14 +49,14 @@ def write(out: str, batches: list[list[dict[str, Any]]], **options: str) -> None
 
 
 @pytest.mark.usefixtures("few")
-def test_each_bucket_has_one_file_with_its_rows_in_order(out: str) -> None:
+def test_each_directory_has_one_file_with_its_rows_in_order(out: str) -> None:
     write(out, [rows(2_000, 50)])
     files = ftfile.open(out).files()
     assert [file.rows for file in files] == [40] * 50
     table = ftfile.open(out).to_arrow().to_pylist()
     assert sorted(table, key=lambda row: row["id"]) == rows(2_000, 50)
-    for bucket in range(50):
-        ids = [row["id"] for row in table if row["word"] == f"w{bucket}"]
+    for directory in range(50):
+        ids = [row["id"] for row in table if row["word"] == f"w{directory}"]
         assert ids == sorted(ids)
 
 
@@ -67,7 +67,7 @@ def test_limits_hold_for_rows_that_waited(out: str) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_buckets_that_come_late_are_not_forgotten(out: str) -> None:
+def test_directories_that_come_late_are_not_forgotten(out: str) -> None:
     few_rows = rows(300, 2)
     write(out, [[*few_rows, *({"id": 1_000 + n, "word": f"late{n}"} for n in range(20))]])
     assert ftfile.open(out).to_arrow().num_rows == 320
@@ -111,11 +111,11 @@ class TestLaterRows:
         return pa.RecordBatch.from_pylist([{"n": n, "word": None if n % 2 else f"é{n}"} for n in numbers], self.SCHEMA)
 
     def found(self, later: SpilledRows) -> list[tuple[str, list[int]]]:
-        return [(bucket, rows["n"].to_pylist()) for bucket, rows in later.take_all()]
+        return [(directory, rows["n"].to_pylist()) for directory, rows in later.take_all()]
 
     def test_without_a_spill_file(self, later: SpilledRows, out: str) -> None:
-        for bucket, numbers in (("a", (1, 2)), ("b", (3,)), ("a", (4,))):
-            later.add(bucket, self.batch(*numbers))
+        for directory, numbers in (("a", (1, 2)), ("b", (3,)), ("a", (4,))):
+            later.add(directory, self.batch(*numbers))
         assert self.found(later) == [("a", [1, 2]), ("a", [4]), ("b", [3])]
         assert self.found(later) == []
         assert not Path(out).exists()

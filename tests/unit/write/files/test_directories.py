@@ -1,4 +1,4 @@
-"""Buckets: in which directory, and in which file, a record is."""
+"""Directories: in which directory, and in which file, a record is."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestPatternOfAColumn:
             {"id": 2, "word": "b", "ts": instant("2024-05-01T11:00:00")},
             {"id": 3, "word": "c", "ts": instant("2024-05-01T10:00:00")},
         ]
-        write(out, rows, bucketPattern="TS:yyyy/MM/dd/HH")
+        write(out, rows, directoryPattern="TS:yyyy/MM/dd/HH")
         assert directories(out) == {"2024/05/01/10": [1, 3], "2024/05/01/11": [2]}
         assert rows_of(out) == rows
         assert {file.directory for file in ftfile.open(out).files()} == {"2024/05/01/10", "2024/05/01/11"}
@@ -77,53 +77,53 @@ class TestPatternOfAColumn:
     def test_clocks_that_are_set_forward_have_no_hour_two(self, out: str) -> None:
         times = ["00:59:59", "01:00:00", "01:59:59"]
         rows = [{"id": n, "word": "", "ts": instant(f"2024-03-31T{time}")} for n, time in enumerate(times)]
-        write(out, rows, bucketPattern="ts:yyyy-MM-dd--HH", timeZone="Europe/Berlin")
+        write(out, rows, directoryPattern="ts:yyyy-MM-dd--HH", timeZone="Europe/Berlin")
         assert directories(out) == {"2024-03-31--01": [0], "2024-03-31--03": [1, 2]}
 
     def test_clocks_that_are_set_back_have_one_directory_for_both_hours(self, out: str) -> None:
         times = ["2024-10-26T23:59:59", "2024-10-27T00:30:00", "2024-10-27T01:30:00", "2024-10-27T02:00:00"]
         rows = [{"id": n, "word": "", "ts": instant(time)} for n, time in enumerate(times)]
-        write(out, rows, bucketPattern="ts:yyyy-MM-dd--HH", timeZone="Europe/Berlin")
+        write(out, rows, directoryPattern="ts:yyyy-MM-dd--HH", timeZone="Europe/Berlin")
         assert directories(out) == {"2024-10-27--01": [0], "2024-10-27--02": [1, 2], "2024-10-27--03": [3]}
 
     def test_a_zone_by_offset(self, out: str) -> None:
         rows = [{"id": 1, "word": "", "ts": instant("2024-01-01T22:30:00")}]
-        write(out, rows, bucketPattern="ts:dd-HHmm", timeZone="+01:45")
+        write(out, rows, directoryPattern="ts:dd-HHmm", timeZone="+01:45")
         assert directories(out) == {"02-0015": [1]}
 
     def test_times_without_zone_and_dates_are_as_they_are(self, out: str) -> None:
         rows = [{"id": 1, "local": dt.datetime(2024, 5, 1, 23, 30), "day": dt.date(2023, 12, 31)}]  # noqa: DTZ001
-        write(out, rows, NTZ, bucketPattern="local:yyyy-MM-dd-HH", timeZone="Asia/Tokyo")
+        write(out, rows, NTZ, directoryPattern="local:yyyy-MM-dd-HH", timeZone="Asia/Tokyo")
         assert directories(out) == {"2024-05-01-23": [1]}
         other = f"{out}-day"
-        write(other, rows, NTZ, bucketPattern="day:'year='yyyy/'month='MM")
+        write(other, rows, NTZ, directoryPattern="day:'year='yyyy/'month='MM")
         assert directories(other) == {"year=2023/month=12": [1]}
         assert rows_of(other) == rows
 
     @pytest.mark.parametrize("year", [1, 9999])
     def test_the_first_and_the_last_year(self, out: str, year: int) -> None:
         rows = [{"id": 1, "local": dt.datetime(year, 1, 1), "day": dt.date(year, 12, 31)}]  # noqa: DTZ001
-        write(out, rows, NTZ, bucketPattern="local:yyyy")
+        write(out, rows, NTZ, directoryPattern="local:yyyy")
         assert directories(out) == {f"{year:04}": [1]}
 
     @pytest.mark.parametrize("micros", [None, -62_135_700_000_000_000, 253_402_400_000_000_000, 2**62, -(2**62)])
     @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "-08:00"])
     def test_no_directory_for_no_time_or_a_year_of_five_digits(self, micros: int | None, zone: str) -> None:
-        settings = config(bucketPattern="ts:yyyy", timeZone=zone, fileFormat="parquet")
+        settings = config(directoryPattern="ts:yyyy", timeZone=zone, fileFormat="parquet")
         refused: list[str] = []
-        router = settings.bucketing.router(lambda _, faults: refused.extend(faults), 0)
+        router = settings.directories.router(lambda _, faults: refused.extend(faults), 0)
         times = pa.array([0, micros, 1], pa.timestamp("us", "UTC"))
         batch = pa.record_batch({"id": [1, 2, 3], "word": ["a", "b", "c"], "ts": times})
-        rows, buckets = router.route(batch)
+        rows, directories = router.route(batch)
         assert rows["id"].to_pylist() == [1, 3]
-        assert [bucket for bucket, _, _ in buckets] == ["1970" if zone != "-08:00" else "1969"]
+        assert [directory for directory, _, _ in directories] == ["1970" if zone != "-08:00" else "1969"]
         assert len(refused) == 1
-        assert refused[0].startswith(f"bucketPattern: column 'ts' is {'null' if micros is None else micros}")
+        assert refused[0].startswith(f"directoryPattern: column 'ts' is {'null' if micros is None else micros}")
 
     def test_a_local_time_beyond_the_last_year_has_none(self) -> None:
-        settings = config(bucketPattern="ts:yyyy", timeZone="Asia/Tokyo")
+        settings = config(directoryPattern="ts:yyyy", timeZone="Asia/Tokyo")
         refused: list[Any] = []
-        router = settings.bucketing.router(lambda rows, _: refused.extend(rows["id"].to_pylist()), 0)
+        router = settings.directories.router(lambda rows, _: refused.extend(rows["id"].to_pylist()), 0)
         last = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
         times = pa.array([last, last - 9 * 3_600_000_000], pa.timestamp("us", "UTC"))
         router.route(pa.record_batch({"id": [1, 2], "word": ["a", "b"], "ts": times}))
@@ -139,7 +139,7 @@ class TestPatternOfTheBatch:
     def test_every_task_and_every_attempt_has_the_time_at_which_the_batch_was_planned(self, out: str) -> None:
         clock = self.clock()
         with repeatable(clock):
-            query = MicroBatch(out, {"id": "long"}, {"fileFormat": "json", "bucketPattern": "yyyy-MM-dd--HH"})
+            query = MicroBatch(out, {"id": "long"}, {"fileFormat": "json", "directoryPattern": "yyyy-MM-dd--HH"})
             planned, writer = query.plan(), query.identity(0)
             messages = []
             for task in range(3):
@@ -154,13 +154,13 @@ class TestPatternOfTheBatch:
 
     def test_the_zones_clock(self, out: str) -> None:
         with repeatable(self.clock()):
-            write(out, [{"id": 1}], {"id": "long"}, bucketPattern="yyyy/MM/dd/HH-mm", timeZone="Asia/Kolkata")
+            write(out, [{"id": 1}], {"id": "long"}, directoryPattern="yyyy/MM/dd/HH-mm", timeZone="Asia/Kolkata")
         assert directories(out) == {"2024/10/27/17-29": [1]}
 
     def test_a_replay_in_another_hour_writes_nothing(self, out: str) -> None:
         clock = self.clock()
         with repeatable(clock):
-            query = write(out, [{"id": 1}], {"id": "long"}, bucketPattern="HH")
+            query = write(out, [{"id": 1}], {"id": "long"}, directoryPattern="HH")
             clock.sleep(7200)
             query.restart()
             assert query.run(0, [[{"id": 1}]]).replayed
@@ -189,7 +189,7 @@ class TestPatternOfTheBatch:
 )
 def test_patterns_that_are_refused(pattern: str, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
-        config(bucketPattern=pattern)
+        config(directoryPattern=pattern)
 
 
 class TestFileNames:
@@ -204,7 +204,7 @@ class TestFileNames:
     def test_readers_of_the_log_get_the_column_back(self, out: str, file_format: str) -> None:
         rows = [{"id": 1, "word": "a", "ts": instant("2024-01-01T00:00:00")}]
         rows += [{"id": 2, "word": "b=1/id=7/c", "ts": instant("2024-01-01T00:00:00")}]
-        for number, more in enumerate([{}, {"bucketPattern": "ts:yyyy/MM"}, {"partitionBy": "ts"}]):
+        for number, more in enumerate([{}, {"directoryPattern": "ts:yyyy/MM"}, {"partitionBy": "ts"}]):
             path = f"{out}-{number}"
             options = {"fileFormat": file_format, "fileNameColumn": "word", **more}
             options |= {"nullValue": "-"} if file_format == "csv" else {}
@@ -216,8 +216,8 @@ class TestFileNames:
         rows = [{"id": n, "word": f"name-{n % 3}", "ts": None} for n in range(30)]
         query = write(out, rows, fileNameColumn="word", maxRecordsPerFile="5")
         assert stems(out) == ["name-0", "name-0", "name-1", "name-1", "name-2", "name-2"]
-        buckets = {add.bucket for add in ftfile.open(query.path).snapshot().adds.values()}
-        assert buckets == {"//name-0", "//name-1", "//name-2"}
+        directories = {add.directory_key for add in ftfile.open(query.path).snapshot().adds.values()}
+        assert directories == {"//name-0", "//name-1", "//name-2"}
 
     @pytest.mark.parametrize(
         ("name", "text"),
@@ -253,12 +253,12 @@ class TestFileNames:
         assert rows_of(out)[0]["word"] == "x" * longest
 
     def test_names_that_are_not_utf_8(self) -> None:
-        router = config(fileNameColumn="word").bucketing.router(self.refuse, 0)
+        router = config(fileNameColumn="word").directories.router(self.refuse, 0)
         word = pa.array([b"a", b"\xff", None, b"b"], pa.binary()).view(pa.string())
         self.reasons: list[str] = []
-        rows, buckets = router.route(pa.record_batch({"id": range(4), "word": word}))
+        rows, directories = router.route(pa.record_batch({"id": range(4), "word": word}))
         assert rows["id"].to_pylist() == [0, 3]
-        assert [bucket for bucket, _, _ in buckets] == ["//a", "//b"]
+        assert [directory for directory, _, _ in directories] == ["//a", "//b"]
         assert [reason.rsplit(" ", 3)[1:] for reason in self.reasons] == [
             ["is", "not", "UTF-8"],
             ["file", "is", "named"],
@@ -285,21 +285,21 @@ FRUITS: list[dict[str, Any]] = [
 
 class TestAClassOfTheUsers:
     def test_gives_directories(self, out: str) -> None:
-        write(out, FRUITS, bucketer=f"{USER_CODE}:Initials")
+        write(out, FRUITS, directoryAssigner=f"{USER_CODE}:Initials")
         assert directories(out) == {"a": [0, 1, 3], "b": [2]}
         assert rows_of(out) == FRUITS
 
     def test_gets_its_options(self, out: str) -> None:
-        write(out, FRUITS, bucketer=f"{USER_CODE}:Initials", **{"Bucketer.Letters": "2"})
+        write(out, FRUITS, directoryAssigner=f"{USER_CODE}:Initials", **{"DirectoryAssigner.Letters": "2"})
         assert directories(out) == {"an": [3], "ap": [0], "av": [1], "ba": [2]}
 
     def test_may_choose_the_directory_itself(self, out: str) -> None:
-        write(out, FRUITS, bucketer=f"{USER_CODE}:Initials", **{"bucketer.letters": "0"})
+        write(out, FRUITS, directoryAssigner=f"{USER_CODE}:Initials", **{"directoryAssigner.letters": "0"})
         assert directories(out) == {".": [0, 1, 2, 3]}
 
     def test_may_name_files(self, out: str) -> None:
         rows = [{"id": 1, "word": "a/x", "ts": None}, {"id": 2, "word": "y", "ts": None}]
-        write(out, rows, bucketer=f"{USER_CODE}:Files")
+        write(out, rows, directoryAssigner=f"{USER_CODE}:Files")
         assert stems(out) == ["a/x", "y"]
         assert rows_of(out) == rows
 
@@ -308,25 +308,40 @@ class TestAClassOfTheUsers:
         [(None, "Files' gives null"), ("../x", "which has the part '..'"), ("", "has an empty part")],
     )
     def test_must_stay_below_the_directory(self, out: str, word: str | None, text: str) -> None:
-        query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "bucketer": f"{USER_CODE}:Files"})
+        query = MicroBatch(out, COLUMNS, {"fileFormat": "json", "directoryAssigner": f"{USER_CODE}:Files"})
         with pytest.raises(EncodingError, match=re.escape(text)):
             query.run(0, [[{"id": 1, "word": word, "ts": None}]])
 
     @pytest.mark.parametrize(
         ("options", "text"),
         [
-            ({"bucketer": "nosuch_module:X"}, "bucketer='nosuch_module:X' cannot be loaded: ModuleNotFoundError"),
-            ({"bucketer": f"{USER_CODE}:Nosuch"}, "cannot be loaded: AttributeError"),
-            ({"bucketer": "nocolon"}, "write `module:name`"),
-            ({"bucketer": f"{USER_CODE}:NoMethod"}, "has no method bucket_keys(batch)"),
-            ({"bucketer": f"{USER_CODE}:Broken"}, "cannot be made from {}: KeyError('how')"),
-            ({"bucketer": f"{USER_CODE}:Broken", "bucketer.how": "init"}, "RuntimeError('cannot be made')"),
-            ({"bucketer": f"{USER_CODE}:Broken", "bucketer.how": "raise"}, "Broken' raised ValueError"),
-            ({"bucketer": f"{USER_CODE}:Broken", "bucketer.how": "numbers"}, "strings are needed"),
-            ({"bucketer": f"{USER_CODE}:Broken", "bucketer.how": "list"}, "strings are needed"),
-            ({"bucketer": f"{USER_CODE}:Broken", "bucketer.how": "short"}, "returned 1 keys for 0 rows"),
-            ({"bucketer.letters": "2"}, "bucketer.letters is for a class of your own"),
-            ({"bucketer": f"{USER_CODE}:Files", "fileNameColumn": "word"}, "bucketer and fileNameColumn both"),
+            (
+                {"directoryAssigner": "nosuch_module:X"},
+                "directoryAssigner='nosuch_module:X' cannot be loaded: ModuleNotFoundError",
+            ),
+            ({"directoryAssigner": f"{USER_CODE}:Nosuch"}, "cannot be loaded: AttributeError"),
+            ({"directoryAssigner": "nocolon"}, "write `module:name`"),
+            ({"directoryAssigner": f"{USER_CODE}:NoMethod"}, "has no method paths(batch)"),
+            ({"directoryAssigner": f"{USER_CODE}:Broken"}, "cannot be made from {}: KeyError('how')"),
+            (
+                {"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "init"},
+                "RuntimeError('cannot be made')",
+            ),
+            (
+                {"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "raise"},
+                "Broken' raised ValueError",
+            ),
+            ({"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "numbers"}, "strings are needed"),
+            ({"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "list"}, "strings are needed"),
+            (
+                {"directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "short"},
+                "returned 1 keys for 0 rows",
+            ),
+            ({"directoryAssigner.letters": "2"}, "directoryAssigner.letters is for a class of your own"),
+            (
+                {"directoryAssigner": f"{USER_CODE}:Files", "fileNameColumn": "word"},
+                "directoryAssigner and fileNameColumn both",
+            ),
         ],
     )
     def test_is_checked_at_the_start(self, options: dict[str, str], text: str) -> None:
@@ -334,29 +349,29 @@ class TestAClassOfTheUsers:
             config(**options)
 
     def test_is_named_when_it_fails(self, out: str) -> None:
-        options = {"fileFormat": "json", "bucketer": f"{USER_CODE}:Broken", "bucketer.how": "late"}
+        options = {"fileFormat": "json", "directoryAssigner": f"{USER_CODE}:Broken", "directoryAssigner.how": "late"}
         with pytest.raises(UserCodeError, match="Broken' raised ValueError"):
             MicroBatch(out, COLUMNS, options).run(0, [FRUITS])
 
 
 def test_directories_of_several_options_have_a_fixed_order(out: str) -> None:
     rows = [{"id": n, "word": word, "ts": instant("2024-05-01T00:00:00")} for n, word in enumerate(["ab", "b", "ab"])]
-    write(out, rows, partitionBy="word", bucketPattern="ts:yyyy/MM", bucketer=f"{USER_CODE}:Initials")
+    write(out, rows, partitionBy="word", directoryPattern="ts:yyyy/MM", directoryAssigner=f"{USER_CODE}:Initials")
     assert directories(out) == {"word=ab/2024/05/a": [0, 2], "word=b/2024/05/b": [1]}
     other = f"{out}-files"
-    write(other, rows, bucketPattern="ts:yyyy", fileNameColumn="word", partitionBy="ts")
+    write(other, rows, directoryPattern="ts:yyyy", fileNameColumn="word", partitionBy="ts")
     assert stems(other) == ["ts=2024-05-01 00%3A00%3A00/2024/ab", "ts=2024-05-01 00%3A00%3A00/2024/b"]
     assert rows_of(other) == rows
 
 
-def test_bucketing_may_change_from_one_batch_to_the_next(out: str) -> None:
+def test_options_of_directories_may_change_from_one_batch_to_the_next(out: str) -> None:
     rows = [{"id": n, "word": f"w{n}", "ts": instant("2024-05-01T00:00:00")} for n in range(4)]
     query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
     changes: list[dict[str, str]] = [
         {},
         {"fileNameColumn": "word"},
-        {"fileNameColumn": "word", "bucketPattern": "ts:yyyy/MM/dd"},
-        {"bucketer": f"{USER_CODE}:Initials"},
+        {"fileNameColumn": "word", "directoryPattern": "ts:yyyy/MM/dd"},
+        {"directoryAssigner": f"{USER_CODE}:Initials"},
     ]
     for batch, options in enumerate(changes):
         query.options = {"fileFormat": "json", **options}

@@ -1,4 +1,4 @@
-"""Rows to buckets: the directories of several bucketers, by columns, by paths in a column, by a user's class."""
+"""Rows to directories: by columns, by paths in a column, by a user's class, and by several of these."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
 from ftfile.core.extensions import load
-from ftfile.formats.partition_paths import bucket_names
-from ftfile.log.format.layout import bucket_key
+from ftfile.formats.partition_paths import partition_names
+from ftfile.log.format.layout import directory_key
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import from_numpy, plain, rows_where, values_of
 from ftfile.storage.paths import NAME_BYTES_MAX
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from ftfile.write.files.naming import PathCheck
 
 
-_FILE_NAME, _BUCKETER = "fileNameColumn", "bucketer"
+_FILE_NAME, _ASSIGNER = "fileNameColumn", "directoryAssigner"
 
 
-class Bucket(NamedTuple):
-    """The directory and the files that rows go to."""
+class Destination(NamedTuple):
+    """The directory, and the files in it, that rows go to."""
 
     directory: str  # relative, empty for the directory itself
     stem: str = ""  # the beginning of the names of the files; empty where rows do not say it
 
 
-# A bucket, or why a value has none: a sentence that names the column, and the value if there is one.
-Outcome: TypeAlias = Bucket | str
+# Where rows of a value go, or why they go nowhere: a sentence that names the column, and the value if there is one.
+Outcome: TypeAlias = Destination | str
 
 # Takes rows that cannot be written, with the fault of each; may raise.
 Refuse: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], None]
@@ -45,30 +45,30 @@ Refuse: TypeAlias = Callable[[pa.RecordBatch, Sequence[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The bucket of each row."""
+    """The destination of each row."""
 
-    buckets: list[Bucket]  # each once, in the order of their first rows; every one has rows
-    codes: NDArray[np.int64]  # of each row, the index of its bucket; of a row that has none, -1 - n for the fault n
+    destinations: list[Destination]  # each once, in the order of their first rows; every one has rows
+    codes: NDArray[np.int64]  # of each row: the index of its destination, or -1 - n for the fault n
     faults: list[str] = field(default_factory=list)
 
 
-class Bucketer(ABC):
-    """Assigns a bucket to every row; used by one thread of one task."""
+class DirectoryAssigner(ABC):
+    """Assigns a destination to every row; used by one thread of one task."""
 
-    leaving: tuple[str, ...] = ()  # the columns that are not in the files, since the bucket says them
-    only: Bucket | None = None  # of all rows, where it does not depend on them
+    leaving: tuple[str, ...] = ()  # the columns that are not in the files, since the path says them
+    only: Destination | None = None  # of all rows, where it does not depend on them
 
     @abstractmethod
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """Return the buckets of the rows of a batch that has some."""
+        """Return the destinations of the rows of a batch that has some."""
 
 
 def assign_by_value(outcomes: Sequence[Outcome], codes: NDArray[np.int64]) -> Assignment:
     """Return the assignment of rows by the outcome of each distinct value, and the index of each row's value.
 
-    Several values may share a bucket, such as null and the empty string.
+    Several values may share a destination, such as null and the empty string.
     """
-    places: dict[Bucket, int] = {}
+    places: dict[Destination, int] = {}
     faults: list[str] = []
     merged = []
     for outcome in outcomes:
@@ -82,7 +82,7 @@ def assign_by_value(outcomes: Sequence[Outcome], codes: NDArray[np.int64]) -> As
     return Assignment(list(places), codes, faults)
 
 
-class PartitionColumn(Bucketer):
+class PartitionColumn(DirectoryAssigner):
     """One column, which was checked; its values are directories `column=value`."""
 
     def __init__(self, column: str, time_zone: str) -> None:
@@ -91,12 +91,12 @@ class PartitionColumn(Bucketer):
         self._time_zone = time_zone
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`."""
+        """See `DirectoryAssigner.assign`."""
         return _by_value(batch.column(self._column), self._outcomes)
 
     def _outcomes(self, values: pa.Array) -> list[Outcome]:
         try:
-            return [Bucket(name) for name in bucket_names(self._column, values, self._time_zone)]
+            return [Destination(name) for name in partition_names(self._column, values, self._time_zone)]
         except EncodingError as error:
             if len(values) == 1:
                 return [str(error)]
@@ -104,7 +104,7 @@ class PartitionColumn(Bucketer):
             return self._outcomes(values[:half]) + self._outcomes(values[half:])
 
 
-class FileNames(Bucketer):
+class FileNames(DirectoryAssigner):
     """A column of paths: all but the last part are directories, with the last one the names of the files begin."""
 
     def __init__(self, column: str, stem_bytes_max: int) -> None:
@@ -113,7 +113,7 @@ class FileNames(Bucketer):
         self._stem_bytes_max = stem_bytes_max
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`; null, the empty string and paths that leave the directory are faults."""
+        """See `DirectoryAssigner.assign`; null, the empty string and paths that leave the directory are faults."""
         return _by_value(batch.column(self._column), lambda values: list(map(self._outcome, _texts_of(values))))
 
     def _outcome(self, text: str | bytes | None) -> Outcome:
@@ -123,28 +123,28 @@ class FileNames(Bucketer):
         return _path_outcome(f"{subject} holds", text, self._stem_bytes_max, names_file=True)
 
 
-class UserBucketer(Bucketer):
+class UserAssigner(DirectoryAssigner):
     """An instance of the user's class, made from its options; a ConfigError where that fails, or it lacks a method."""
 
     def __init__(self, name: str, options: Mapping[str, str], stem_bytes_max: int = NAME_BYTES_MAX) -> None:
-        self._option = f"{_BUCKETER}={name!r}"
-        class_ = load(_BUCKETER, name)
+        self._option = f"{_ASSIGNER}={name!r}"
+        class_ = load(_ASSIGNER, name)
         try:
             self._instance = class_(dict(options))
         except Exception as error:  # anything may happen in it
             raise ConfigError(f"{self._option} cannot be made from {dict(options)}: {error!r}") from error
-        if not callable(getattr(self._instance, "bucket_keys", None)):
-            raise ConfigError(f"{self._option} has no method bucket_keys(batch): see docs/buckets-and-names.md")
+        if not callable(getattr(self._instance, "paths", None)):
+            raise ConfigError(f"{self._option} has no method paths(batch): see docs/directories-and-names.md")
         self._names_files = bool(getattr(self._instance, "names_files", False))
         self._last_bytes_max = stem_bytes_max if self._names_files else NAME_BYTES_MAX
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`; null, and paths that leave the directory, are faults."""
+        """See `DirectoryAssigner.assign`; null, and paths that leave the directory, are faults."""
         return _by_value(self._keys(batch), lambda values: list(map(self._outcome, _texts_of(values))))
 
     def _keys(self, batch: pa.RecordBatch) -> pa.Array:
         try:
-            keys = self._instance.bucket_keys(batch)
+            keys = self._instance.paths(batch)
         except Exception as error:
             raise UserCodeError(f"{self._option} raised {error!r}") from error
         if isinstance(keys, pa.ChunkedArray):
@@ -161,7 +161,7 @@ class UserBucketer(Bucketer):
         if text is None:
             return f"{self._option} gives null"
         if text == "" and not self._names_files:
-            return Bucket("")
+            return Destination("")
         return _path_outcome(f"{self._option} gives", text, self._last_bytes_max, names_file=self._names_files)
 
 
@@ -176,7 +176,7 @@ def _path_outcome(giver: str, path: str | bytes, last_bytes_max: int, *, names_f
     if fault is not None or isinstance(path, bytes):
         return f"{giver} {path!r}, which {fault}"
     directory, _, stem = path.rpartition("/")
-    return Bucket(directory, stem) if names_file else Bucket(path)
+    return Destination(directory, stem) if names_file else Destination(path)
 
 
 def _texts_of(values: pa.Array) -> list[str | bytes | None]:
@@ -197,48 +197,50 @@ def _text(data: bytes | None) -> str | bytes | None:
 
 
 class Router:
-    """Sorts rows by bucket.
+    """Sorts rows by destination.
 
-    The bucketer of the outermost directory comes first; without any, there is one bucket, the directory itself. The
-    path check finds buckets whose files could not get names.
+    The assigner of the outermost directory comes first; without any, all rows go to the directory itself. The path
+    check finds destinations whose files could not get names.
     """
 
-    def __init__(self, bucketers: Sequence[Bucketer], refuse: Refuse, path_check: PathCheck | None = None) -> None:
-        self._bucketers = bucketers
+    def __init__(
+        self, assigners: Sequence[DirectoryAssigner], refuse: Refuse, path_check: PathCheck | None = None
+    ) -> None:
+        self._assigners = assigners
         self._refuse = refuse
         self._path_check = path_check
-        self._leaving = [column for bucketer in bucketers for column in bucketer.leaving]
-        fixed = [bucketer.only for bucketer in bucketers if bucketer.only is not None]
-        # The key of the bucket of all rows, where it does not depend on them.
-        self.only = bucket_key(*reduce(_below, fixed, Bucket(""))) if len(fixed) == len(bucketers) else None
+        self._leaving = [column for assigner in assigners for column in assigner.leaving]
+        fixed = [assigner.only for assigner in assigners if assigner.only is not None]
+        # The key of the destination of all rows, where it does not depend on them.
+        self.only = directory_key(*reduce(_below, fixed, Destination(""))) if len(fixed) == len(assigners) else None
 
     def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[str, int, int]]]:
-        """Return the rows bucket by bucket, and each bucket's key, first row and number of rows.
+        """Return the rows by destination, and each destination's key, first row and number of rows.
 
-        Buckets come in the order of their first rows, and the rows of each in their order. A bucket costs as much as a
+        Destinations come in the order of their first rows, and the rows of each in their order. One costs as much as a
         hundred rows: give it many rows at once.
         """
         if self.only is not None or not batch.num_rows:
             return batch.drop_columns(self._leaving), [(self.only or "", 0, batch.num_rows)] if batch.num_rows else []
-        assigned = self._kept(reduce(_combined, [bucketer.assign(batch) for bucketer in self._bucketers]))
+        assigned = self._kept(reduce(_combined, [assigner.assign(batch) for assigner in self._assigners]))
         batch, codes = self._without_faults(batch, assigned)
         rows = batch.drop_columns(self._leaving)
         if np.any(codes[1:] < codes[:-1]):
-            # A stable sort: rows of one bucket stay in their order.
+            # A stable sort: rows of one destination stay in their order.
             rows = rows.take(pc.array_sort_indices(from_numpy(codes, pa.int64())))
-        counts = np.bincount(codes, minlength=len(assigned.buckets))
-        keys = [bucket_key(*bucket) for bucket in assigned.buckets]
+        counts = np.bincount(codes, minlength=len(assigned.destinations))
+        keys = [directory_key(*destination) for destination in assigned.destinations]
         return rows, list(zip(keys, (np.cumsum(counts) - counts).tolist(), counts.tolist(), strict=True))
 
     def _kept(self, assigned: Assignment) -> Assignment:
-        """Make faults of the buckets whose files could not get names: publishing them would fail for ever."""
+        """Make faults of the destinations whose files could not get names: publishing them would fail for ever."""
         if self._path_check is None:
             return assigned
-        faults = [self._path_check.fault_of(*bucket) for bucket in assigned.buckets]
+        faults = [self._path_check.fault_of(*destination) for destination in assigned.destinations]
         if not any(faults):
             return assigned
-        checked = zip(assigned.buckets, faults, strict=True)
-        outcomes = [bucket if fault is None else f"it {fault}" for bucket, fault in checked]
+        checked = zip(assigned.destinations, faults, strict=True)
+        outcomes = [destination if fault is None else f"it {fault}" for destination, fault in checked]
         codes = np.where(assigned.codes < 0, len(outcomes) - 1 - assigned.codes, assigned.codes)
         return assign_by_value([*outcomes, *assigned.faults], codes)
 
@@ -251,18 +253,18 @@ class Router:
         return rows_where(batch, is_good), assigned.codes[is_good]
 
 
-def _below(outer: Bucket, inner: Bucket) -> Bucket:
+def _below(outer: Destination, inner: Destination) -> Destination:
     directories = [directory for directory in (outer.directory, inner.directory) if directory]
-    return Bucket("/".join(directories), inner.stem)
+    return Destination("/".join(directories), inner.stem)
 
 
 def _combined(outer: Assignment, inner: Assignment) -> Assignment:
     """Put the directories of the second below those of the first; of two faults of a row, the first counts."""
-    count = len(inner.buckets)
+    count = len(inner.destinations)
     is_good = (outer.codes >= 0) & (inner.codes >= 0)
     pairs = from_numpy((outer.codes * count + inner.codes)[is_good], pa.int64()).dictionary_encode()
     index_pairs = (divmod(pair, count) for pair in values_of(pairs.dictionary, np.int64).tolist())
-    buckets = [_below(outer.buckets[above], inner.buckets[index]) for above, index in index_pairs]
+    destinations = [_below(outer.destinations[above], inner.destinations[index]) for above, index in index_pairs]
     codes = np.where(outer.codes < 0, outer.codes, inner.codes - len(outer.faults))
     codes[is_good] = values_of(pairs.indices, np.int32)
-    return Assignment(buckets, codes, [*outer.faults, *inner.faults])
+    return Assignment(destinations, codes, [*outer.faults, *inner.faults])

@@ -1,4 +1,4 @@
-"""The options that choose buckets, checked against the schema; `bucketPattern`: directories by date and time."""
+"""The options that choose directories, checked against the schema; and directories by date and time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.formats.partition_paths import check_partition_column
 from ftfile.rows.buffers import from_numpy, is_valid, plain, values_of
 from ftfile.rows.time_text import DAYS_OF_TEXT, TimePattern, clocks_of, instants_of
-from ftfile.write.files.buckets import (
+from ftfile.write.files.directories import (
     Assignment,
-    Bucket,
-    Bucketer,
+    Destination,
+    DirectoryAssigner,
     FileNames,
     PartitionColumn,
     Refuse,
     Router,
-    UserBucketer,
+    UserAssigner,
     assign_by_value,
 )
 from ftfile.write.files.naming import path_fault
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ftfile.write.files.naming import PathCheck
 
 
-_OPTION = "bucketPattern"
+_OPTION = "directoryPattern"
 _ADVICE = ". A colon stands between a column and its pattern, and cannot be in the name of a directory"
 _INSTANT, _CLOCK, _DATE = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()
 _UNITS = (("S", "us"), ("s", "s"), ("m", "m"), ("H", "h"), ("d", "D"), ("M", "M"), ("y", "Y"))  # finest first
@@ -43,7 +43,7 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class BucketPattern:
+class DirectoryPattern:
     """The option's value, checked."""
 
     column: str | None  # None for the time at which the batch was planned
@@ -51,7 +51,7 @@ class BucketPattern:
     time_zone: str  # whose clocks show instants
 
     @classmethod
-    def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> BucketPattern:
+    def parse(cls, text: str, schema: pa.Schema, time_zone: str) -> DirectoryPattern:
         """Read `pattern` or `column:pattern`; a ConfigError where the column has no time, or directories no name."""
         name, colon, pattern_text = text.rpartition(":")
         column = resolve_column(_OPTION, name, schema, _is_time, "a date or timestamp", _ADVICE) if colon else None
@@ -64,7 +64,7 @@ class BucketPattern:
         return cls(column, pattern, time_zone)
 
     @classmethod
-    def of_directories(cls, text: str, time_zone: str = "UTC") -> BucketPattern:
+    def of_directories(cls, text: str, time_zone: str = "UTC") -> DirectoryPattern:
         """Read a pattern for the times of directories, whichever time they were made of; a `column:` is passed over."""
         return cls.parse(text.rpartition(":")[2], pa.schema([]), time_zone)
 
@@ -96,27 +96,27 @@ class BucketPattern:
         # It is over when its last moment is, the second time where clocks show it twice.
         return int(instants_of(from_numpy(last, _CLOCK), self.time_zone, twice="latest")[0].value + 1) // 1000
 
-    def at(self, planned_ms: int) -> Bucketer:
-        """Return the bucketer of a batch that was planned then, in milliseconds since 1970 UTC."""
+    def at(self, planned_ms: int) -> DirectoryAssigner:
+        """Return the assigner of a batch that was planned then, in milliseconds since 1970 UTC."""
         if self.column is not None:
             return _ColumnTime(self.column, self.pattern, self.time_zone)
         clock = clocks_of(from_numpy(np.array([planned_ms * 1000]), _INSTANT), self.time_zone)
         return _BatchTime(self.pattern.format(clock, "UTC")[0].as_py())
 
 
-class _BatchTime(Bucketer):
+class _BatchTime(DirectoryAssigner):
     """One directory for all rows of a batch."""
 
-    only: Bucket
+    only: Destination
 
     def __init__(self, directory: str) -> None:
-        self.only = Bucket(directory)
+        self.only = Destination(directory)
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
         return Assignment([self.only], np.zeros(batch.num_rows, np.int64))
 
 
-class _ColumnTime(Bucketer):
+class _ColumnTime(DirectoryAssigner):
     """Directories by the time in a column of dates or timestamps; rows keep it."""
 
     def __init__(self, column: str, pattern: TimePattern, time_zone: str) -> None:
@@ -125,12 +125,12 @@ class _ColumnTime(Bucketer):
         self._time_zone = time_zone
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
-        """See `Bucketer.assign`; a row without a time, or with one that needs more digits for its year, has none."""
+        """See `DirectoryAssigner.assign`; a time that is null, or needs more digits for its year, is a fault."""
         values = plain(batch.column(self._column))
         clocks = self._clocks(values)
         texts = self._pattern.format(clocks, "UTC").dictionary_encode()
         codes = values_of(texts.indices, np.int32).astype(np.int64)
-        outcomes: list[Bucket | str] = [Bucket(text) for text in texts.dictionary.to_pylist()]
+        outcomes: list[Destination | str] = [Destination(text) for text in texts.dictionary.to_pylist()]
         bad = np.flatnonzero(~is_valid(clocks))
         if len(bad):
             places: dict[str, int] = {}
@@ -171,22 +171,22 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucketing:
-    """How rows are dealt to buckets; the directories of each option lie below those of the one before."""
+class DirectorySettings:
+    """How rows are dealt to directories; the directories of each option lie below those of the one before."""
 
     partition_by: tuple[str, ...]  # columns in their schema's spelling
-    pattern: BucketPattern | None  # of directories by date and time
+    pattern: DirectoryPattern | None  # of directories by date and time
     user_class: str | None  # `module:Class`, which gives directories, or paths of files
-    user_options: tuple[tuple[str, str], ...]  # of the class: `bucketer.<name>` by name
+    user_options: tuple[tuple[str, str], ...]  # of the class: `directoryAssigner.<name>` by name
     file_name: str | None  # the column with paths of files
     time_zone: str  # of timestamps in directory names
     stem_bytes_max: int  # of the part of a file's name that rows say
 
     @classmethod
-    def from_options(cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int) -> Bucketing:
+    def from_options(cls, parsed: ParsedOptions, schema: pa.Schema, stem_bytes_max: int) -> DirectorySettings:
         """Return the options, checked against the schema and each other."""
         partition_by = _partition_columns(parsed["partitionBy"], schema)
-        named, pattern = parsed["fileNameColumn"], parsed["bucketPattern"]
+        named, pattern = parsed["fileNameColumn"], parsed["directoryPattern"]
         if (file_name := named) is not None:
             file_name = resolve_column("fileNameColumn", named, schema, pa.types.is_string, "a string")
         if file_name in partition_by:
@@ -199,9 +199,9 @@ class Bucketing:
             raise SchemaError(f"{names} every column: at least one must be left for the files")
         return cls(
             partition_by=partition_by,
-            pattern=None if pattern is None else BucketPattern.parse(pattern, schema, parsed["timeZone"]),
+            pattern=None if pattern is None else DirectoryPattern.parse(pattern, schema, parsed["timeZone"]),
             user_class=_user_class(parsed, schema),
-            user_options=tuple(sorted(parsed.prefixed("bucketer").items())),
+            user_options=tuple(sorted(parsed.prefixed("directoryAssigner").items())),
             file_name=file_name,
             time_zone=parsed["timeZone"],
             stem_bytes_max=stem_bytes_max,
@@ -209,16 +209,16 @@ class Bucketing:
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """Return the columns that are not in the files, since the buckets say them."""
+        """Return the columns that are not in the files, since the directories say them."""
         return (*self.partition_by, self.file_name) if self.file_name else self.partition_by
 
     @property
     def is_single(self) -> bool:
-        """Return True if all rows go to one bucket, the directory itself."""
+        """Return True if all rows go to one directory, the directory itself."""
         return not (self.partition_by or self.pattern or self.user_class or self.file_name)
 
     def definition(self) -> dict[str, Any]:
-        """Return the definition by which readers find these columns in a bucket."""
+        """Return the definition by which readers find these columns in a directory."""
         definition: dict[str, Any] = {"partitionBy": list(self.partition_by), "timeZone": self.time_zone}
         if self.file_name:
             above = len(self.partition_by) + (self.pattern.depth if self.pattern else 0)
@@ -241,31 +241,33 @@ class Bucketing:
 
     def router(self, refuse: Refuse, planned_ms: int, path_check: PathCheck | None = None) -> Router:
         """Return the router of one task's rows, for a batch that was planned then; see `Router`."""
-        bucketers: list[Bucketer] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
+        assigners: list[DirectoryAssigner] = [PartitionColumn(column, self.time_zone) for column in self.partition_by]
         if self.pattern is not None:
-            bucketers.append(self.pattern.at(planned_ms))
+            assigners.append(self.pattern.at(planned_ms))
         if self.user_class is not None:
-            bucketers.append(UserBucketer(self.user_class, dict(self.user_options), self.stem_bytes_max))
+            assigners.append(UserAssigner(self.user_class, dict(self.user_options), self.stem_bytes_max))
         if self.file_name is not None:
-            bucketers.append(FileNames(self.file_name, self.stem_bytes_max))
-        return Router(bucketers, refuse, path_check)
+            assigners.append(FileNames(self.file_name, self.stem_bytes_max))
+        return Router(assigners, refuse, path_check)
 
 
 def _user_class(parsed: ParsedOptions, schema: pa.Schema) -> str | None:
-    """Return the class, which was made once and asked for the buckets of no rows."""
-    name, options = parsed["bucketer"], parsed.prefixed("bucketer")
+    """Return the class, which was made once and asked for the directories of no rows."""
+    name, options = parsed["directoryAssigner"], parsed.prefixed("directoryAssigner")
     if name is None and options:
-        raise ConfigError(f"bucketer.{next(iter(options))} is for a class of your own, and option bucketer names none")
+        raise ConfigError(
+            f"directoryAssigner.{next(iter(options))} is for a class of your own, and directoryAssigner names none"
+        )
     if name is not None and parsed["fileNameColumn"] is not None:
         raise ConfigError(
-            "bucketer and fileNameColumn both say in which file a row goes: let the class return the names, with "
-            "names_files = True, and leave out fileNameColumn"
+            "directoryAssigner and fileNameColumn both say in which file a row goes: let the class return the names, "
+            "with names_files = True, and leave out fileNameColumn"
         )
     if name is not None:
         try:
-            UserBucketer(name, options).assign(pa.RecordBatch.from_pylist([], schema=schema))
+            UserAssigner(name, options).assign(pa.RecordBatch.from_pylist([], schema=schema))
         except UserCodeError as error:
-            raise ConfigError(f"asked for the buckets of no rows, {error}") from error
+            raise ConfigError(f"asked for the directories of no rows, {error}") from error
     return None if name is None else str(name)
 
 
