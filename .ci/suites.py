@@ -60,9 +60,9 @@ LOG_TESTS = f"""
 ALIKE = """
     log/test_ operate read testing tools/migrate write/test_workers kv/feed kv/operator kv/upkeep
     write/files/test_closing write/files/test_direct write/files/test_durability write/files/test_hooks
-    write/files/test_limits write/files/test_live_names write/files/test_names write/files/test_offsets
-    write/files/test_openings write/files/test_replacing write/files/test_rolling write/files/test_sealed_log
-    write/files/test_store_limits write/files/test_tasks write/files/test_transactions
+    write/files/test_limits write/files/test_live_names write/files/test_naming write/files/test_offsets
+    write/files/test_openings write/files/test_replac write/files/test_rolling write/files/test_sealed_log
+    write/files/test_store_limits write/files/test_task write/files/test_transactions
 """
 # tests/unit/spark needs pyspark.
 PORTABLE = f"{FEW} -m 'packages or not slow' --ignore=tests/unit/spark"

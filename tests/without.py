@@ -79,7 +79,7 @@ ABOUT: dict[str, dict[str, tuple[str, ...]]] = {
             "test_every_changed_byte_of_a_hint_makes_it_none",
         ),
         # Without it a damaged part counts as one that is not published, and is left out with a warning.
-        "unit/operate/test_compaction.py": ("TestDamage::test_in_one_directory_leaves_the_others",),
+        "unit/operate/test_compact.py": ("TestDamage::test_in_one_directory_leaves_the_others",),
         # What is listed is counted, and deleting lists.
         "unit/operate/test_status.py": ("test_nothing_is_listed_but_the_log_and_what_is_derived_of_it",),
         # All files are compared, also derived ones.

@@ -42,7 +42,7 @@ ELSEWHERE = {
     "docs/questions.md": "tests/unit/tools/cli/test_questions.py",
     "docs/running.md": "tests/cluster/test_pipelines.py",
     "docs/python.md": "tests/unit/read/test_python_page.py",
-    "docs/restoring.md": "tests/unit/operate/test_restoring.py",
+    "docs/restoring.md": "tests/unit/operate/test_restore.py",
     **{
         f"docs/migrating/{name}.md": "tests/unit/tools/migrate/test_migrate_pages.py"
         for name in ("README", "apex", "delta", "flink", "kafka-connect")

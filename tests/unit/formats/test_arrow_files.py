@@ -11,7 +11,7 @@ import pytest
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, UnencodableRows
 from ftfile.formats.api import format_from_options
 from tests.unit.formats.rows import decode, encode, encode_files, for_reading
-from tests.unit.formats.test_parquet_file import events
+from tests.unit.formats.test_parquet_files import events
 
 if TYPE_CHECKING:
     from pathlib import Path

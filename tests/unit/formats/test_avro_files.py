@@ -31,7 +31,7 @@ from tests.unit.formats.rows import (
     one_column,
     write_and_read,
 )
-from tests.unit.formats.test_parquet_file import events
+from tests.unit.formats.test_parquet_files import events
 
 AVRO = format_from_options("avro", {})
 UTC = dt.timezone.utc
