@@ -231,26 +231,34 @@ class KeyValueStore(WindowReader):
         if self._begun is None:
             raise WindowOrder("no window has begun: begin_window() first")
         window = self._pending.end(self._begun)
-        if self._pending.buffer:
-            self._wal.append(window)
+        # Windows that a failed commit left in memory must be as durable as those behind them.
+        windows = [*self._in_memory(), *([window] if self._pending.buffer else ())]
+        if windows:
+            self._wal.append(windows)
             try:
                 # A newer process has read what was synced before its epoch was recorded, and nothing later.
                 self._recorder.head()
             except BaseException:
-                self._wal.take_back()
+                self._wal.take_back(len(windows))
                 raise
         self._ended(window)
 
     @checked
     def checkpointed(self, window: int) -> None:
-        """Take note that what feeds the store has a checkpoint at a window: it must have ended.
+        """Take note that what feeds the store has a checkpoint at a window: it must be durable.
 
         Raises:
-            WindowOrder: it has not: a restore to it would lack changes.
+            WindowOrder: it is not: it has not ended, or a failed `commit` left it, or one before it, in memory alone.
+                A restore to it would lack changes.
         """
         if window > self.last_window:
             raise WindowOrder(
                 f"window {window} has a checkpoint, and has not ended: the last one is {self.last_window}"
+            )
+        if in_memory := [ended.number for ended in self._in_memory() if ended.number <= window]:
+            raise WindowOrder(
+                f"window {window} has a checkpoint, and window {in_memory[0]} is in memory alone, since its commit "
+                f"failed: call committed({in_memory[-1]}), or end another window, and then checkpointed({window})"
             )
 
     @checked
@@ -297,13 +305,20 @@ class KeyValueStore(WindowReader):
         self._record(number)
 
     def close(self) -> None:
-        """Wait for upkeep, and close; idempotent. Windows that have ended stay, others are lost."""
+        """Wait for upkeep, and close; idempotent. Windows that `end_window` has ended stay, others are lost."""
         if not self._is_open:
             return
         self._is_open = False
         self._upkeep.stop()
         if self._pending.buffer:
             _log.warning("the store is closed with changes of a window that has not ended: they are lost")
+        if in_memory := self._in_memory():
+            _log.warning(
+                "the store is closed, and windows from %d to %d, whose commit failed, are in memory alone: they are "
+                "lost, unless the log has their record",
+                in_memory[0].number,
+                in_memory[-1].number,
+            )
         self._pending.buffer = _ClosedBuffer()
         self._wal.close(self.recorded_window)
         super().close()
@@ -323,6 +338,10 @@ class KeyValueStore(WindowReader):
                 last_window if last_window >= 0 else "none",
             )
         return last_window if restore is None else restore
+
+    def _in_memory(self) -> list[Window]:
+        """Return the windows that a failed commit left: neither durable nor known to be recorded."""
+        return self._pending.behind(self._wal.last)
 
     def _ended(self, window: Window) -> None:
         self._pending.take(window)

@@ -179,27 +179,34 @@ class Wal:
             self._held = [*chain.of_newest] if self._appends else []
         return chain.windows
 
-    def append(self, window: Window) -> None:
-        """Make a window durable; if this fails, it is not, and may be given again."""
+    @property
+    def last(self) -> int:
+        """Return the last window that is durable here, or recorded; -1 for none."""
+        in_files, held = (file.last for file in self._files[-1:]), (window.number for window in self._held[-1:])
+        return max([self._recorded, *in_files, *held])
+
+    def append(self, windows: Sequence[Window]) -> None:
+        """Make windows durable, all of them; if this fails, they are not, and may be given again."""
         if self._stream is not None and self._stream.position >= self._max_file_bytes:
             self._end()
         if self._stream is None:
-            self._begin([*self._held, window])
+            self._begin([*self._held, *windows])
         else:
             try:
-                self._stream.write(self._codec.window(self._files[-1].name, self._stream.position, window))
+                for window in windows:
+                    self._stream.write(self._codec.window(self._files[-1].name, self._stream.position, window))
                 self._stream.hsync()
             except BaseException:
                 self._give_up()
                 raise
-            self._files[-1] = WalFile(self._files[-1].name, window.number, self._stream.position)
+            self._files[-1] = WalFile(self._files[-1].name, windows[-1].number, self._stream.position)
         if self._appends:
-            self._held.append(window)
+            self._held += windows
 
-    def take_back(self) -> None:
-        """Forget the last window, which was not acknowledged: it may be given again, with other rows."""
+    def take_back(self, count: int) -> None:
+        """Forget the windows of the last `append`, which was not acknowledged: they may be given again."""
         if self._appends:
-            del self._held[-1:]
+            del self._held[-count:]
             self._give_up()
         else:
             self._files.pop()

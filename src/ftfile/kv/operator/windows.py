@@ -184,9 +184,13 @@ class Pending:
             self.windows.append(window)
         self.buffer = Buffer()
 
+    def behind(self, number: int) -> list[Window]:
+        """Return the windows behind a number."""
+        return [window for window in self.windows if window.number > number]
+
     def forget(self, recorded: int) -> None:
         """Forget the windows that are recorded."""
-        self.windows = [window for window in self.windows if window.number > recorded]
+        self.windows = self.behind(recorded)
 
     def of_key(self, key: Key) -> KeyChanges:
         """Return the changes of a key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import logging
@@ -31,6 +32,8 @@ from ftfile.testing.fs.crashing import CrashingFileSystem
 from tests.unit.kv.operator.stores import keys_of, open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ftfile.kv.operator.store import KeyValueStore
 
 COUNTS: dict[str, Any] = {"keys": {"word": "string"}, "values": {"n": "bigint"}, "merge": "sum"}
@@ -550,6 +553,101 @@ def test_windows_of_which_no_reply_came_are_not_recorded_again_with_later_ones(
         monkeypatch.undo()
         store.committed(2)
         assert (store.recorded_window, store.get("a")) == (2, 2)
+
+
+@contextlib.contextmanager
+def failing_commit(monkeypatch: pytest.MonkeyPatch, *, takes_effect: bool = False) -> Iterator[None]:
+    """Let commits fail, before or after they took effect."""
+
+    def commit_and_fail(*arguments: Any) -> None:
+        if takes_effect:
+            commit(*arguments)
+        raise CommitOutcomeUnknown("no reply")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, "commit", commit_and_fail)
+        yield
+
+
+def store_with_failed_commit(
+    fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch, *, takes_effect: bool = False
+) -> KeyValueStore:
+    """Return a store whose window 4 is durable, and whose commit of window 5 failed."""
+    store = open_store(fs, **COUNTS)
+    window(store, 4, a=1)
+    store.merge("a", 10)
+    with failing_commit(monkeypatch, takes_effect=takes_effect), pytest.raises(CommitOutcomeUnknown):
+        store.commit(5)
+    return store
+
+
+@pytest.mark.parametrize("rows", [{"b": 1}, {}], ids=["with changes", "empty"])
+def test_a_window_whose_commit_failed_is_as_durable_as_the_next_one(
+    fs: CrashingFileSystem, rows: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_with_failed_commit(fs, monkeypatch)
+    window(store, 6, **rows)
+    with open_store(fs, **COUNTS) as again:
+        assert (again.read("a"), again.read("b")) == (11, rows.get("b"))
+        again.committed(again.last_window)
+        assert (again.get("a"), again.get("b")) == (11, rows.get("b"))
+
+
+def test_windows_whose_epoch_could_not_be_read_are_logged_again(
+    fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_with_failed_commit(fs, monkeypatch)
+    store.begin_window(6)
+    store.merge("a", 100)
+
+    def fail(_: object) -> None:
+        raise StorageError("list", "_ftfile/log", "the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recording.Recorder, "head", fail)
+        with pytest.raises(StorageError):
+            store.end_window()
+    with pytest.raises(WindowOrder, match="in memory"):
+        store.checkpointed(5)
+    store.merge("a", 1000)
+    store.end_window()
+    with open_store(fs, **COUNTS) as again:
+        assert (again.last_window, again.read("a")) == (6, 1111)
+
+
+def test_a_window_in_memory_alone_is_no_checkpoint(
+    fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with store_with_failed_commit(fs, monkeypatch) as store:
+        store.checkpointed(4)
+        with pytest.raises(WindowOrder, match=r"window 5 is in memory alone.*committed\(5\)"):
+            store.checkpointed(5)
+        store.committed(5)
+        store.checkpointed(5)
+        store.merge("a", 10)
+        with failing_commit(monkeypatch), pytest.raises(CommitOutcomeUnknown):
+            store.commit(6)
+        window(store, 7)
+        store.checkpointed(6)
+        store.checkpointed(7)
+    assert "in memory alone" not in caplog.text
+
+
+def test_a_close_warns_of_a_window_whose_commit_failed(
+    fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store_with_failed_commit(fs, monkeypatch).close()
+    assert "windows from 5 to 5, whose commit failed, are in memory alone" in caplog.text
+
+
+def test_a_window_that_is_recorded_though_its_commit_failed_counts_once(
+    fs: CrashingFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_with_failed_commit(fs, monkeypatch, takes_effect=True)
+    window(store, 6, a=100)
+    with open_store(fs, **COUNTS) as again:
+        assert (again.recorded_window, again.last_window) == (5, 6)
+        assert (again.get("a"), again.read("a")) == (11, 111)
 
 
 def test_changes_of_no_window_are_lost_with_the_process(

@@ -66,7 +66,7 @@ def test_windows_come_back_until_they_are_recorded(store: Store) -> None:
     wal = wal_of(fs)
     assert wal.recover(-1) == []
     for number in (3, 4, 7):
-        wal.append(window(number, number))
+        wal.append([window(number, number)])
     for recorded, expected in ((-1, [3, 4, 7]), (3, [4, 7]), (5, [7]), (7, [])):
         assert told(back(fs, recorded)) == told([window(number, number) for number in expected])
 
@@ -75,7 +75,7 @@ def test_hd_10_files_roll() -> None:
     fs = new_store()
     wal = wal_of(fs, max_file_bytes=1024)
     for number in range(8):
-        wal.append(window(number))
+        wal.append([window(number)])
     names = list_wal(fs, "w")
     assert len(names) > 2
     assert [name.number for name in names] == [*range(len(names))]
@@ -87,7 +87,7 @@ def test_hd_12_files_of_recorded_windows_go(store: Store) -> None:
     fs = new_store(store)
     wal = wal_of(fs, max_file_bytes=1)
     for number in range(6):
-        wal.append(window(number))
+        wal.append([window(number)])
     assert len(list_wal(fs, "w")) == 6
     wal.trim(2)
     assert [name.number for name in list_wal(fs, "w")] == [3, 4, 5]
@@ -102,7 +102,7 @@ def test_hd_14_a_restore_after_a_file_ended_with_its_window() -> None:
     for up_to in range(4):
         wal = wal_of(fs, 2 * up_to + 1, max_file_bytes=1)
         assert [each.number for each in wal.recover(-1)] == [*range(up_to)]
-        wal.append(window(up_to))
+        wal.append([window(up_to)])
         assert [each.number for each in wal_of(fs, 2 * up_to + 2).recover(-1, up_to)] == [*range(up_to + 1)]
 
 
@@ -111,17 +111,17 @@ def test_what_a_restore_leaves_out_never_comes_back(store: Store) -> None:
     fs = new_store(store)
     wal = wal_of(fs)
     for number in range(5):
-        wal.append(window(number))
+        wal.append([window(number)])
     second = wal_of(fs, 2)
     assert [each.number for each in second.recover(-1, 2)] == [0, 1, 2]
     assert [each.number for each in back(fs)] == [0, 1, 2]
     third = wal_of(fs, 4)
     third.recover(-1)
-    third.append(window(9))
-    wal.append(window(5))  # by the first process, which does not know yet
+    third.append([window(9)])
+    wal.append([window(5)])  # by the first process, which does not know yet
     fourth = wal_of(fs, 5)
     assert [each.number for each in fourth.recover(-1)] == [0, 1, 2, 9]
-    fourth.append(window(10))
+    fourth.append([window(10)])
     fourth.trim(9)
     assert [each.number for each in back(fs, 9)] == [10]
 
@@ -130,10 +130,10 @@ def test_what_a_restore_leaves_out_never_comes_back(store: Store) -> None:
 def test_19_a_window_that_is_torn_was_not_acknowledged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     fs = new_store(store)
     wal = wal_of(fs)
-    wal.append(window(1))
+    wal.append([window(1)])
     path = layout.wal_path("w", list_wal(fs, "w")[0])
     acknowledged = len(fs.read(path))
-    wal.append(window(2))
+    wal.append([window(2)])
     whole = fs.read(path)
     for length in range(acknowledged, len(whole)):
         caplog.clear()
@@ -143,8 +143,8 @@ def test_19_a_window_that_is_torn_was_not_acknowledged(store: Store, caplog: pyt
         assert ("never acknowledged" in caplog.text) == (length > acknowledged)
     second = wal_of(fs, 2)
     second.recover(-1)
-    second.append(window(2))
-    second.append(window(3))
+    second.append([window(2)])
+    second.append([window(3)])
     assert [each.number for each in back(fs)] == [1, 2, 3]
 
 
@@ -152,7 +152,7 @@ def test_20_damage_before_is_an_error() -> None:
     fs = new_store()
     wal = wal_of(fs, max_file_bytes=1)
     for number in (1, 2, 3):
-        wal.append(window(number))
+        wal.append([window(number)])
     first = layout.wal_path("w", list_wal(fs, "w")[0])
     whole = fs.read(first)
     for place in range(0, len(whole), 7):
@@ -169,8 +169,8 @@ def test_what_was_not_synced_is_durable_once_it_came_back() -> None:
     """A process is killed between a write and its sync; what the next one reads, a power cut must not take."""
     fs = new_store()
     wal = wal_of(fs)
-    wal.append(window(1))
-    wal.append(window(2))
+    wal.append([window(1)])
+    wal.append([window(2)])
     points = [number for number, step in enumerate(fs.journal) if step.kind == "write" and step.path.endswith("wal")]
     left = fs.after_kill(points[-1] + 1)
     assert [each.number for each in wal_of(left, 2).recover(-1)] == [1, 2]
@@ -185,7 +185,7 @@ def play(fs: CrashingFileSystem) -> None:
     wal = wal_of(fs, max_file_bytes=600)
     wal.recover(-1)
     for number in range(4):
-        wal.append(window(number))
+        wal.append([window(number)])
         fs.note(f"synced {number}")
     fs.note("recorded 1")
     wal.trim(1)
@@ -193,7 +193,7 @@ def play(fs: CrashingFileSystem) -> None:
     fs.note("cut 2")
     assert [each.number for each in second.recover(1, 2)] == [2]
     fs.note("restored 2")
-    second.append(window(5))
+    second.append([window(5)])
     fs.note("synced 5")
     fs.note("recorded 5")
     second.close(5)
@@ -234,7 +234,7 @@ def test_k9_a_synced_window_survives_every_crash(store: Store) -> None:
         synced_next = {0, 1, 2, 3, 5} - {int(note.split()[1]) for note in state.notes if note.startswith("synced")}
         assert must <= found, f"{state}: {must - found} are gone"
         assert found <= must | may | {min(synced_next, default=0)}, f"{state}: {found} came back"
-        wal.append(window(20))
+        wal.append([window(20)])
         assert {each.number for each in back(left, recorded)} == {*found, 20}, state
 
 
@@ -254,10 +254,10 @@ def test_a_window_whose_writing_fails_is_given_again(store: Store, fault: Fault)
             wal.recover(-1)
         for number in range(4):
             try:
-                wal.append(window(number))
+                wal.append([window(number)])
             except StorageError as error:
                 failure = error
-                wal.append(window(number))
+                wal.append([window(number)])
             acknowledged.append(number)
             wal.trim(0)
         if failure is not None:
@@ -275,8 +275,8 @@ def test_a_window_that_was_taken_back_is_another_one_when_it_comes_again() -> No
     for store in STORES:
         fs = new_store(store)
         wal = wal_of(fs)
-        wal.append(window(1))
-        wal.append(window(2))
-        wal.take_back()
-        wal.append(window(2, keys=5))
+        wal.append([window(1)])
+        wal.append([window(2)])
+        wal.take_back(1)
+        wal.append([window(2, keys=5)])
         assert told(back(fs)) == told([window(1), window(2, keys=5)])
